@@ -1,0 +1,5 @@
+"""`python -m plusone`."""
+
+from plusone.cli.app import main
+
+main()

@@ -1,0 +1,1 @@
+"""Comparing methods: many trainings, one table."""

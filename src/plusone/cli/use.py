@@ -1,0 +1,129 @@
+"""Commands that use a trained run: evaluate, predict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from plusone.cli.common import (
+    Features,
+    Form,
+    Json,
+    Meaning,
+    UnusedSeed,
+    emit,
+    load,
+    out,
+    progress,
+    say,
+    table,
+)
+
+Run = Annotated[Path, typer.Argument(help="A run folder made by plusone train.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds these commands."""
+    app.command()(evaluate)
+    app.command()(predict)
+
+
+def evaluate(
+    run: Run,
+    data: Annotated[str | None, typer.Argument(help="Data; the run's own by default.")] = None,
+    split: Annotated[str, typer.Option(help="train, val, test or all.")] = "test",
+    threshold: Annotated[float, typer.Option(help="Probability from which a label counts.")] = 0.5,
+    top_k: Annotated[int, typer.Option(help="Labels per item for the top-k figures.")] = 3,
+    features: Features = None,
+    form: Form = "auto",
+    meaning: Meaning = "auto",
+    seed: UnusedSeed = 0,
+    as_json: Json = False,
+) -> None:
+    """Measure a trained model on labelled data.
+
+    Example: [bold]plusone evaluate runs/digits-gr-seed0[/bold]
+    """
+    from plusone.engine.build import load_run
+    from plusone.engine.evaluation import evaluate_run
+
+    predictor = load_run(run)
+    dataset = _dataset(run, data, features, form, meaning)
+    with progress("predicting", None) as (bar, task):
+        result = evaluate_run(
+            predictor,
+            dataset,
+            split,
+            threshold=threshold,
+            top_k=top_k,
+            tick=lambda done: bar.advance(task, done),
+        )
+    if as_json:
+        emit({"run": str(run), "data": dataset.name, "split": split} | result)
+        return
+    rows = [(key, "-" if value is None else f"{value:.4f}") for key, value in result.items()]
+    out.print(table(f"{run} on {dataset.name} ({split})", ("metric", ""), rows))
+
+
+def predict(
+    run: Run,
+    data: Annotated[
+        str, typer.Argument(help="An image, a folder of images, a data set, or a feature npz.")
+    ],
+    to: Annotated[
+        Path | None, typer.Option("--out", "-o", help="CSV file; standard output by default.")
+    ] = None,
+    threshold: Annotated[float, typer.Option(help="Probability from which a label counts.")] = 0.5,
+    features: Features = None,
+    form: Form = "auto",
+    meaning: Meaning = "auto",
+    seed: UnusedSeed = 0,
+    as_json: Json = False,
+) -> None:
+    """Predict labels and their probabilities for new items.
+
+    Example: [bold]plusone predict runs/photos-gr-seed0 new-photos --out tags.csv[/bold]
+    """
+    from plusone.engine.build import load_run
+    from plusone.engine.prediction import predict_items, to_csv
+
+    predictor = load_run(run)
+    with progress("predicting", None) as (bar, task):
+        found = predict_items(
+            predictor,
+            data,
+            features or [],
+            form,
+            meaning,
+            tick=lambda done: bar.advance(task, done),
+        )
+    if as_json:
+        emit(found.to_dict(threshold))
+        return
+    text = to_csv(found, threshold)
+    if to is None:
+        out.file.write(text)
+        return
+    from plusone.files import write_text
+
+    write_text(to, text)
+    say(f"{len(found.ids)} items in {to}")
+
+
+def _dataset(
+    run: Path, data: str | None, features: list[Path] | None, form: str, meaning: str
+) -> Any:
+    """The data named on the command line, or the data the run was trained on."""
+    from plusone.engine.run_files import read_description
+
+    if data is not None:
+        return load(data, features, form, meaning)
+    source = read_description(run)["source"]
+    return load(
+        source["data"],
+        [Path(path) for path in source["features"]],
+        source["format"],
+        source["labels"],
+    )

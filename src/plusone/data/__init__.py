@@ -1,0 +1,16 @@
+"""Labels, observation schemes, readers and the embedded data."""
+
+from plusone.data.dataset import Dataset
+from plusone.data.matrix import LabelMatrix
+from plusone.data.observation import SCHEMES, observe, observe_table
+from plusone.data.table import LabelTable, hold_out_validation
+
+__all__ = [
+    "SCHEMES",
+    "Dataset",
+    "LabelMatrix",
+    "LabelTable",
+    "hold_out_validation",
+    "observe",
+    "observe_table",
+]

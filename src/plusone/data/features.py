@@ -1,0 +1,177 @@
+"""Feature files: npz with `x` `[N, D]` and the `ids` (or `names`) of its rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plusone.data.formats.checks import repeats
+from plusone.data.formats.npz_arrays import load_arrays
+from plusone.data.table import LabelTable, Strings
+from plusone.errors import InputError
+from plusone.files import replacing
+
+Features = npt.NDArray[np.floating[Any]]
+ID_KEYS = ("ids", "names")
+ROWS_AT_ONCE = 8192
+SHOWN = 5
+
+
+@dataclass(frozen=True)
+class FeatureFile:
+    """Features of many items.
+
+    Args:
+        ids: `[N]`.
+        x: float16 or float32 `[N, D]`.
+        meta: What the writer noted (backbone, preprocessing, ...); of several files, what they
+            agree on.
+    """
+
+    ids: Strings
+    x: Features
+    meta: Mapping[str, object]
+
+
+def read_features(paths: Sequence[Path]) -> FeatureFile:
+    """Reads feature files, one after the other; a folder means all npz files in it, sorted.
+
+    float16 stays float16. `InputError` for files that do not fit together, and for NaN and
+    infinite values, naming file, row and id.
+    """
+    files: list[Path] = []
+    for path in map(Path, paths):
+        inside = sorted(path.glob("*.npz")) if path.is_dir() else [path]
+        if not inside:
+            raise InputError(f"{path}: has no npz file in it")
+        files.extend(inside)
+    if not files:
+        raise InputError("no feature file was given")
+    ids: list[Strings] = []
+    parts: list[Features] = []
+    meta: dict[str, object] = {}
+    for file in files:
+        names, x, own = _read_one(file)
+        if parts and x.shape[1] != parts[0].shape[1]:
+            raise InputError(
+                f"{file}: has {x.shape[1]} features per item, {files[0]} has {parts[0].shape[1]}"
+            )
+        meta = {k: v for k, v in own.items() if not parts or (k in meta and meta[k] == v)}
+        ids.append(names)
+        parts.append(x)
+    return FeatureFile(np.concatenate(ids), _stack(parts), meta)
+
+
+def _stack(parts: list[Features]) -> Features:
+    """Concatenates, freeing each part once it is copied."""
+    if len(parts) == 1:
+        return parts[0]
+    dtype = np.result_type(*(part.dtype for part in parts))
+    out: Features = np.empty((sum(map(len, parts)), parts[0].shape[1]), dtype=dtype)
+    end = len(out)
+    while parts:
+        part = parts.pop()
+        out[end - len(part) : end] = part
+        end -= len(part)
+    return out
+
+
+def _read_one(file: Path) -> tuple[Strings, Features, dict[str, object]]:
+    if not file.is_file():
+        raise InputError(f"{file}: no such file")
+    try:
+        arrays = load_arrays(file)
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror or error})") from None
+    key = next((name for name in ID_KEYS if name in arrays), None)
+    if key is None or "x" not in arrays:
+        found = ", ".join(arrays) or "nothing"
+        raise InputError(f"{file}: needs the arrays x and ids (or names), found {found}")
+    x, ids = arrays.pop("x"), arrays[key].astype(np.str_)
+    if x.ndim != 2 or x.dtype.kind not in "fiub" or ids.shape != (len(x),):
+        raise InputError(
+            f"{file}: x has shape {x.shape} and type {x.dtype}, {key} has shape {ids.shape}; "
+            "expected numbers [N, D] and names [N]"
+        )
+    x = x if x.dtype in (np.float16, np.float32) else x.astype(np.float32)
+    for start in range(0, len(x), ROWS_AT_ONCE):
+        bad = np.flatnonzero(~np.isfinite(x[start : start + ROWS_AT_ONCE]).all(axis=1))
+        if len(bad):
+            row = start + int(bad[0])
+            raise InputError(
+                f"{file}, row {row}: the features of {str(ids[row])!r} have a NaN or infinite value"
+            )
+    try:
+        meta = json.loads(str(arrays["meta"])) if "meta" in arrays else {}
+    except (ValueError, RecursionError):
+        raise InputError(f"{file}: meta is not JSON") from None
+    return ids, x, meta if isinstance(meta, dict) else {}
+
+
+def write_features(path: Path, ids: Sequence[str] | Strings, x: Features, meta: object) -> None:
+    """Writes a feature file in one step.
+
+    Args:
+        path: An npz file.
+        ids: `[N]`.
+        x: float16 or float32 `[N, D]`.
+        meta: Anything JSON can hold, usually a dict.
+    """
+    names = np.asarray(ids, dtype=np.str_)
+    if x.ndim != 2 or names.shape != (len(x),):
+        raise ValueError(f"x has shape {x.shape} for {names.shape} ids")
+    with replacing(path) as part, part.open("wb") as out:
+        np.savez(out, allow_pickle=False, x=x, ids=names, meta=np.array(json.dumps(meta)))
+
+
+def align(features: FeatureFile, table: LabelTable) -> Features:
+    """The features of the items of a table, float16 or float32 `[len(table), D]`.
+
+    An item belongs to the row with its exact id; else to the one with its file name; else to
+    the one with its file name without suffix. `InputError` if items have no row, or if it is
+    not clear which.
+    """
+    rows = np.full(len(table), -1, dtype=np.int64)
+    doubtful = np.zeros(len(table), dtype=bool)
+    for key in (str, _file_name, _stem):
+        open_rows = np.flatnonzero((rows < 0) & ~doubtful)
+        if not len(open_rows):
+            break
+        have, want = _keys(features.ids, key), _keys(table.ids[open_rows], key)
+        order = np.argsort(have, kind="stable")
+        first = np.searchsorted(have, want, side="left", sorter=order)
+        last = np.searchsorted(have, want, side="right", sorter=order)
+        rows[open_rows[last - first == 1]] = order[first[last - first == 1]]
+        doubtful[open_rows[last - first > 1]] = True
+    _refuse(table.ids[doubtful], "items fit several rows of the features")
+    _refuse(table.ids[rows < 0], "items have no features")
+    if (shared := [row for row, _ in repeats(rows)]) != []:
+        _refuse(table.ids[shared], "items fit a row of the features that fits another item too")
+    if len(rows) == len(features.ids) and (rows == np.arange(len(rows))).all():
+        return features.x
+    return features.x[rows]
+
+
+def _refuse(ids: Strings, what: str) -> None:
+    if len(ids):
+        shown = ", ".join(ids[:SHOWN].tolist()) + (", ..." if len(ids) > SHOWN else "")
+        raise InputError(f"{len(ids)} {what}: {shown}")
+
+
+def _keys(ids: Strings, key: Any) -> Strings:
+    return ids if key is str else np.asarray([key(name) for name in ids.tolist()], dtype=np.str_)
+
+
+def _file_name(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def _stem(name: str) -> str:
+    file = _file_name(name)
+    return file.rpartition(".")[0] or file

@@ -1,0 +1,168 @@
+"""Reading and writing label tables: one file per form, one table of forms.
+
+What the three states of a label mean is written in `plusone.data.matrix`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from plusone.data.dataset import Dataset
+from plusone.data.formats import (
+    coco,
+    csv_long,
+    csv_long_write,
+    csv_wide,
+    folders,
+    mulan,
+    npz,
+    parquet,
+    voc,
+)
+from plusone.data.formats.base import LABEL_MODES, Format, ReadOptions, as_labels
+from plusone.data.table import LabelTable
+from plusone.errors import InputError
+
+__all__ = ["FORMATS", "Format", "ReadOptions", "detect", "read", "write"]
+
+# Order matters: `detect` takes the first form that recognises a path.
+FORMATS: dict[str, Format] = {
+    "csv-long": Format(
+        "CSV, image,labels[,negatives][,truth][,split], names separated by |",
+        csv_long.read_csv_long,
+        csv_long_write.write_csv_long,
+        csv_long.detects,
+        (".csv",),
+    ),
+    "csv-wide": Format(
+        "CSV, one column of 1, 0, -1 or empty per class",
+        csv_wide.read_csv_wide,
+        csv_wide.write_csv_wide,
+        csv_wide.detects,
+    ),
+    "npz": Format(
+        "npz: plusone's own, y [N, L], or xtr ytr xte yte",
+        npz.read_npz,
+        npz.write_npz,
+        npz.detects,
+        (".npz",),
+    ),
+    "parquet": Format(
+        "parquet: id, labels, negatives, truth, split (needs pyarrow)",
+        parquet.read_parquet,
+        parquet.write_parquet,
+        parquet.detects,
+        (".parquet", ".pq"),
+    ),
+    "voc": Format(
+        "PASCAL VOC devkit: ImageSets/Main/<class>_<split>.txt", voc.read_voc, None, voc.detects
+    ),
+    "mulan": Format(
+        "MULAN: NAME.xml and NAME-train.arff, NAME-test.arff or NAME.arff",
+        mulan.read_mulan,
+        None,
+        mulan.detects,
+    ),
+    "coco": Format("COCO instances_*.json", coco.read_coco, None, coco.detects),
+    "folders": Format(
+        "a folder per class, optionally below train/, val/, test/",
+        folders.read_folders,
+        None,
+        folders.detects,
+    ),
+}
+
+
+def detect(path: Path | str) -> str:
+    """The name of the form of a file or folder; `InputError` if it is none."""
+    path = Path(path)
+    if not path.exists():
+        raise InputError(f"{path}: no such file or folder")
+    found = next((name for name, form in FORMATS.items() if form.detects(path)), None)
+    if found is None:
+        what = "folder" if path.is_dir() else "file"
+        raise InputError(
+            f"{path}: this {what} is of no known form; give one of {', '.join(FORMATS)}"
+        )
+    return found
+
+
+def read(
+    path: Path | str,
+    *,
+    format: str = "auto",
+    labels: str = "auto",
+    check_images: bool = True,
+    classes: Sequence[str] | None = None,
+    images: Path | str | None = None,
+    keep_empty: bool = False,
+) -> Dataset:
+    """Reads a data set.
+
+    Args:
+        path: File or folder. A folder with a `labels.csv` in it is read through that file.
+        format: A name in `FORMATS`, or "auto".
+        labels: "seen" (what is not given is unobserved), "complete" (it is negative), or "auto",
+            which leaves it to the form.
+        check_images: Whether image files must exist.
+        classes: The allowed classes in order (csv-long, csv-wide, parquet, folders, voc).
+        images: Folder of the images, if it is not where the form puts it.
+        keep_empty: COCO: keep images without annotation.
+
+    Raises:
+        InputError: With every problem found, the first 20 in full.
+    """
+    path = Path(path)
+    if labels not in LABEL_MODES:
+        raise InputError(f"labels {labels!r} is not one of {', '.join(LABEL_MODES)}")
+    if format != "auto" and format not in FORMATS:
+        raise InputError(f"format {format!r} is not one of auto, {', '.join(FORMATS)}")
+    options = ReadOptions(
+        labels,
+        check_images,
+        None if classes is None else tuple(classes),
+        None if images is None else Path(images),
+        keep_empty,
+    )
+    try:
+        if path.is_dir() and format in ("auto", "csv-long", "csv-wide"):
+            inside = path / "labels.csv"
+            path = inside if inside.is_file() else path
+        name = detect(path) if format == "auto" else format
+        if not path.exists():
+            raise InputError(f"{path}: no such file or folder")
+        data = FORMATS[name].read(path, options)
+    except OSError as error:
+        where = error.filename or path
+        raise InputError(f"{where}: cannot be read ({error.strerror or error})") from None
+    name = path.resolve().parent.name if data.name == "labels" else data.name
+    return replace(data, table=as_labels(data.table, labels), name=name)
+
+
+def write(data: Dataset | LabelTable, path: Path | str, *, format: str = "auto") -> None:
+    """Writes a table in one step; nobody ever finds half a file.
+
+    Args:
+        data: A table, or a data set (only npz can hold features).
+        path: Where to; the suffix says the form (`.csv` is csv-long).
+        format: A name in `FORMATS` that can be written, or "auto".
+    """
+    path = Path(path)
+    data = data if isinstance(data, Dataset) else Dataset(data)
+    writable = {name: form for name, form in FORMATS.items() if form.write is not None}
+    if format == "auto":
+        suffix = path.suffix.lower()
+        format = next((name for name, form in writable.items() if suffix in form.suffixes), "")
+        if not format:
+            raise InputError(f"{path}: the suffix {suffix!r} is not .csv, .npz or .parquet")
+    writer = FORMATS[format].write if format in FORMATS else None
+    if writer is None:
+        raise InputError(f"format {format!r} cannot be written; take one of {', '.join(writable)}")
+    if data.features is not None and format != "npz":
+        raise InputError(f"{path}: {format} cannot hold features; write npz")
+    try:
+        writer(data, path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror or error})") from None

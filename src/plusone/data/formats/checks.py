@@ -1,0 +1,173 @@
+"""Checks that every reader shares: ids, class names, split names, image files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plusone.data.table import Strings
+from plusone.errors import Problems
+
+ID_COLUMNS = ("image", "id", "item", "file", "filename", "path")
+SPLIT_NAMES = {
+    "train": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "dev": "val",
+    "test": "test",
+}
+LONGEST_ID = 1024  # numpy strings have one width: a single huge id would make all of them huge
+CHUNK = 65536
+
+# Control characters, and the halves of surrogate pairs that undecodable file names leave behind.
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+SUSPICIOUS = re.compile(
+    "(?:^|\n)(?:\n|$|/|[A-Za-z]:)|\\.\\.|\\\\|[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]"
+)
+
+
+def split_name(text: str) -> str | None:
+    """The split that a word names, or None.
+
+    >>> split_name("Validation"), split_name("holdout")
+    ('val', None)
+    """
+    return SPLIT_NAMES.get(text.strip().lower())
+
+
+def name_fault(name: str) -> str | None:
+    """What is wrong with a class name, or None."""
+    if not name.strip():
+        return "is empty"
+    if UNPRINTABLE.search(name):
+        return "has a control character or an undecodable byte in it"
+    return None
+
+
+def id_fault(name: str) -> str | None:
+    """What is wrong with an id, or None; ids are paths below a folder and must stay there.
+
+    >>> id_fault("a/../../b.jpg")
+    'leaves its folder'
+    """
+    if fault := name_fault(name):
+        return fault
+    if name.startswith(("/", "\\")) or re.match("[A-Za-z]:", name):
+        return "leaves its folder"
+    if ".." in re.split(r"[/\\]", name):
+        return "leaves its folder"
+    if "\\" in name:
+        return "has a backslash (write '/' between folders)"
+    if len(name) >= LONGEST_ID:
+        return f"has {LONGEST_ID} or more characters"
+    return None
+
+
+def line_of(lines: Sequence[int] | None, row: int) -> int | None:
+    """The line of the file that holds a table row, if the form has lines."""
+    return None if lines is None else int(lines[row])
+
+
+def check_ids(ids: Strings, problems: Problems, lines: Sequence[int] | None = None) -> None:
+    """Records ids that are empty, leave their folder or occur twice.
+
+    Args:
+        ids: `[N]`.
+        problems: Where to record.
+        lines: The line of each row in the file, for forms with lines.
+    """
+    for start in range(0, len(ids), CHUNK):
+        part = ids[start : start + CHUNK].tolist()
+        text = "\n".join(part)
+        plain = SUSPICIOUS.search(text) is None and text.count("\n") == len(part) - 1
+        if plain and ids.dtype.itemsize < 4 * LONGEST_ID:
+            continue
+        for row, name in enumerate(part, start):
+            if fault := id_fault(name):
+                problems.add(f"id {_short(name)} {fault}", row=line_of(lines, row))
+    for row, first in repeats(ids):
+        where = f" (first in row {lines[first]})" if lines is not None else ""
+        problems.add(f"id {_short(str(ids[row]))} occurs twice{where}", row=line_of(lines, row))
+
+
+def repeats(ids: npt.NDArray[Any]) -> list[tuple[int, int]]:
+    """Pairs (row, row of its first occurrence) of everything that occurs again.
+
+    >>> repeats(np.array(["a", "b", "a"]))
+    [(2, 0)]
+    """
+    if len(ids) < 2 or (ids[1:] > ids[:-1]).all():
+        return []
+    order = np.argsort(ids, kind="stable")
+    again = np.zeros(len(ids), dtype=bool)
+    step = CHUNK
+    for start in range(1, len(ids), step):  # in pieces: a sorted copy of all ids is large
+        piece = ids[order[start - 1 : start + step]]
+        again[start : start + len(piece) - 1] = piece[1:] == piece[:-1]
+    found = []
+    for position in np.flatnonzero(again):
+        first = position
+        while again[first]:
+            first -= 1
+        found.append((int(order[position]), int(order[first])))
+    return sorted(found)
+
+
+def images_root(
+    ids: Strings,
+    root: Path | None,
+    problems: Problems,
+    lines: Sequence[int] | None = None,
+    *,
+    check: bool = True,
+    required: bool = False,
+) -> tuple[Path | None, tuple[str, ...]]:
+    """Checks that image files exist; returns the root to use and notes.
+
+    If none of the files exists the items are taken as not being images: the root is None and a
+    note says so, unless `required`. If only some exist, each missing one is a problem.
+    """
+    if root is None or not check or not len(ids):
+        return root, ()
+    missing = _missing(ids, root)
+    if len(missing) == len(ids) and not required:
+        return None, (f"no image file of the table exists below {root}: labels only",)
+    for row in missing:
+        name = str(ids[row])
+        if id_fault(name) is None:  # else it was recorded already
+            where = f"does not exist below {root}"
+            problems.add(f"image {_short(name)} {where}", row=line_of(lines, row))
+    return root, ()
+
+
+def _missing(ids: Strings, root: Path) -> list[int]:
+    listings: dict[str, frozenset[str]] = {}
+    missing = []
+    for start in range(0, len(ids), CHUNK):
+        for row, name in enumerate(ids[start : start + CHUNK].tolist(), start):
+            folder, _, file = name.rpartition("/")
+            if folder not in listings:
+                inside = not folder or id_fault(folder) is None
+                try:
+                    listings[folder] = frozenset(os.listdir(root / folder) if inside else ())
+                except (OSError, ValueError):
+                    listings[folder] = frozenset()
+            # The second look is for file systems that do not tell cases or accents apart.
+            found = file in listings[folder] or (
+                bool(listings[folder]) and os.path.isfile(root / name)
+            )
+            if not found:
+                missing.append(row)
+    return missing
+
+
+def _short(name: str) -> str:
+    shown = name.encode("utf-8", "backslashreplace").decode()
+    return repr(shown if len(shown) <= 80 else shown[:77] + "...")

@@ -1,0 +1,173 @@
+"""CSV in long form: `image,labels[,negatives][,truth][,split]`, class names separated by `|`.
+
+`labels` are seen positives, `negatives` seen negatives (`*`: every other class), `truth` all
+positives. The classes are the names that occur, sorted; a file `<file>.classes.txt` or
+`classes.txt` beside it (one name a line) fixes them, and then other names are problems.
+"""
+
+from __future__ import annotations
+
+from array import array
+from pathlib import Path
+
+import numpy as np
+
+from plusone.data.dataset import Dataset
+from plusone.data.formats.base import ReadOptions
+from plusone.data.formats.checks import (
+    CHUNK,
+    LONGEST_ID,
+    check_ids,
+    images_root,
+    split_name,
+)
+from plusone.data.formats.csv_text import (
+    class_list_path,
+    column,
+    header_of,
+    id_column,
+    read_class_list,
+    records,
+)
+from plusone.data.formats.longform import ALL_OTHERS, SEPARATOR, ClassCodes, Lists, assemble
+from plusone.data.formats.sidecar import with_sidecar
+from plusone.data.table import LabelTable, Strings
+from plusone.errors import InputError, Problems
+
+COLUMNS = ("labels", "negatives", "truth", "split")
+
+
+class _Names:
+    """One column of `|`-separated names, as codes."""
+
+    def __init__(self, codes: ClassCodes) -> None:
+        self.codes = codes
+        self.entries = array("i")
+        self.counts = array("i")
+        self.starred = array("q")
+
+    def add(self, cell: str, line: int) -> None:
+        code = self.codes.known.get(cell)
+        if code is not None:
+            self.entries.append(code)
+            self.counts.append(1)
+            return
+        found = 0
+        for part in cell.split(SEPARATOR) if cell.strip() else ():
+            name = part.strip()
+            if not name:
+                self.codes.problems.add(f"an empty class name in {cell!r}", row=line)
+                continue
+            code = self.codes.code(name, line)
+            if code is not None:
+                self.entries.append(code)
+                found += 1
+        self.counts.append(found)
+
+    def add_or_star(self, cell: str, line: int) -> None:
+        if cell.strip() == ALL_OTHERS:
+            self.starred.append(len(self.counts))
+            self.counts.append(0)
+        else:
+            self.add(cell, line)
+
+    def lists(self) -> Lists:
+        return Lists(
+            np.frombuffer(self.entries, dtype=np.int32) if self.entries else np.zeros(0, np.int32),
+            np.frombuffer(self.counts, dtype=np.int32) if self.counts else np.zeros(0, np.int32),
+        )
+
+
+def detects(path: Path) -> bool:
+    """A CSV file with a `labels` column."""
+    return (
+        path.is_file()
+        and path.suffix.lower() == ".csv"
+        and column(header_of(path), "labels") is not None
+    )
+
+
+def read_csv_long(path: Path, options: ReadOptions) -> Dataset:
+    """Reads the file row by row; a million rows need some 300 MB."""
+    problems = Problems(path)
+    rows = records(path, problems)
+    line, header = next(rows, (1, []))
+    if not header:
+        problems.raise_if_any()
+        raise InputError(f"{path}: is empty")
+    header = [cell.strip() for cell in header]
+    id_at = id_column(header, path)
+    at = {name: column(header, name) for name in COLUMNS}
+    _check_header(header, id_at, at, problems, line)
+    problems.raise_if_any()
+    codes = ClassCodes(_class_list(path, options), problems)
+    names = {name: _Names(codes) for name in COLUMNS[:3] if at[name] is not None}
+    labels_at, negatives_at, truth_at, split_at = (at[name] for name in COLUMNS)
+    lines, splits = array("i"), bytearray()
+    chunks: list[Strings] = []
+    chunk: list[str] = []
+    kinds = ("train", "val", "test")
+    for line, row in rows:
+        lines.append(line)
+        chunk.append(row[id_at].strip()[:LONGEST_ID])
+        if len(chunk) == CHUNK:
+            chunks.append(np.array(chunk, dtype=np.str_))
+            chunk.clear()
+        names["labels"].add(row[labels_at or 0], line)
+        if negatives_at is not None:
+            names["negatives"].add_or_star(row[negatives_at], line)
+        if truth_at is not None:
+            names["truth"].add(row[truth_at], line)
+        if split_at is not None:
+            split = split_name(row[split_at])
+            if split is None:
+                problems.add(f"split {row[split_at]!r} is not train, val or test", row=line)
+            splits.append(kinds.index(split or "train"))
+    if not lines and not problems:
+        problems.add("has a header but no rows")
+    ids = np.concatenate([*chunks, np.array(chunk, dtype=np.str_)])
+    chunks.clear()
+    check_ids(ids, problems, lines)
+    root, notes = images_root(
+        ids,
+        options.images or path.parent,
+        problems,
+        lines,
+        check=options.check_images,
+        required=options.images is not None,
+    )
+    negatives, truth = names.get("negatives"), names.get("truth")
+    classes, labels, true = assemble(
+        codes,
+        names["labels"].lists(),
+        negatives.lists() if negatives else None,
+        np.array(negatives.starred if negatives else [], dtype=np.int64),
+        truth.lists() if truth else None,
+        lines,
+    )
+    if not classes:
+        raise InputError(f"{path}: no row names a class")
+    split_array = None if split_at is None else np.array(kinds)[np.frombuffer(splits, np.uint8)]
+    table = LabelTable(ids, classes, labels, true, split_array, root, notes=notes)
+    return Dataset(with_sidecar(table, path), name=path.stem)
+
+
+def _check_header(
+    header: list[str], id_at: int, at: dict[str, int | None], problems: Problems, line: int
+) -> None:
+    if at["labels"] is None:
+        problems.add("has no 'labels' column; the long form needs one", row=line)
+    for position, name in enumerate(header):
+        if position != id_at and position not in at.values():
+            again = name.lower() in COLUMNS
+            why = "occurs twice" if again else f"is not one of {', '.join(COLUMNS)}"
+            problems.add(f"column {name!r} {why}", row=line)
+
+
+def _class_list(path: Path, options: ReadOptions) -> tuple[str, ...] | None:
+    if options.classes is not None:
+        return options.classes
+    for beside in (class_list_path(path), path.with_name("classes.txt")):
+        if beside.is_file():
+            return read_class_list(beside)
+    return None

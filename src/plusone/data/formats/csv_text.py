@@ -1,0 +1,145 @@
+"""Low-level CSV: decoding, line numbers, column counts.
+
+Accepted: UTF-8 with or without BOM, any line end, quotes around cells with commas, spaces after
+commas. Row numbers are lines of the file as an editor shows them.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from plusone.data.formats.checks import ID_COLUMNS, name_fault
+from plusone.errors import InputError, Problems
+
+LARGEST_CELL = 2**28
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+@contextmanager
+def _large_cells() -> Iterator[None]:
+    before = csv.field_size_limit(LARGEST_CELL)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def records(path: Path, problems: Problems) -> Iterator[tuple[int, list[str]]]:
+    """Yields (line, cells) of the header and then of every row with as many cells.
+
+    Blank lines are skipped. Rows with another number of cells, broken quotes and bytes that are
+    not UTF-8 are recorded as problems.
+    """
+    with path.open("rb") as raw:
+        if raw.read(2) in UTF16:
+            raise InputError(f"{path}: is encoded as UTF-16; save it as UTF-8")
+    with _large_cells(), path.open(encoding="utf-8-sig", newline="") as text:
+        reader = csv.reader(text, strict=True, skipinitialspace=True)
+        width = 0
+        line = 1
+        try:
+            for row in reader:
+                if width and len(row) == width:
+                    yield line, row
+                elif row and not width:
+                    width = len(row)
+                    yield line, row
+                elif row and (len(row) > 1 or row[0].strip()):
+                    problems.add(
+                        f"has {len(row)} columns, the header has {width} "
+                        "(a cell with a comma needs quotes)",
+                        row=line,
+                    )
+                line = reader.line_num + 1
+        except csv.Error as error:
+            problems.add(f"cannot be read as CSV: {error}", row=line)
+        except UnicodeDecodeError:
+            _add_broken_lines(path, problems)
+
+
+def _add_broken_lines(path: Path, problems: Problems) -> None:
+    with path.open("rb") as raw:
+        for line, content in enumerate(raw, 1):
+            try:
+                content.decode("utf-8")
+            except UnicodeDecodeError as error:
+                bad = content[error.start : error.start + 1].hex()
+                near = content[max(0, error.start - 12) : error.start].decode("utf-8", "replace")
+                problems.add(
+                    f"byte 0x{bad} after {near!r} is not UTF-8; save the file as UTF-8", row=line
+                )
+
+
+def header_of(path: Path) -> list[str]:
+    """The stripped column names of a CSV file; empty if it has none."""
+    problems = Problems(path)
+    for _, row in records(path, problems):
+        return [cell.strip() for cell in row]
+    problems.raise_if_any()
+    return []
+
+
+def column(header: list[str], *names: str) -> int | None:
+    """Where the first of the given names stands in the header, in any case."""
+    lowered = [cell.lower() for cell in header]
+    return next((lowered.index(name) for name in names if name in lowered), None)
+
+
+def id_column(header: list[str], path: Path) -> int:
+    """Where the ids stand; `InputError` if there is no such column."""
+    found = column(header, *ID_COLUMNS)
+    if found is None:
+        shown = ", ".join(header[:5]) + (", ..." if len(header) > 5 else "")
+        hint = "; cells must be separated by commas" if len(header) == 1 else ""
+        raise InputError(
+            f"{path}, row 1: no id column in the header ({shown}); "
+            f"name it one of {', '.join(ID_COLUMNS)}{hint}"
+        )
+    return found
+
+
+def class_list_path(path: Path) -> Path:
+    """The class list that belongs to one long CSV file."""
+    return path.with_name(f"{path.name}.classes.txt")
+
+
+def read_class_list(path: Path) -> tuple[str, ...]:
+    """Class names from a text file, one a line; blank or repeated names are problems."""
+    problems = Problems(path)
+    names: dict[str, int] = {}
+    try:
+        lines = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").split("\n")
+    except UnicodeDecodeError:
+        _add_broken_lines(path, problems)
+        lines = []
+    if lines and not lines[-1]:
+        lines.pop()
+    for line, text in enumerate(lines, 1):
+        name = text.strip()
+        if fault := name_fault(name):
+            problems.add(f"class name {name!r} {fault}", row=line)
+        elif name in names:
+            problems.add(f"class {name!r} occurs twice (first in row {names[name]})", row=line)
+        names.setdefault(name, line)
+    if not names and not problems:
+        problems.add("has no class name in it")
+    problems.raise_if_any()
+    return tuple(names)
+
+
+def check_writable(names: Iterator[str], what: str, path: Path, forbidden: str = "") -> None:
+    """Raises `InputError` for the first name that a CSV file could not give back unchanged."""
+    for name in names:
+        fault = name_fault(name)
+        if fault is None and name != name.strip():
+            fault = "begins or ends with a space"
+        if fault is None:
+            fault = next((f"contains {mark!r}" for mark in forbidden if mark in name), None)
+        if fault:
+            raise InputError(
+                f"{path}: {what} {name!r} {fault} and cannot be written as CSV; write npz instead"
+            )

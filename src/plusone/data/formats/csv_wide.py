@@ -1,0 +1,202 @@
+"""CSV in wide form: one column per class.
+
+Cells are `1`, `0`, `-1` or empty. A `-1` or an empty cell anywhere makes the file three-state:
+0 and empty are unobserved. A file of `0` and `1` only is complete if some row has more than one
+positive, else it is what was seen (single positives). A file of `1` and `-1` only is complete.
+"""
+
+from __future__ import annotations
+
+import csv
+from array import array
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from plusone.data.dataset import Dataset
+from plusone.data.formats.base import ReadOptions, as_labels
+from plusone.data.formats.checks import (
+    LONGEST_ID,
+    check_ids,
+    images_root,
+    name_fault,
+    split_name,
+)
+from plusone.data.formats.csv_text import check_writable, column, header_of, id_column, records
+from plusone.data.formats.sidecar import with_sidecar, write_sidecar
+from plusone.data.matrix import LabelMatrix
+from plusone.data.table import LabelTable
+from plusone.errors import InputError, Problems
+from plusone.files import replacing
+
+CELLS = {"1": 1, "1.0": 1, "0": 0, "0.0": 0, "-0.0": 0, "-1": -1, "-1.0": -1, "": 0}
+SUFFIXES = (".csv",)
+RESERVED = ("split", "labels")
+
+
+@dataclass
+class _Body:
+    ids: list[str] = field(default_factory=list)
+    splits: list[str] = field(default_factory=list)
+    lines: array[int] = field(default_factory=lambda: array("i"))
+    columns: list[npt.NDArray[np.int32]] = field(default_factory=list)
+    values: list[npt.NDArray[np.int8]] = field(default_factory=list)
+    zeros: bool = False
+    empties: bool = False
+    negatives: bool = False
+    most_positives: int = 0
+
+
+def detects(path: Path) -> bool:
+    """A CSV file without a `labels` column."""
+    return path.is_file() and path.suffix.lower() in SUFFIXES and "labels" not in _lower(path)
+
+
+def _lower(path: Path) -> list[str]:
+    return [name.lower() for name in header_of(path)]
+
+
+def read_csv_wide(path: Path, options: ReadOptions) -> Dataset:
+    """Reads the file; see the module text for what the cells mean."""
+    problems = Problems(path)
+    rows = records(path, problems)
+    line, header = next(rows, (1, []))
+    if not header:
+        problems.raise_if_any()
+        raise InputError(f"{path}: is empty")
+    header = [cell.strip() for cell in header]
+    id_at, split_at = id_column(header, path), column(header, "split")
+    class_at = [at for at in range(len(header)) if at not in (id_at, split_at)]
+    classes = tuple(header[at] for at in class_at)
+    _check_classes(classes, class_at, options.classes, problems, line)
+    body = _Body()
+    for line, row in rows:
+        body.lines.append(line)
+        body.ids.append(row[id_at].strip()[:LONGEST_ID])
+        if split_at is not None:
+            split = split_name(row[split_at])
+            if split is None:
+                problems.add(f"split {row[split_at]!r} is not train, val or test", row=line)
+            body.splits.append(split or "")
+        _add_cells(body, [row[at] for at in class_at], classes, problems, line)
+    if not body.ids and not problems:
+        problems.add("has a header but no rows")
+    ids = np.asarray(body.ids, dtype=np.str_)
+    check_ids(ids, problems, body.lines)
+    root, notes = images_root(
+        ids,
+        options.images or path.parent,
+        problems,
+        body.lines,
+        check=options.check_images,
+        required=options.images is not None,
+    )
+    problems.raise_if_any()
+    counts = [len(part) for part in body.columns]
+    labels = LabelMatrix.from_entries(
+        np.repeat(np.arange(len(ids)), counts),
+        np.concatenate(body.columns),
+        np.concatenate(body.values),
+        (len(ids), len(classes)),
+    )
+    split_array = np.asarray(body.splits, dtype="<U5") if split_at is not None else None
+    table = LabelTable(ids, classes, labels, split=split_array, root=root, notes=notes)
+    return Dataset(with_sidecar(_interpret(table, body, options.labels), path), name=path.stem)
+
+
+def _check_classes(
+    classes: tuple[str, ...],
+    class_at: list[int],
+    allowed: tuple[str, ...] | None,
+    problems: Problems,
+    line: int,
+) -> None:
+    for name, at in zip(classes, class_at, strict=True):
+        if fault := name_fault(name):
+            problems.add(f"class name {name!r} of column {at + 1} {fault}", row=line)
+        elif classes.index(name) != class_at.index(at):
+            problems.add(f"class {name!r} occurs twice", row=line)
+        elif allowed is not None and name not in allowed:
+            problems.add(f"class {name!r} is unknown", row=line)
+    if not classes:
+        problems.add("has no class column", row=line)
+
+
+def _add_cells(
+    body: _Body, cells: list[str], classes: tuple[str, ...], problems: Problems, line: int
+) -> None:
+    text = "".join(cells)
+    zeros = text.count("0")
+    if len(text) == len(cells) == zeros + text.count("1") and "" not in cells:
+        states = np.frombuffer(text.encode("ascii"), dtype=np.int8) - np.int8(48)
+        body.zeros |= zeros > 0
+    else:
+        stripped = [cell.strip() for cell in cells]
+        for name, cell in zip(classes, stripped, strict=True):
+            if cell not in CELLS:
+                problems.add(f"{cell!r} for class {name!r} is not 1, 0, -1 or empty", row=line)
+        states = np.array([CELLS.get(cell, 0) for cell in stripped], dtype=np.int8)
+        empty = stripped.count("")
+        body.empties |= empty > 0
+        body.negatives |= bool((states == -1).any())
+        body.zeros |= int((states == 0).sum()) > empty
+    where = np.flatnonzero(states).astype(np.int32)
+    values = states[where]
+    body.columns.append(where)
+    body.values.append(values)
+    body.most_positives = max(body.most_positives, int((values == 1).sum()))
+
+
+def _interpret(table: LabelTable, body: _Body, mode: str) -> LabelTable:
+    if mode != "auto":
+        return table if mode == "seen" else as_labels(table, mode)
+    if body.negatives and not body.zeros and not body.empties:
+        labels = table.labels.with_default(-1)
+        note = "every cell is 1 or -1: the labels are complete"
+        return replace(table, labels=labels, truth=labels, notes=(*table.notes, note))
+    if body.negatives or body.empties:
+        note = "there are -1 or empty cells: 0 and empty were taken as unobserved"
+        return replace(table, notes=(*table.notes, note))
+    if body.most_positives > 1:
+        truth = table.labels.only_positives(default=-1)
+        note = "only 0 and 1, rows with several positives: the labels were taken as complete"
+        return replace(table, labels=truth, truth=truth, notes=(*table.notes, note))
+    note = "only 0 and 1, no row with several positives: 0 was taken as unobserved"
+    return replace(table, notes=(*table.notes, note))
+
+
+def write_csv_wide(data: Dataset, path: Path) -> None:
+    """Writes the table in wide form; it cannot hold a truth that differs from what was seen."""
+    table = data.table
+    complete = table.is_complete
+    if table.truth is not None and (not complete or not _same(table.truth, table.labels)):
+        raise InputError(
+            f"{path}: the wide form cannot hold both seen labels and a truth; "
+            "write csv-long, npz or parquet"
+        )
+    check_writable(iter(table.classes), "class", path)
+    for name in table.classes:
+        if name.lower() in RESERVED:
+            raise InputError(f"{path}: class {name!r} has the name of a column; write npz instead")
+    several = bool((table.labels.per_item(1) > 1).any())
+    words = {1: "1", 0: "0", -1: "-1"}
+    if complete and several:
+        words[-1] = "0"
+    elif not complete and several and not (table.labels.values == -1).any():
+        words[0] = ""  # else 0 and 1 alone would be read as complete
+    split = table.split
+    with replacing(path) as part, part.open("w", encoding="utf-8", newline="") as text:
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["image", *(["split"] if split is not None else []), *table.classes])
+        for row in range(len(table)):
+            name = str(table.ids[row])
+            check_writable(iter((name,)), "id", path)
+            cells = [words[state] for state in table.labels.dense([row])[0].tolist()]
+            writer.writerow([name, *([split[row]] if split is not None else []), *cells])
+    write_sidecar(table, path)
+
+
+def _same(one: LabelMatrix, other: LabelMatrix) -> bool:
+    return one is other or one.digest() == other.digest()

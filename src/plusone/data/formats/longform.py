@@ -1,0 +1,162 @@
+"""The long form without its file: lists of class names per item, for CSV and parquet.
+
+Per item: the seen positives, the seen negatives and, optionally, the truth. `*` in place of the
+negatives says that every other class is a seen negative; if it stands in every row, all labels
+are seen and the labels are the truth too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from plusone.data.formats.checks import line_of, name_fault
+from plusone.data.matrix import LabelMatrix
+from plusone.data.table import LabelTable
+from plusone.errors import Problems
+
+ALL_OTHERS = "*"
+SEPARATOR = "|"
+
+
+@dataclass(frozen=True)
+class Lists:
+    """Class codes of all rows, one after the other, and how many each row has."""
+
+    codes: npt.NDArray[np.int32]
+    counts: npt.NDArray[np.int32]
+
+    def rows(self) -> npt.NDArray[np.int64]:
+        """The row of each code."""
+        return np.repeat(np.arange(len(self.counts)), self.counts)
+
+
+class ClassCodes:
+    """Numbers for class names: from a given list, or in the order in which they turn up."""
+
+    def __init__(self, classes: Sequence[str] | None, problems: Problems) -> None:
+        self.known = {name: code for code, name in enumerate(classes or ())}
+        self.fixed = classes is not None
+        self.problems = problems
+
+    def code(self, name: str, line: int | None) -> int | None:
+        """The number of a name; None, and a problem, if it cannot be a class."""
+        found = self.known.get(name)
+        if found is not None:
+            return found
+        if self.fixed:
+            self.problems.add(f"class {name!r} is not in the class list", row=line)
+            return None
+        if fault := name_fault(name):
+            self.problems.add(f"class name {name!r} {fault}", row=line)
+            return None
+        self.known[name] = len(self.known)
+        return self.known[name]
+
+    def in_order(self) -> tuple[tuple[str, ...], npt.NDArray[np.int32]]:
+        """The class names in their final order, and the final number of each code."""
+        names = list(self.known)
+        if self.fixed:
+            return tuple(names), np.arange(len(names), dtype=np.int32)
+        order = sorted(range(len(names)), key=names.__getitem__)
+        final = np.empty(len(names), dtype=np.int32)
+        final[order] = np.arange(len(names), dtype=np.int32)
+        return tuple(names[code] for code in order), final
+
+
+def assemble(
+    codes: ClassCodes,
+    positives: Lists,
+    negatives: Lists | None,
+    starred: npt.NDArray[np.int64],
+    truth: Lists | None,
+    lines: Sequence[int] | None,
+) -> tuple[tuple[str, ...], LabelMatrix, LabelMatrix | None]:
+    """Turns lists into classes, labels and truth; contradictions are recorded as problems.
+
+    Args:
+        codes: The numbers the lists use.
+        positives: Seen positives.
+        negatives: Seen negatives, None if the file has no such column.
+        starred: Rows whose negatives are "all others".
+        truth: True positives, None if the file has no such column.
+        lines: The line of each row in the file, for forms with lines.
+    """
+    classes, final = codes.in_order()
+    shape = (len(positives.counts), len(classes))
+    known = {"labels": positives, "negatives": negatives, "truth": truth}
+    keys = {}
+    for name, lists in known.items():
+        if lists is not None:
+            key = lists.rows() * shape[1] + final[lists.codes]
+            keys[name] = np.sort(key)
+            again = keys[name][1:][keys[name][1:] == keys[name][:-1]]
+            _record(again, classes, codes.problems, lines, f"occurs twice in {name}")
+    if negatives is not None:
+        both = np.intersect1d(keys["labels"], keys["negatives"])
+        _record(both, classes, codes.problems, lines, "is both in labels and in negatives")
+    codes.problems.raise_if_any()
+    seen = keys["labels"]
+    labels = _matrix(seen, shape, 1, default=-1 if len(starred) == shape[0] else 0)
+    true = _matrix(keys["truth"], shape, 1, default=-1) if truth is not None else None
+    if len(starred) == shape[0]:
+        return classes, labels, true if true is not None else labels
+    no = keys.get("negatives", np.zeros(0, np.int64))
+    if len(starred):
+        every = (starred[:, None] * shape[1] + np.arange(shape[1])).ravel()
+        no = np.concatenate([no, np.setdiff1d(every, seen, assume_unique=True)])
+    if len(no):
+        values = np.repeat(np.array([1, -1], np.int8), [len(seen), len(no)])
+        labels = _matrix(np.concatenate([seen, no]), shape, values, default=0)
+    return classes, labels, true
+
+
+def _matrix(
+    keys: npt.NDArray[np.int64],
+    shape: tuple[int, int],
+    values: int | npt.NDArray[np.int8],
+    *,
+    default: int,
+) -> LabelMatrix:
+    rows, columns = np.divmod(keys, max(1, shape[1]))
+    return LabelMatrix.from_entries(rows, columns, values, shape, default=default)
+
+
+def _record(
+    keys: npt.NDArray[np.int64],
+    classes: tuple[str, ...],
+    problems: Problems,
+    lines: Sequence[int] | None,
+    fault: str,
+) -> None:
+    for key in np.unique(keys):
+        row, column = divmod(int(key), len(classes))
+        problems.add(f"class {classes[column]!r} {fault}", row=line_of(lines, row))
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the long form of a table holds: which columns, and whether negatives are `*`."""
+
+    negatives: LabelMatrix | None
+    starred: bool
+    truth: LabelMatrix | None
+
+
+def columns_of(table: LabelTable) -> Columns:
+    """Which columns the long form of a table needs."""
+    truth = table.truth
+    if table.is_complete:
+        implied = truth is None or truth is table.labels or truth.digest() == table.labels.digest()
+        return Columns(None, True, None if implied else truth)
+    seen = table.labels.with_default(0)
+    keep = seen.values == -1
+    negatives = None
+    if keep.any():
+        negatives = LabelMatrix.from_entries(
+            seen.row_of_entry()[keep], seen.indices[keep], 1, seen.shape
+        )
+    return Columns(negatives, False, truth)

@@ -1,0 +1,138 @@
+"""npz files made elsewhere: loading their arrays, and making a data set of them."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plusone.data.dataset import Dataset
+from plusone.data.formats.base import ReadOptions
+from plusone.data.formats.checks import check_ids, images_root, name_fault, split_name
+from plusone.data.matrix import LabelMatrix
+from plusone.data.table import LabelTable, Strings
+from plusone.errors import InputError, Problems
+
+ID_KEYS = ("ids", "names", "image_ids")
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def load_arrays(path: Path) -> Arrays:
+    """All arrays of an npz file; `InputError` if it is damaged or holds pickled objects."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if not hasattr(file, "files"):
+                raise InputError(f"{path}: is a single array, not an npz file")
+            return {key: file[key] for key in file.files}
+    except InputError:
+        raise
+    except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        why = "it holds pickled objects" if "pickle" in str(error) else str(error)
+        raise InputError(f"{path}: is not a readable npz file ({why})") from None
+
+
+def join_parts(path: Path, arrays: Arrays) -> Arrays:
+    """The MULAN arrays as one table."""
+    for one, other in (("xtr", "xte"), ("ytr", "yte")):
+        if arrays[one].ndim != 2 or arrays[one].shape[1:] != arrays[other].shape[1:]:
+            shapes = f"{arrays[one].shape} and {arrays[other].shape}"
+            raise InputError(f"{path}: {one} and {other} have shapes {shapes}")
+    kinds = (("train", len(arrays["ytr"])), ("test", len(arrays["yte"])))
+    out: Arrays = {
+        "x": np.concatenate([arrays["xtr"], arrays["xte"]]),
+        "y": np.concatenate([arrays["ytr"], arrays["yte"]]),
+        "ids": np.array([f"{kind}-{row:05d}" for kind, n in kinds for row in range(1, n + 1)]),
+        "split": np.repeat([kind for kind, _ in kinds], [n for _, n in kinds]),
+    }
+    for key in ("labels", "classes"):
+        if key in arrays:
+            out["classes"] = arrays[key]
+    return out
+
+
+def from_arrays(path: Path, arrays: Arrays, options: ReadOptions) -> Dataset:
+    """A data set from `y` or `labels` `[N, L]` and what goes with it."""
+    problems = Problems(path)
+    key = "y" if "y" in arrays else "labels"
+    y = arrays[key]
+    if y.ndim != 2 or y.dtype.kind not in "biuf":
+        raise InputError(
+            f"{path}: {key} has shape {y.shape} and type {y.dtype}, not numbers [N, L]"
+        )
+    class_key = "labels" if key == "y" and "labels" in arrays else "classes"
+    named = arrays.get(class_key, np.array([f"class-{c:03d}" for c in range(y.shape[1])]))
+    id_key = next((name for name in ID_KEYS if name in arrays), "")
+    ids = arrays.get(id_key, np.array([f"item-{row:05d}" for row in range(1, len(y) + 1)]))
+    used = {key, class_key, id_key, "x", "split"}
+    shapes = {class_key: (named, y.shape[1]), id_key or "ids": (ids, len(y))}
+    for name in ("split", "x"):
+        if name in arrays:
+            shapes[name] = (arrays[name], len(y))
+    for name, (array, count) in shapes.items():
+        if array.shape[:1] != (count,) or array.ndim != (2 if name == "x" else 1):
+            problems.add(f"{name} has shape {array.shape}, but {key} has shape {y.shape}")
+    for row, column in np.argwhere(~np.isin(y, (1, 0, -1)))[:1000]:
+        problems.add(f"{y[row, column]} in {key}[{row}, {column}] is not 1, 0 or -1")
+    problems.raise_if_any()
+    classes = tuple(str(name) for name in named)
+    check_names(classes, problems)
+    texts = ids.astype(np.str_)
+    check_ids(texts, problems)
+    split = check_splits(arrays["split"], problems) if "split" in arrays else None
+    features = check_features(path, arrays.get("x"))
+    root = options.images
+    if root is not None:
+        root, _ = images_root(texts, root, problems, check=options.check_images, required=True)
+    problems.raise_if_any()
+    extra = sorted(arrays.keys() - used)
+    notes = (f"arrays that were not read: {', '.join(extra)}",) if extra else ()
+    negative = bool((y == -1).any())
+    states = LabelMatrix.from_dense(y, default=0 if negative else -1)
+    if negative and not (y == 0).any():
+        states = states.with_default(-1)
+    truth = states if states.default == -1 else None
+    return Dataset(
+        LabelTable(texts, classes, states, truth, split, root, notes=notes), features, path.stem
+    )
+
+
+def check_names(classes: tuple[str, ...], problems: Problems) -> None:
+    """Records class names that are empty or occur twice."""
+    seen: set[str] = set()
+    for place, name in enumerate(classes):
+        if fault := name_fault(name):
+            problems.add(f"class name {name!r} at place {place} {fault}")
+        elif name in seen:
+            problems.add(f"class {name!r} occurs twice")
+        seen.add(name)
+
+
+def check_splits(given: npt.NDArray[Any], problems: Problems) -> Strings:
+    """The splits under their usual names; other words are problems."""
+    words = given.astype(np.str_)
+    names = {word: split_name(word) for word in np.unique(words).tolist()}
+    for word, name in names.items():
+        if name is None:
+            row = int(np.flatnonzero(words == word)[0])
+            problems.add(f"split[{row}] {word!r} is not train, val or test")
+    out = np.full(len(words), "", dtype="<U5")
+    for word, name in names.items():
+        out[words == word] = name or ""
+    return out
+
+
+def check_features(path: Path, x: npt.NDArray[Any] | None) -> npt.NDArray[np.floating[Any]] | None:
+    """The features as float16 or float32; `InputError` for what is not finite."""
+    if x is None:
+        return None
+    if x.dtype.kind not in "biuf":
+        raise InputError(f"{path}: x has type {x.dtype}, not numbers")
+    x = x if x.dtype in (np.float16, np.float32) else x.astype(np.float32)
+    bad = np.flatnonzero(~np.isfinite(x).all(axis=1))
+    if len(bad):
+        raise InputError(f"{path}: x has a NaN or infinite value in row {bad[0]}")
+    return x

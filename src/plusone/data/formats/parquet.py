@@ -1,0 +1,185 @@
+"""Parquet in long form: `id`, `labels`, `negatives`, `truth` (lists of names), `split`.
+
+Needs pyarrow. Classes in their order, the observation and notes stand in the file's metadata;
+files made elsewhere can do without, then the classes are the names that occur, sorted.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from plusone.data.dataset import Dataset
+from plusone.data.formats.base import ReadOptions
+from plusone.data.formats.checks import (
+    ID_COLUMNS,
+    check_ids,
+    images_root,
+    name_fault,
+    split_name,
+)
+from plusone.data.formats.longform import ALL_OTHERS, ClassCodes, Lists, assemble, columns_of
+from plusone.data.matrix import LabelMatrix
+from plusone.data.table import LabelTable, Strings
+from plusone.errors import InputError, Problems
+from plusone.files import replacing
+
+META = b"plusone"
+
+
+def detects(path: Path) -> bool:
+    """A file that ends in `.parquet` or `.pq`."""
+    return path.is_file() and path.suffix.lower() in (".parquet", ".pq")
+
+
+def _pyarrow(path: Path) -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise InputError(f"{path}: parquet needs pyarrow: pip install 'plusone[parquet]'") from None
+    return pyarrow
+
+
+def write_parquet(data: Dataset, path: Path) -> None:
+    """Writes the table; class names may be anything but `*`."""
+    pa = _pyarrow(path)
+    table = data.table
+    if ALL_OTHERS in table.classes:
+        raise InputError(f"{path}: class '*' cannot be written in long form; write npz instead")
+    columns = columns_of(table)
+    names = pa.array(table.classes, pa.string())
+
+    def lists(matrix: LabelMatrix) -> Any:
+        part = matrix.only_positives()
+        flat = names.take(pa.array(part.indices))
+        return pa.ListArray.from_arrays(pa.array(part.indptr.astype(np.int32)), flat)
+
+    out = {"id": pa.array(table.ids.tolist(), pa.string()), "labels": lists(table.labels)}
+    if columns.starred:
+        stars = pa.array([ALL_OTHERS] * len(table))
+        out["negatives"] = pa.ListArray.from_arrays(
+            pa.array(np.arange(len(table) + 1, dtype=np.int32)), stars
+        )
+    elif columns.negatives is not None:
+        out["negatives"] = lists(columns.negatives)
+    if columns.truth is not None:
+        out["truth"] = lists(columns.truth)
+    if table.split is not None:
+        out["split"] = pa.array(table.split.tolist(), pa.string())
+    meta = {
+        "classes": table.classes,
+        "default": table.labels.default,
+        "observation": dict(table.observation),
+        "notes": table.notes,
+    }
+    arrow = pa.table(out).replace_schema_metadata({META: json.dumps(meta).encode()})
+    with replacing(path) as part:
+        pa.parquet.write_table(arrow, part, compression="zstd")
+
+
+def read_parquet(path: Path, options: ReadOptions) -> Dataset:
+    """Reads the file; problems name the row, counted from 1."""
+    pa = _pyarrow(path)
+    try:
+        arrow = pa.parquet.read_table(path)
+        meta = json.loads((arrow.schema.metadata or {}).get(META, b"{}"))
+        if not isinstance(meta, dict):
+            raise ValueError("metadata")
+    except (pa.ArrowException, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: is not a readable parquet file ({error})") from None
+    problems = Problems(path)
+    lowered = {name.lower(): name for name in reversed(arrow.column_names)}
+    id_name = next((lowered[name] for name in ID_COLUMNS if name in lowered), None)
+    if id_name is None or "labels" not in lowered:
+        found = ", ".join(arrow.column_names)
+        raise InputError(f"{path}: needs the columns id and labels (found: {found})")
+    ids = _texts(pa, arrow.column(id_name), id_name, problems)
+    lines = range(1, len(ids) + 1)
+    given = options.classes or (tuple(meta["classes"]) if "classes" in meta else None)
+    codes = ClassCodes(given, problems)
+    lists = {
+        name: _lists(pa, arrow.column(lowered[name]), name, codes)
+        for name in ("labels", "negatives", "truth")
+        if name in lowered
+    }
+    split = None
+    if "split" in lowered:
+        words = _texts(pa, arrow.column(lowered["split"]), "split", problems)
+        named = [split_name(word) for word in words.tolist()]
+        for row, (word, name) in enumerate(zip(words, named, strict=True), 1):
+            if name is None:
+                problems.add(f"split {str(word)!r} is not train, val or test", row=row)
+        split = np.asarray([name or "" for name in named], dtype="<U5")
+    del arrow
+    check_ids(ids, problems, lines)
+    root, notes = images_root(
+        ids,
+        options.images or path.parent,
+        problems,
+        lines,
+        check=options.check_images,
+        required=options.images is not None,
+    )
+    empty = np.zeros(0, np.int64)
+    classes, labels, truth = assemble(
+        codes,
+        lists["labels"][0],
+        lists["negatives"][0] if "negatives" in lists else None,
+        lists["negatives"][1] if "negatives" in lists else empty,
+        lists["truth"][0] if "truth" in lists else None,
+        lines,
+    )
+    labels = labels.with_default(int(meta.get("default", labels.default)))
+    observation = dict(meta.get("observation", {}))
+    old = tuple(str(note) for note in meta.get("notes", ()))
+    table = LabelTable(ids, classes, labels, truth, split, root, observation, (*old, *notes))
+    return Dataset(table, name=path.stem)
+
+
+def _texts(pa: Any, column: Any, name: str, problems: Problems) -> Strings:
+    try:
+        cells = column.cast(pa.string()).to_pylist()
+    except pa.ArrowException:
+        raise InputError(f"{problems.source}: column {name!r} is not text") from None
+    return np.asarray([cell or "" for cell in cells], dtype=np.str_)
+
+
+def _lists(pa: Any, column: Any, name: str, codes: ClassCodes) -> tuple[Lists, Any]:
+    """Codes of a column of lists, and the rows that only hold `*`."""
+    try:
+        column = column.cast(pa.list_(pa.string())).combine_chunks()
+    except pa.ArrowException:
+        raise InputError(
+            f"{codes.problems.source}: column {name!r} does not hold lists of names"
+        ) from None
+    if isinstance(column, pa.ChunkedArray):
+        column = pa.concat_arrays(column.chunks) if column.num_chunks else column.type
+    counts = np.asarray(column.value_lengths().fill_null(0), dtype=np.int32)
+    flat = column.flatten().dictionary_encode()
+    rows = np.repeat(np.arange(len(counts)), counts)
+    words = flat.dictionary.to_pylist()
+    local = np.asarray(flat.indices.fill_null(-1), dtype=np.int64)
+    number = np.full(len(words) + 1, -1, dtype=np.int32)  # the last one is for null names
+    for place, word in enumerate(words):
+        faulty = word not in codes.known and (codes.fixed or name_fault(word))
+        starred = name == "negatives" and word == ALL_OTHERS
+        if starred or faulty:
+            hits = np.flatnonzero(local == place)
+            if starred and (counts[rows[hits]] == 1).all():
+                number[place] = -2
+                continue
+            for hit in hits if faulty else ():
+                codes.code(word, int(rows[hit]) + 1)
+        if not faulty:
+            code = codes.code(word, None)
+            number[place] = -1 if code is None else code
+    found = number[local]
+    for hit in np.flatnonzero(local < 0):
+        codes.problems.add(f"an empty class name in {name}", row=int(rows[hit]) + 1)
+    keep = found >= 0
+    kept = np.bincount(rows[keep], minlength=len(counts)).astype(np.int32)
+    return Lists(found[keep], kept), rows[found == -2]

@@ -1,0 +1,139 @@
+"""What a table holds, in numbers; how they are shown is somebody else's task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from plusone.data.matrix import LabelMatrix
+from plusone.data.table import LabelTable
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How a count is spread over the items.
+
+    Args:
+        least: The smallest count.
+        mean: The mean count.
+        most: The largest count.
+        items: Count -> how many items have it, ascending.
+    """
+
+    least: int
+    mean: float
+    most: int
+    items: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class ClassCount:
+    """One class: in how many items it is seen positive, seen negative, truly positive."""
+
+    name: str
+    seen_positive: int
+    seen_negative: int
+    true_positive: int | None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What `summarise` found.
+
+    Args:
+        items: `N`.
+        classes: `L`.
+        splits: Split -> items; empty if the table has no splits.
+        images: Whether the items are image files.
+        positives: Seen positives per item.
+        seen_positives: Seen positives in all.
+        seen_negatives: Seen negatives in all.
+        unobserved_share: Share of the `N * L` labels that nobody said anything about.
+        rows_without_positive: Items without a seen positive.
+        rows_with_several: Items with more than one.
+        complete: Whether every label of every item is seen.
+        per_class: Counts of each class, in class order.
+        classes_without_positive: Names of classes that are positive in no item.
+        truth: Whether the truth is there.
+        true_positives: True positives per item, None without a truth.
+        observation: How the labels came about; empty if they were given.
+        notes: Sentences about choices made while reading.
+    """
+
+    items: int
+    classes: int
+    splits: Mapping[str, int]
+    images: bool
+    positives: Spread
+    seen_positives: int
+    seen_negatives: int
+    unobserved_share: float
+    rows_without_positive: int
+    rows_with_several: int
+    complete: bool
+    per_class: tuple[ClassCount, ...]
+    classes_without_positive: tuple[str, ...]
+    truth: bool
+    true_positives: Spread | None
+    observation: Mapping[str, object]
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values, ready for JSON."""
+        return asdict(self)
+
+
+def summarise(table: LabelTable) -> Summary:
+    """Counts everything worth knowing about a table.
+
+    >>> labels = LabelMatrix.from_dense([[1, 0], [0, 0]])
+    >>> summarise(LabelTable(np.array(["a", "b"]), ("x", "y"), labels)).rows_without_positive
+    1
+    """
+    labels = table.labels
+    positives, negatives = labels.per_item(1), int(labels.per_class(-1).sum())
+    per_class = labels.per_class(1)
+    cells = len(table) * len(table.classes)
+    true = None if table.truth is None else table.truth.per_class(1).tolist()
+    return Summary(
+        items=len(table),
+        classes=len(table.classes),
+        splits={} if table.split is None else _splits(table),
+        images=table.root is not None,
+        positives=_spread(labels),
+        seen_positives=int(positives.sum()),
+        seen_negatives=negatives,
+        unobserved_share=(cells - int(positives.sum()) - negatives) / cells if cells else 0.0,
+        rows_without_positive=int((positives == 0).sum()),
+        rows_with_several=int((positives > 1).sum()),
+        complete=table.is_complete,
+        per_class=tuple(
+            ClassCount(name, seen, no, None if true is None else true[place])
+            for place, (name, seen, no) in enumerate(
+                zip(table.classes, per_class.tolist(), labels.per_class(-1).tolist(), strict=True)
+            )
+        ),
+        classes_without_positive=tuple(
+            name for name, seen in zip(table.classes, per_class, strict=True) if not seen
+        ),
+        truth=table.truth is not None,
+        true_positives=None if table.truth is None else _spread(table.truth),
+        observation=dict(table.observation),
+        notes=table.notes,
+    )
+
+
+def _splits(table: LabelTable) -> dict[str, int]:
+    counts = {split: len(table.rows_of(split)) for split in ("train", "val", "test")}
+    return {split: count for split, count in counts.items() if count}
+
+
+def _spread(matrix: LabelMatrix) -> Spread:
+    counts = matrix.per_item(1)
+    if not len(counts):
+        return Spread(0, 0.0, 0, {})
+    values, items = np.unique(counts, return_counts=True)
+    histogram = dict(zip(values.tolist(), items.tolist(), strict=True))
+    return Spread(int(values[0]), float(counts.mean()), int(values[-1]), histogram)

@@ -1,0 +1,209 @@
+"""`LabelMatrix`: the labels of many items, in three states, stored sparsely.
+
+What the three states mean, everywhere in this package:
+
+| value | name | meaning |
+| --- | --- | --- |
+| `1` | seen positive | somebody said that the class applies |
+| `0` | unobserved | nobody said anything: it may apply or not |
+| `-1` | seen negative | somebody said that the class does not apply |
+
+The full truth of an item is the same thing without zeros: every class is `1` or `-1`.
+
+Only entries that differ from `default` are stored. Single positives store one entry a row
+(`default=0`); a full truth stores its positives (`default=-1`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class LabelMatrix:
+    """Labels `[N, L]` as compressed rows: row `i` owns entries `indptr[i]:indptr[i + 1]`.
+
+    Args:
+        indptr: Row starts, int64 `[N + 1]`.
+        indices: Class of each stored entry, int32 `[nnz]`, ascending within a row.
+        values: State of each stored entry, int8 `[nnz]`, in {1, 0, -1}.
+        n_classes: `L`.
+        default: State of every entry that is not stored.
+    """
+
+    indptr: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int32]
+    values: npt.NDArray[np.int8]
+    n_classes: int
+    default: int = 0
+
+    @classmethod
+    def from_entries(
+        cls,
+        rows: npt.ArrayLike,
+        columns: npt.ArrayLike,
+        values: npt.ArrayLike,
+        shape: tuple[int, int],
+        *,
+        default: int = 0,
+    ) -> LabelMatrix:
+        """Builds the matrix from (row, class, state) triples in any order, without repeats.
+
+        >>> LabelMatrix.from_entries([1, 0], [2, 0], [1, 1], (2, 3)).dense().tolist()
+        [[1, 0, 0], [0, 0, 1]]
+        """
+        row = np.asarray(rows, dtype=np.int64)
+        column = np.asarray(columns, dtype=np.int32)
+        value = np.broadcast_to(np.asarray(values, dtype=np.int8), row.shape)
+        if not (np.diff(row) > 0).all():
+            order = np.lexsort((column, row))
+            row, column, value = row[order], column[order], value[order]
+        indptr = np.zeros(shape[0] + 1, dtype=np.int64)
+        np.cumsum(np.bincount(row, minlength=shape[0]), out=indptr[1:])
+        return cls(indptr, column, np.ascontiguousarray(value), shape[1], default)
+
+    @classmethod
+    def from_dense(cls, array: npt.ArrayLike, *, default: int = 0) -> LabelMatrix:
+        """Builds the matrix from `[N, L]` states; with `default=-1`, 0 is read as -1 (a truth).
+
+        >>> LabelMatrix.from_dense([[1, 0], [0, 1]], default=-1).dense().tolist()
+        [[1, -1], [-1, 1]]
+        """
+        dense = np.asarray(array)
+        if dense.ndim != 2:
+            raise ValueError(f"labels must have two dimensions [N, L], not shape {dense.shape}")
+        allowed = (1, 0, -1)
+        if dense.size and not np.isin(dense, allowed).all():
+            bad = dense[~np.isin(dense, allowed)].flat[0]
+            raise ValueError(f"labels must be 1, 0 or -1, not {bad}")
+        rows, columns = np.nonzero(dense > 0) if default == -1 else np.nonzero(dense)
+        return cls.from_entries(rows, columns, dense[rows, columns], dense.shape, default=default)
+
+    @classmethod
+    def from_lists(
+        cls,
+        positives: Iterable[Sequence[int]],
+        n_classes: int,
+        *,
+        negatives: Iterable[Sequence[int]] | None = None,
+        default: int = 0,
+    ) -> LabelMatrix:
+        """Builds the matrix from the class numbers of each item's positives (and negatives)."""
+        rows: list[int] = []
+        columns: list[int] = []
+        values: list[int] = []
+        count = 0
+        for state, lists in ((1, positives), (-1, negatives if negatives is not None else ())):
+            for row, classes in enumerate(lists):
+                count = max(count, row + 1)
+                rows.extend([row] * len(classes))
+                columns.extend(classes)
+                values.extend([state] * len(classes))
+        return cls.from_entries(rows, columns, values, (count, n_classes), default=default)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[LabelMatrix]) -> LabelMatrix:
+        """Stacks matrices over the same classes, one below the other."""
+        starts = np.cumsum([0, *(part.nnz for part in parts)])
+        indptr = [part.indptr[1:] + start for part, start in zip(parts, starts, strict=False)]
+        return cls(
+            np.concatenate([np.zeros(1, np.int64), *indptr]),
+            np.concatenate([part.indices for part in parts]),
+            np.concatenate([part.values for part in parts]),
+            parts[0].n_classes,
+            parts[0].default,
+        )
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """`(N, L)`."""
+        return len(self), self.n_classes
+
+    @property
+    def nnz(self) -> int:
+        """How many entries are stored."""
+        return len(self.indices)
+
+    def row_of_entry(self) -> npt.NDArray[np.int64]:
+        """The row of each stored entry, int64 `[nnz]`."""
+        return np.repeat(np.arange(len(self)), np.diff(self.indptr))
+
+    def take(self, rows: npt.ArrayLike) -> LabelMatrix:
+        """The given rows, in the given order."""
+        row = np.asarray(rows, dtype=np.int64)
+        counts = np.diff(self.indptr)[row]
+        indptr = np.zeros(len(row) + 1, dtype=np.int64)
+        np.cumsum(counts, out=indptr[1:])
+        entries = np.arange(indptr[-1]) + np.repeat(self.indptr[row] - indptr[:-1], counts)
+        return LabelMatrix(
+            indptr, self.indices[entries], self.values[entries], self.n_classes, self.default
+        )
+
+    def dense(self, rows: npt.ArrayLike | None = None) -> npt.NDArray[np.int8]:
+        """The states of the given rows (or of all), int8 `[n, L]`."""
+        part = self if rows is None else self.take(rows)
+        out = np.full(part.shape, self.default, dtype=np.int8)
+        out[part.row_of_entry(), part.indices] = part.values
+        return out
+
+    def positives(self, row: int) -> npt.NDArray[np.int32]:
+        """The classes that are positive for one item, ascending."""
+        entries = slice(self.indptr[row], self.indptr[row + 1])
+        found: npt.NDArray[np.int32] = self.indices[entries][self.values[entries] == 1]
+        return found
+
+    def per_item(self, state: int) -> npt.NDArray[np.int64]:
+        """How many classes of each item are in the given state, int64 `[N]`."""
+        hits = np.bincount(self.row_of_entry()[self.values == state], minlength=len(self))
+        if state == self.default:
+            hits = hits + self.n_classes - np.diff(self.indptr)
+        return hits
+
+    def per_class(self, state: int) -> npt.NDArray[np.int64]:
+        """How many items of each class are in the given state, int64 `[L]`."""
+        hits = np.bincount(self.indices[self.values == state], minlength=self.n_classes)
+        if state == self.default:
+            hits = hits + len(self) - np.bincount(self.indices, minlength=self.n_classes)
+        return hits
+
+    def only_positives(self, *, default: int = 0) -> LabelMatrix:
+        """The same positives, everything else in the state `default`."""
+        keep = self.values == 1
+        return LabelMatrix.from_entries(
+            self.row_of_entry()[keep], self.indices[keep], 1, self.shape, default=default
+        )
+
+    def with_default(self, default: int) -> LabelMatrix:
+        """The same states, stored as what differs from `default`.
+
+        >>> LabelMatrix.from_dense([[1, -1]]).with_default(-1).nnz
+        1
+        """
+        if default == self.default:
+            return self
+        step = max(1, 2**24 // max(1, self.n_classes))
+        parts = []
+        for start in range(0, max(1, len(self)), step):
+            dense = self.dense(np.arange(start, min(start + step, len(self))))
+            rows, columns = np.nonzero(dense != default)
+            parts.append(
+                LabelMatrix.from_entries(
+                    rows, columns, dense[rows, columns], dense.shape, default=default
+                )
+            )
+        return LabelMatrix.concatenate(parts)
+
+    def digest(self) -> str:
+        """A hash of shape and content that does not depend on the machine."""
+        state = hashlib.sha256(f"{self.shape} {self.default}".encode())
+        for array, kind in ((self.indptr, "<i8"), (self.indices, "<i4"), (self.values, "<i1")):
+            state.update(np.ascontiguousarray(array, dtype=kind).tobytes())
+        return state.hexdigest()[:16]

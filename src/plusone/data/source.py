@@ -1,0 +1,66 @@
+"""From what a user names on the command line to a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from plusone.data.dataset import Dataset
+from plusone.data.features import align, read_features
+from plusone.data.formats import read
+from plusone.data.matrix import LabelMatrix
+from plusone.data.table import LabelTable
+
+EMBEDDED = {
+    "digits": "scenes of handwritten digits, 64 x 64 images, made on this machine",
+    "digits-features": "the same scenes as fixed random convolution features",
+}
+
+# Settings that suit a data set better than the general ones; anything the user says wins.
+DATA_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "digits": {"flip": False},
+    "digits-features": {},
+}
+
+
+def load_source(
+    data: str,
+    *,
+    features: Sequence[Path] = (),
+    format: str = "auto",
+    labels: str = "auto",
+) -> Dataset:
+    """Loads a data set: an embedded one by name, or a file or folder in any known form.
+
+    Args:
+        data: A name in `EMBEDDED`, or a path.
+        features: Feature files that hold a vector for each item.
+        format: The form of the labels, if it should not be detected.
+        labels: "seen" or "complete": what zeros mean, if it should not be detected.
+    """
+    if data in EMBEDDED:
+        return _digits(data)
+    dataset = read(Path(data), format=format, labels=labels, check_images=not features)
+    if features:
+        dataset = replace(dataset, features=align(read_features(features), dataset.table))
+    return dataset
+
+
+def _digits(name: str) -> Dataset:
+    # Imported here: it needs scikit-learn, which takes a second to load.
+    from plusone.data.digits import load_digits_scenes, random_conv_features
+
+    scenes = load_digits_scenes()
+    table = LabelTable.complete(
+        ids=[f"scene-{number:05d}" for number in range(len(scenes.images))],
+        classes=scenes.classes,
+        truth=LabelMatrix.from_dense(scenes.truth, default=-1),
+        split=np.array(["train", "val", "test"])[scenes.split],
+    )
+    if name == "digits":
+        return Dataset(table, scenes.images[:, None], name)
+    return Dataset(table, random_conv_features(scenes.images), name)

@@ -1,0 +1,106 @@
+"""`LabelTable`: items, classes, what is known of their labels, and how they are split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from plusone.data.matrix import LabelMatrix
+from plusone.errors import InputError
+
+Strings = npt.NDArray[np.str_]
+
+
+@dataclass(frozen=True)
+class LabelTable:
+    """Everything known about the labels of a data set.
+
+    Args:
+        ids: One unique name per item, `[N]`; for images the path below `root`.
+        classes: Class names, `L` of them, unique.
+        labels: What was seen: `LabelMatrix` `[N, L]` in three states, default 0.
+        truth: All labels, for simulating observation and for evaluation only; default -1.
+        split: Split of each item, `[N]`, in {"train", "val", "test"}; None if there is none.
+        root: Folder of the image files, None if the items are not images.
+        observation: How `labels` came about (scheme, seed, ...); empty if they were given.
+        notes: Sentences about choices made while reading, for the summary.
+    """
+
+    ids: Strings
+    classes: tuple[str, ...]
+    labels: LabelMatrix
+    truth: LabelMatrix | None = None
+    split: Strings | None = None
+    root: Path | None = None
+    observation: Mapping[str, object] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        n, n_classes = len(self.ids), len(self.classes)
+        for name, part in (("labels", self.labels), ("truth", self.truth)):
+            if part is not None and part.shape != (n, n_classes):
+                raise ValueError(f"{name} have shape {part.shape}, expected {(n, n_classes)}")
+        if self.split is not None and len(self.split) != n:
+            raise ValueError(f"split has {len(self.split)} entries for {n} items")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @classmethod
+    def complete(
+        cls,
+        ids: Sequence[str] | Strings,
+        classes: Sequence[str],
+        truth: LabelMatrix,
+        **rest: object,
+    ) -> LabelTable:
+        """A table whose labels are all known: the truth, with every label also seen."""
+        return cls(np.asarray(ids, dtype=np.str_), tuple(classes), truth, truth, **rest)  # type: ignore[arg-type]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every label of every item is seen."""
+        return self.labels.default == -1 and not (self.labels.values == 0).any()
+
+    def take(self, rows: npt.ArrayLike) -> LabelTable:
+        """The given rows, in the given order."""
+        index = np.asarray(rows, dtype=np.int64)
+        return replace(
+            self,
+            ids=self.ids[index],
+            labels=self.labels.take(index),
+            truth=None if self.truth is None else self.truth.take(index),
+            split=None if self.split is None else self.split[index],
+        )
+
+    def rows_of(self, split: str) -> npt.NDArray[np.int64]:
+        """Row numbers of one split, ascending; a table without splits is all "train"."""
+        if self.split is None:
+            return np.arange(len(self)) if split == "train" else np.zeros(0, dtype=np.int64)
+        return np.flatnonzero(self.split == split)
+
+    def path(self, row: int) -> Path:
+        """The image file of one item."""
+        if self.root is None:
+            raise InputError(f"item {self.ids[row]} has no image file")
+        return self.root / str(self.ids[row])
+
+
+def hold_out_validation(table: LabelTable, *, share: float = 0.2, seed: int = 1200) -> LabelTable:
+    """Marks a share of the training rows as validation, if the table has no validation rows.
+
+    Protocol cole2021: `RandomState(seed).permutation(n)` over the training rows in order; the
+    last `round(share * n)` are validation.
+    """
+    if len(table.rows_of("val")):
+        return table
+    train = table.rows_of("train")
+    order = np.random.RandomState(seed).permutation(len(train))
+    held = train[order[len(train) - round(share * len(train)) :]]
+    split = np.full(len(table), "train", dtype="<U5") if table.split is None else table.split.copy()
+    split[held] = "val"
+    return replace(table, split=split)

@@ -1,0 +1,1 @@
+"""Training, prediction and the files of a run."""

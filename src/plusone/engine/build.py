@@ -1,0 +1,104 @@
+"""A model and its method, new or from a finished run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from plusone.data.formats import read as read_table
+from plusone.engine import checkpoint
+from plusone.engine.inputs import Inputs
+from plusone.engine.predict import predict
+from plusone.engine.run_files import read_description, read_recipe
+from plusone.errors import InputError
+from plusone.methods import get_method
+from plusone.methods.base import Method
+from plusone.models.backbones import backbone_for, feature_dim
+from plusone.models.classifier import Classifier
+from plusone.recipe import Recipe
+from plusone.seeds import seeded
+from plusone.types import TrainLabels
+
+
+def build(
+    recipe: Recipe,
+    labels: TrainLabels,
+    shape: tuple[int, ...],
+    *,
+    images: bool,
+    backbone: nn.Module | None = None,
+) -> tuple[Classifier, Method]:
+    """A model with fresh weights, and the method that will train it.
+
+    Args:
+        recipe: The settings.
+        labels: What the method may know of the training items.
+        shape: Shape of one input.
+        images: Whether inputs are images.
+        backbone: A module to use instead of the recipe's backbone; needs an attribute `dim`.
+    """
+    info = get_method(recipe.method)
+    with seeded(recipe.seed, "initial weights"):
+        method = info.build(labels, info.make_options(recipe.options))
+        if images and backbone is None:
+            backbone = backbone_for(recipe.backbone).build(shape[0], shape[-1])
+        dim = feature_dim(backbone) if backbone is not None else shape[0]
+        return Classifier(backbone or nn.Identity(), method.make_head(dim)), method
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A trained model, ready to use.
+
+    Args:
+        recipe: The settings it was trained with.
+        classes: Class names, in the order of the columns of its predictions.
+        shape: Shape of one input.
+        images: Whether inputs are images.
+        model: The model.
+        method: Its method.
+    """
+
+    recipe: Recipe
+    classes: tuple[str, ...]
+    shape: tuple[int, ...]
+    images: bool
+    model: Classifier
+    method: Method
+
+    def probabilities(self, inputs: Inputs, tick: Callable[[int], None] | None = None) -> Tensor:
+        """Probabilities `[N, L]` for all inputs."""
+        kind = "images" if self.images else "features"
+        logits = predict(self.model, self.model, inputs, kind=kind, tick=tick)
+        return self.method.probabilities(logits)
+
+
+def load_run(folder: Path) -> Predictor:
+    """The model of a complete run."""
+    recipe, about = read_recipe(folder), read_description(folder)
+    weights = folder / "model.safetensors"
+    if not weights.exists():
+        raise InputError(f"{folder}: the run is not complete; finish it with --resume")
+    table = read_table(folder / "observed.npz").table
+    labels = TrainLabels(table.take(table.rows_of("train")).labels, about["k"], recipe.seed)
+    shape = tuple(about["shape"])
+    model, method = build(recipe, labels, shape, images=about["images"])
+    tensors, _ = checkpoint.load(weights)
+    try:
+        model.load_state_dict(below(tensors, "model."))
+        method.load_state_dict(below(tensors, "method."))
+    except RuntimeError as error:
+        first = str(error).splitlines()[0]
+        raise InputError(f"{weights}: does not fit the recipe beside it ({first})") from None
+    return Predictor(recipe, tuple(about["classes"]), shape, about["images"], model.eval(), method)
+
+
+def below(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    """The tensors whose names start with a prefix, without it."""
+    return {
+        key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)
+    }

@@ -1,0 +1,61 @@
+"""Measuring a finished model on labelled data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from plusone.data.dataset import Dataset
+from plusone.data.table import hold_out_validation
+from plusone.engine.build import Predictor
+from plusone.engine.run_files import finite
+from plusone.engine.task import dataset_inputs
+from plusone.errors import InputError
+from plusone.metrics import evaluate
+
+
+def evaluate_run(
+    predictor: Predictor,
+    dataset: Dataset,
+    split: str,
+    *,
+    threshold: float = 0.5,
+    top_k: int = 3,
+    tick: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """All metrics of a model on one split ("train", "val", "test" or "all") of a data set.
+
+    The validation items of the model's own training are found again by its recipe. Where the
+    data holds no full truth, seen positives are the positives and everything else counts as
+    negative; `against` in the result says which it was.
+    """
+    recipe = predictor.recipe
+    if dataset.table.classes != predictor.classes:
+        raise InputError(
+            f"{dataset.name}: its classes are not those of the model; "
+            f"{difference(predictor.classes, dataset.table.classes)}"
+        )
+    table = hold_out_validation(dataset.table, share=recipe.val_share, seed=recipe.split_seed)
+    rows = np.arange(len(table)) if split == "all" else table.rows_of(split)
+    if not len(rows):
+        raise InputError(f"{dataset.name}: has no items in the split {split!r}")
+    taken = table.take(rows)
+    target = taken.labels if taken.truth is None else taken.truth
+    inputs = dataset_inputs(dataset, recipe, predictor.shape)(rows)
+    scores = predictor.probabilities(inputs, tick)
+    metrics = evaluate(
+        scores, target.dense() == 1, threshold=threshold, top_k=top_k, empty=recipe.empty
+    )
+    found: dict[str, Any] = finite(metrics)
+    return {"items": len(rows), "against": "seen" if taken.truth is None else "truth"} | found
+
+
+def difference(expected: tuple[str, ...], given: tuple[str, ...]) -> str:
+    """What is different between two class lists, in a few words."""
+    missing = [name for name in expected if name not in given]
+    extra = [name for name in given if name not in expected]
+    parts = [f"missing: {', '.join(missing[:5])}"] if missing else []
+    parts += [f"unknown: {', '.join(extra[:5])}"] if extra else []
+    return "; ".join(parts) or "the order differs"

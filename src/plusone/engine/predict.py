@@ -1,0 +1,46 @@
+"""Prediction over whole data sets; no item is ever dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from plusone.engine.inputs import Inputs
+from plusone.types import Outputs
+
+ROWS = {"features": 65_536, "images": 128}
+
+
+@torch.inference_mode()
+def predict(
+    module: nn.Module,
+    forward: Callable[[Tensor], Tensor | Outputs],
+    inputs: Inputs,
+    *,
+    kind: str,
+    tick: Callable[[int], None] | None = None,
+) -> Tensor:
+    """Applies `forward` to all inputs with `module` in evaluation mode.
+
+    Args:
+        module: Put into evaluation mode meanwhile.
+        forward: Gives a tensor, or `Outputs` whose logits are taken.
+        inputs: What to predict, in order.
+        kind: "features" (large batches: one matrix product for most data sets) or "images".
+        tick: Called with the number of items done at a time.
+
+    Returns:
+        `[N, ...]`.
+    """
+    training = module.training
+    module.eval()
+    parts = []
+    for (view,) in inputs.batches(torch.arange(len(inputs)), ROWS[kind], ("plain",), 0):
+        out = forward(view)
+        parts.append(out.logits if isinstance(out, Outputs) else out)
+        if tick is not None:
+            tick(len(view))
+    module.train(training)
+    return torch.cat(parts)

@@ -1,0 +1,126 @@
+"""Predictions for new items, as a table a person can read."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from plusone.data.dataset import Dataset
+from plusone.data.features import read_features
+from plusone.data.formats.folders import IMAGE_SUFFIXES
+from plusone.data.source import EMBEDDED, load_source
+from plusone.engine.build import Predictor
+from plusone.engine.inputs import ArrayInputs, FileInputs, Inputs
+from plusone.engine.task import dataset_inputs
+from plusone.errors import InputError
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Probabilities of every class for every item.
+
+    Args:
+        ids: Names of the items, `N` of them.
+        classes: Class names, `L` of them.
+        probabilities: `[N, L]`.
+    """
+
+    ids: tuple[str, ...]
+    classes: tuple[str, ...]
+    probabilities: Tensor
+
+    def labels(self, row: int, threshold: float) -> list[str]:
+        """The classes of one item from a probability on, most likely first."""
+        scores = self.probabilities[row]
+        chosen = [c for c in scores.argsort(descending=True).tolist() if scores[c] >= threshold]
+        return [self.classes[c] for c in chosen]
+
+    def to_dict(self, threshold: float) -> dict[str, Any]:
+        """Everything, for machines."""
+        items = []
+        for row, name in enumerate(self.ids):
+            scores = [round(value, 6) for value in self.probabilities[row].tolist()]
+            items.append(
+                {
+                    "id": name,
+                    "labels": self.labels(row, threshold),
+                    "probabilities": dict(zip(self.classes, scores, strict=True)),
+                }
+            )
+        return {"threshold": threshold, "items": items}
+
+
+def to_csv(found: Predictions, threshold: float) -> str:
+    """One line per item: its name, its labels joined by `|`, then a probability per class."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["image", "labels", *found.classes])
+    for row, name in enumerate(found.ids):
+        scores = [f"{value:.4f}" for value in found.probabilities[row].tolist()]
+        writer.writerow([name, "|".join(found.labels(row, threshold)), *scores])
+    return text.getvalue()
+
+
+def predict_items(
+    predictor: Predictor,
+    data: str,
+    features: Sequence[Path] = (),
+    form: str = "auto",
+    meaning: str = "auto",
+    tick: Callable[[int], None] | None = None,
+) -> Predictions:
+    """Predicts whatever the user points at.
+
+    A model for images takes an image file, a folder with images anywhere below it, or a data set
+    with images. A model for features takes a feature file, or a data set with features.
+    """
+    ids, inputs = _items(predictor, data, features, form, meaning)
+    return Predictions(ids, predictor.classes, predictor.probabilities(inputs, tick))
+
+
+def _items(
+    predictor: Predictor, data: str, features: Sequence[Path], form: str, meaning: str
+) -> tuple[tuple[str, ...], Inputs]:
+    path = Path(data)
+    if predictor.images and form == "auto" and data not in EMBEDDED:
+        files = image_files(path)
+        if files:
+            root = path if path.is_dir() else path.parent
+            names = tuple(file.relative_to(root).as_posix() for file in files)
+            return names, FileInputs(files, predictor.shape[-1], workers=predictor.recipe.workers)
+    if not predictor.images and not features and path.suffix == ".npz" and _has_features_only(path):
+        read = read_features([path])
+        return tuple(read.ids.tolist()), ArrayInputs(_checked(read.x, predictor, data))
+    dataset: Dataset = load_source(data, features=features, format=form, labels=meaning)
+    inputs = dataset_inputs(dataset, predictor.recipe, predictor.shape)
+    return tuple(dataset.table.ids.tolist()), inputs(np.arange(len(dataset.table)))
+
+
+def image_files(path: Path) -> tuple[Path, ...]:
+    """The image files at or below a path, sorted; none if it is something else."""
+    if path.is_dir():
+        found = (file for file in path.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES)
+        return tuple(sorted(file for file in found if file.is_file()))
+    return (path,) if path.is_file() and path.suffix.lower() in IMAGE_SUFFIXES else ()
+
+
+def _has_features_only(path: Path) -> bool:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return "x" in file.files and not {"y", "labels"} & set(file.files)
+    except (OSError, ValueError):
+        return False
+
+
+def _checked(x: np.ndarray, predictor: Predictor, data: str) -> Tensor:
+    if x.shape[1:] != predictor.shape:
+        raise InputError(f"{data}: has {x.shape[1]} features, the model takes {predictor.shape[0]}")
+    return torch.from_numpy(x)

@@ -1,0 +1,203 @@
+"""A run folder: everything a training leaves behind, and everything needed to go on with it.
+
+| file | content |
+| --- | --- |
+| `recipe.toml` | all settings |
+| `data.json` | data set, classes, input shape, observation scheme, versions |
+| `observed.npz` | the labels training saw, with scheme, seed and digest |
+| `records.jsonl` | one line per epoch |
+| `checkpoint.safetensors` | the state to resume from (removed when the run is complete) |
+| `model.safetensors` | the best weights |
+| `metrics.json` | the result; it exists only when the run is complete |
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from plusone.data.formats import write as write_table
+from plusone.data.table import LabelTable
+from plusone.engine import checkpoint
+from plusone.engine.run_files import finite, read_description, read_metrics, read_recipe
+from plusone.engine.task import Part, Task, expected_positives
+from plusone.engine.training import EpochRecord, Training
+from plusone.errors import InputError
+from plusone.files import write_json, write_text
+from plusone.metrics import evaluate, evaluate_recovery
+from plusone.recipe import Recipe
+from plusone.types import Clock
+from plusone.version import __version__
+
+SECONDS_BETWEEN_CHECKPOINTS = 1.0
+
+
+def train(
+    task: Task,
+    recipe: Recipe,
+    folder: Path,
+    *,
+    resume: bool = False,
+    on_record: Callable[[EpochRecord], None] | None = None,
+    on_step: Callable[[Clock], None] | None = None,
+    source: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Trains into a run folder and returns what `metrics.json` holds.
+
+    Args:
+        task: The data.
+        recipe: The settings.
+        folder: The run folder; it must not hold a run unless `resume`.
+        resume: Go on with the run in `folder`; a complete one is returned as it is.
+        on_record: Called after every epoch.
+        on_step: Called after every step.
+        source: How the data was read, for whoever evaluates the run later.
+    """
+    if (folder / "recipe.toml").exists():
+        if not resume:
+            raise InputError(
+                f"{folder}: holds a run already; --resume goes on with it, or choose another --out"
+            )
+        _check_same_run(folder, recipe, task)
+        if (folder / "metrics.json").exists():
+            return read_metrics(folder)
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_table(observed_table(task), folder / "observed.npz")
+        write_json(folder / "data.json", describe(task, expected_positives(recipe, task), source))
+        write_text(folder / "recipe.toml", recipe.to_toml())
+    training = Training(task, recipe, on_step=on_step)
+    spent = _restore(training, folder)
+    started = saved = time.perf_counter()
+    with (folder / "records.jsonl").open("a", encoding="utf-8") as lines:
+        for record in training.epochs():
+            lines.write(json.dumps(asdict(record)) + "\n")
+            lines.flush()
+            if on_record is not None:
+                on_record(record)
+            now = time.perf_counter()
+            if now - saved > SECONDS_BETWEEN_CHECKPOINTS:
+                _save(training, folder, spent + now - started)
+                saved = time.perf_counter()
+    seconds = spent + time.perf_counter() - started
+    weights, _ = training.state()
+    model = {key: value for key, value in weights.items() if key.startswith(("model.", "method."))}
+    checkpoint.save(folder / "model.safetensors", model, {"version": __version__})
+    metrics = summarise(training, folder, seconds)
+    write_json(folder / "metrics.json", metrics)
+    (folder / "checkpoint.safetensors").unlink(missing_ok=True)
+    return metrics
+
+
+def summarise(training: Training, folder: Path | None, seconds: float) -> dict[str, Any]:
+    """The result of a finished training."""
+    task, recipe = training.task, training.recipe
+    assert training.best is not None
+    metrics: dict[str, Any] = {
+        "method": recipe.method,
+        "seed": recipe.seed,
+        "val_map": training.best.score,
+        "test_map": None,
+        "best_epoch": training.best.epoch,
+        "seconds": round(seconds, 3),
+        "run": None if folder is None else os.fspath(folder),
+        "data": task.name,
+        "lr": recipe.lr,
+        "selected_on": training.selected_on,
+        "weights": training.best.weights,
+        "observation": dict(task.observation),
+        "items": {"train": len(task.train), "val": len(task.val), "test": len(task.test or ())},
+        "version": __version__,
+    }
+    if task.test is not None and task.test.truth is not None:
+        test = evaluate(
+            training.predict(task.test), task.test.truth.dense() == 1, empty=recipe.empty
+        )
+        metrics |= {"test_map": test["map"], "test": test}
+    if task.train.truth is not None:
+        metrics["recovery"] = evaluate_recovery(
+            training.predict(task.train),
+            task.train.truth.dense() == 1,
+            task.train.observed.dense(),
+            empty=recipe.empty,
+        )
+    result: dict[str, Any] = finite(metrics)
+    return result
+
+
+def describe(task: Task, k: float | None, source: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What a reader of the run must know of its data."""
+    return {
+        "data": task.name,
+        "classes": list(task.classes),
+        "images": task.images,
+        "shape": list(task.shape),
+        "k": k,
+        "source": dict(source or {}),
+        "observation": dict(task.observation),
+        "items": {"train": len(task.train), "val": len(task.val), "test": len(task.test or ())},
+        "versions": {
+            "plusone": __version__,
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        },
+    }
+
+
+def observed_table(task: Task) -> LabelTable:
+    """The labels that training and selection may see, without the truth."""
+    parts: list[tuple[str, Part]] = [("train", task.train), ("val", task.val)]
+    return LabelTable(
+        ids=np.concatenate([part.ids for _, part in parts]),
+        classes=task.classes,
+        labels=task.train.observed.concatenate([part.observed for _, part in parts]),
+        split=np.repeat([name for name, _ in parts], [len(part) for _, part in parts]),
+        observation=task.observation,
+    )
+
+
+def _check_same_run(folder: Path, recipe: Recipe, task: Task) -> None:
+    """A resumed run must continue what was begun, not something else."""
+    old = read_recipe(folder)
+    changed = [name for name in Recipe.model_fields if getattr(old, name) != getattr(recipe, name)]
+    if changed:
+        values = ", ".join(f"{name} was {getattr(old, name)!r}" for name in changed)
+        raise InputError(f"{folder}: cannot resume with other settings ({values})")
+    before = read_description(folder)["observation"]
+    if before != json.loads(json.dumps(dict(task.observation))):
+        raise InputError(f"{folder}: cannot resume, the seen labels are not the same as before")
+
+
+def _save(training: Training, folder: Path, seconds: float) -> None:
+    tensors, plain = training.state()
+    checkpoint.save(folder / "checkpoint.safetensors", tensors, plain | {"seconds": seconds})
+
+
+def _restore(training: Training, folder: Path) -> float:
+    """Loads the checkpoint, if any, and cuts records it does not know; returns seconds spent."""
+    path, lines = folder / "checkpoint.safetensors", folder / "records.jsonl"
+    if not path.exists():
+        write_text(lines, "")
+        return 0.0
+    tensors, plain = checkpoint.load(path)
+    training.load_state(tensors, plain)
+    kept = []
+    for line in lines.read_text(encoding="utf-8").splitlines(keepends=True):
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError:
+            break  # the line that was being written when the run was killed
+        if (record["stage"], record["epoch"]) <= (training.stage, training.epoch):
+            kept.append(line)
+    write_text(lines, "".join(kept))
+    return float(plain["seconds"])

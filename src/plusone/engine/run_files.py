@@ -1,0 +1,54 @@
+"""Reading the small files of a run folder; see `plusone.engine.run` for what they hold."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from plusone.errors import InputError
+from plusone.recipe import Recipe, make_recipe
+
+
+def read_metrics(folder: Path) -> dict[str, Any]:
+    """The result of a complete run."""
+    path = folder / "metrics.json"
+    try:
+        metrics: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        raise InputError(f"{folder}: holds no complete run (there is no metrics.json)") from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}: is not valid JSON ({error})") from None
+    return metrics | {"run": os.fspath(folder)}
+
+
+def read_recipe(folder: Path) -> Recipe:
+    """The settings of a run."""
+    path = folder / "recipe.toml"
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        raise InputError(f"{folder}: is not a run folder (there is no recipe.toml)") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path}: is not valid TOML ({error})") from None
+    return make_recipe(values, source=str(path))
+
+
+def read_description(folder: Path) -> dict[str, Any]:
+    """What `data.json` says: data set, classes, input shape, observation."""
+    path = folder / "data.json"
+    try:
+        value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from None
+    return value
+
+
+def finite(value: Any) -> Any:
+    """The same value with None for numbers that JSON cannot hold."""
+    if isinstance(value, dict):
+        return {key: finite(entry) for key, entry in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value

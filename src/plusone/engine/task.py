@@ -1,0 +1,169 @@
+"""`Task`: a data set made ready for training: split, observed, with inputs for each part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from plusone.data.dataset import Dataset
+from plusone.data.images import decode_all
+from plusone.data.matrix import LabelMatrix
+from plusone.data.observation import observe_table
+from plusone.data.table import LabelTable, Strings, hold_out_validation
+from plusone.engine.inputs import ArrayInputs, FileInputs, Inputs
+from plusone.errors import InputError
+from plusone.methods import get_method
+from plusone.models.backbones import backbone_for
+from plusone.recipe import Recipe
+
+FLOAT32_BELOW = 1 << 30
+
+
+@dataclass(frozen=True)
+class Part:
+    """One split: inputs, what was seen of its labels, and all of them where they are known."""
+
+    ids: Strings
+    inputs: Inputs
+    observed: LabelMatrix
+    truth: LabelMatrix | None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True)
+class Task:
+    """Everything a training run needs of its data.
+
+    Args:
+        name: Name of the data set.
+        classes: Class names.
+        train: What is learned from.
+        val: What the best epoch is chosen on.
+        test: What the result is reported on; None if the data has no test split.
+        images: Whether inputs are images (else feature vectors).
+        shape: Shape of one input.
+        observation: Scheme, seed and digest of the seen labels.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    train: Part
+    val: Part
+    test: Part | None
+    images: bool
+    shape: tuple[int, ...]
+    observation: Mapping[str, object]
+
+
+def make_task(dataset: Dataset, recipe: Recipe, tick: Callable[[], None] | None = None) -> Task:
+    """Observes, splits and loads a data set as the recipe says.
+
+    Args:
+        dataset: The data.
+        recipe: The settings.
+        tick: Called once per decoded image.
+    """
+    table = apply_observation(dataset.table, recipe)
+    table = hold_out_validation(table, share=recipe.val_share, seed=recipe.split_seed)
+    shape = input_shape(dataset, recipe)
+    make_inputs = dataset_inputs(dataset, recipe, shape, tick)
+
+    def part(split: str) -> Part:
+        rows = table.rows_of(split)
+        taken = table.take(rows)
+        return Part(taken.ids, make_inputs(rows), taken.labels, taken.truth)
+
+    for split in ("train", "val"):
+        if not len(table.rows_of(split)):
+            raise InputError(f"{dataset.name}: no items are left for the {split} split")
+    return Task(
+        name=dataset.name,
+        classes=table.classes,
+        train=part("train"),
+        val=part("val"),
+        test=part("test") if len(table.rows_of("test")) else None,
+        images=len(shape) == 3,
+        shape=shape,
+        observation=dict(table.observation) or {"scheme": "given", "digest": table.labels.digest()},
+    )
+
+
+def apply_observation(table: LabelTable, recipe: Recipe) -> LabelTable:
+    """The labels training may see.
+
+    `observe="auto"` hides labels only where all are known: a complete table gets the scheme the
+    method is meant for; a table that already holds partial labels keeps them, except for the
+    reference methods that are defined by seeing more (`bce`, `iun`, `iu`).
+    """
+    scheme = recipe.observe
+    if scheme == "auto":
+        wanted = get_method(recipe.method).scheme
+        partial = not table.is_complete and wanted == "single"
+        scheme = "given" if table.truth is None or partial else wanted
+    if scheme == "given":
+        return table
+    return observe_table(table, scheme, recipe.observe_seed)
+
+
+def input_shape(dataset: Dataset, recipe: Recipe) -> tuple[int, ...]:
+    """Shape of one input: of a feature vector, of an image in memory, or of a resized file."""
+    if dataset.features is not None:
+        return tuple(dataset.features.shape[1:])
+    if dataset.table.root is None:
+        raise InputError(
+            f"{dataset.name}: there are neither image files nor features for these labels; "
+            "give the features with --features FILE"
+        )
+    size = recipe.image_size or backbone_for(recipe.backbone).size
+    return (3, size, size)
+
+
+def dataset_inputs(
+    dataset: Dataset,
+    recipe: Recipe,
+    shape: tuple[int, ...],
+    tick: Callable[[], None] | None = None,
+) -> Callable[[npt.NDArray[np.int64]], Inputs]:
+    """A function from row numbers to inputs of the given shape."""
+    table = dataset.table
+    if input_shape(dataset, recipe)[:1] != shape[:1] or (
+        len(shape) == 1 and dataset.features is None
+    ):
+        raise InputError(f"{dataset.name}: its inputs do not have the expected shape {shape}")
+    if dataset.features is not None:
+        x = torch.from_numpy(np.ascontiguousarray(dataset.features))
+        if x.dtype == torch.float16 and x.nbytes < FLOAT32_BELOW:
+            x = x.float()  # converting once beats converting every batch, while it fits
+        flip = recipe.flip and x.ndim == 4
+        return lambda rows: ArrayInputs(x[torch.from_numpy(rows)], flip=flip)
+    size = shape[-1]
+
+    def from_files(rows: npt.NDArray[np.int64]) -> Inputs:
+        paths = tuple(table.path(row) for row in rows)
+        if len(table) * 3 * size * size <= recipe.cache_mb * 1_000_000:
+            return ArrayInputs(decode_all(paths, size, tick), flip=recipe.flip)
+        return FileInputs(paths, size, flip=recipe.flip, workers=recipe.workers)
+
+    return from_files
+
+
+def expected_positives(recipe: Recipe, task: Task) -> float | None:
+    """The k that methods may use: as given, or counted from the training truth if asked for."""
+    given = recipe.expected_positives
+    if given == "truth":
+        if task.train.truth is None:
+            raise InputError("expected_positives = 'truth' needs a data set with all labels")
+        return float(task.train.truth.per_item(1).mean())
+    if given is None and get_method(recipe.method).needs_k:
+        raise InputError(
+            f"the method {recipe.method} needs the expected number of positives per item: "
+            "--set expected_positives=1.5 (count them on a few items), or "
+            "--set expected_positives=truth where all labels are known"
+        )
+    return given

@@ -1,0 +1,114 @@
+"""`Method`: what a training procedure adds to a model. The engine knows nothing else of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from plusone.errors import InputError
+from plusone.models.heads import Head, LinearHead
+from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings of a method. Subclasses add fields; defaults come from the paper."""
+
+
+class Method(nn.Module):
+    """One way to learn from incomplete labels. Only `loss` must be written.
+
+    Rules that the contract tests hold every method to:
+
+    - `loss` reads only: called twice it gives the same terms and changes nothing.
+    - What a method remembers lives in registered buffers or parameters and is written in
+      `after_step` or `after_epoch`, so it is saved and resumed without further code.
+    - Observed labels never change. Corrections and estimates are the method's own, found by
+      `batch.index`.
+
+    Args:
+        labels: What is known of the training items.
+        options: The method's settings.
+    """
+
+    views: ClassVar[tuple[str, ...]] = ("weak",)
+    lr_mult: ClassVar[float] = 1.0
+
+    def __init__(self, labels: TrainLabels, options: Options) -> None:
+        super().__init__()
+        self.labels = labels
+        self.options: Any = options
+
+    def make_head(self, dim: int) -> Head:
+        """The part of the model above the backbone; a linear layer unless overridden."""
+        return LinearHead(dim, self.labels.n_classes)
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Scores in [0, 1] from logits `[B, L]`, used for ranking and thresholds."""
+        return torch.sigmoid(logits)
+
+    def begin_stage(self, stage: Stage) -> None:
+        """Called before a stage starts; takes over the stage's options."""
+        self.options = dataclasses.replace(self.options, **stage.options)
+
+    def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
+        """Named scalar terms, one `Outputs` per view. The engine minimises their sum."""
+        raise NotImplementedError(f"{type(self).__name__} must define loss()")
+
+    def penalty(self, head: nn.Module) -> dict[str, Tensor]:
+        """Named scalar terms that depend on the head's weights alone."""
+        return {}
+
+    def after_step(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> None:
+        """Called after each optimizer step, without gradients."""
+
+    def after_epoch(self, clock: Clock, predict: Callable[[], Tensor]) -> None:
+        """Called after each epoch; `predict()` gives the training logits `[N, L]` on demand."""
+
+    def estimates(self) -> Tensor | None:
+        """The method's own estimate of the training labels `[N, L]`, if it keeps one."""
+        return None
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """A row of the method table.
+
+    Args:
+        build: The method class, or a function of (labels, options).
+        options: Its options class; field defaults are the method's defaults.
+        paper: Where it was published.
+        year: When.
+        summary: One line for `plusone methods`.
+        scheme: Which labels it is meant to see, an observation scheme.
+        needs_k: Whether it needs the expected number of positives.
+        defaults: Recipe settings that differ from the general defaults.
+    """
+
+    build: Callable[[TrainLabels, Any], Method]
+    options: type[Options]
+    paper: str
+    year: int
+    summary: str
+    scheme: str = "single"
+    needs_k: bool = False
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def make_options(self, values: Mapping[str, Any]) -> Options:
+        """Builds the options, refusing unknown names and values of another type."""
+        known = {entry.name: entry for entry in dataclasses.fields(self.options)}
+        for name, value in values.items():
+            if name not in known:
+                listed = ", ".join(known) or "it has none"
+                raise InputError(f"unknown method option {name!r}; options: {listed}")
+            default = known[name].default
+            if isinstance(default, str) != isinstance(value, str) or (
+                isinstance(value, bool) != isinstance(default, bool)
+            ):
+                raise InputError(f"method option {name} cannot be {value!r} (default {default!r})")
+        return self.options(**values)

@@ -1,0 +1,38 @@
+"""EPR: seen labels, and the right number of positives on average.
+
+Cole et al. 2021, Multi-Label Learning from Single Positive Labels, CVPR, section 5.3, Eq. 10.
+
+The paper leaves lambda open; the released program divides the seen labels' cost by L and takes
+lambda = 1. Both minimise the same thing when the paper's lambda is L, which is the default here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from plusone.errors import InputError
+from plusone.losses import expected_positives
+from plusone.methods.base import Method, Options
+from plusone.types import Batch, Clock, Outputs
+
+
+@dataclass(frozen=True)
+class EprOptions(Options):
+    """Weight of the count's penalty: None is L ("paper") or 1 ("released")."""
+
+    lam: float | None = None
+    variant: str = "paper"
+
+
+class Epr(Method):
+    """Needs `expected_positives`."""
+
+    def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
+        k, lam, variant = self.labels.expected_positives, self.options.lam, self.options.variant
+        if k is None:
+            raise InputError("the method epr needs expected_positives")
+        if lam is None:
+            lam = 1.0 if variant == "released" else float(self.labels.n_classes)
+        return expected_positives(outs[0].logits, batch.observed, k=k, lam=lam, variant=variant)

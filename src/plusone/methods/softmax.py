@@ -1,0 +1,24 @@
+"""Softmax: treat the one seen label as the class of a multi-class problem.
+
+No paper; the baseline everybody tries first. A class's score is its softmax probability: the raw
+logit, compared between items, ranks far worse.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from plusone.losses import reduce, softmax_cross_entropy
+from plusone.methods.base import Method
+from plusone.types import Batch, Clock, Outputs
+
+
+class Softmax(Method):
+    """Cross-entropy of the seen label, mean over items."""
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        return torch.softmax(logits, dim=1)
+
+    def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
+        return {"loss": reduce(softmax_cross_entropy(outs[0].logits, batch.observed), "item")}

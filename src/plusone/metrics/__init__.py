@@ -1,0 +1,29 @@
+"""Metrics: pure functions of scores `[N, L]` and true labels `[N, L]`."""
+
+from plusone.metrics.calibration import brier_score, expected_calibration_error
+from plusone.metrics.ranking import (
+    average_precision,
+    coverage_error,
+    mean_average_precision,
+    one_error,
+    ranking_loss,
+)
+from plusone.metrics.recovery import evaluate_recovery, hidden_average_precision
+from plusone.metrics.summary import evaluate
+from plusone.metrics.threshold import hamming_loss, precision_recall, predictive_values
+
+__all__ = [
+    "average_precision",
+    "brier_score",
+    "coverage_error",
+    "evaluate",
+    "evaluate_recovery",
+    "expected_calibration_error",
+    "hamming_loss",
+    "hidden_average_precision",
+    "mean_average_precision",
+    "one_error",
+    "precision_recall",
+    "predictive_values",
+    "ranking_loss",
+]

@@ -1,0 +1,189 @@
+"""Metrics of the order of scores: average precision per label, and three per item.
+
+Average precision is the step-wise one, `AP = Σ_k (R_k - R_{k-1}) P_k` over the distinct scores in
+falling order, where all items of one score enter at once. Written per positive it is
+
+    AP = 1/|P| Σ_{i in P}  |{j in P: s_j >= s_i}| / |{j: s_j >= s_i}|
+
+so two sorts of plain values and two binary searches give it exactly: no order of items is needed,
+and tied scores need no care of their own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from plusone.metrics.inputs import Array, Bools, Empty, Floats, mean_over_classes, ratio, validate
+
+CHUNK_CLASSES = 16  # columns copied at once: one cache line of float32 per item
+CHUNK_ROWS = 8192
+
+
+def average_precision(scores: Array, truth: Array) -> Tensor:
+    """Step-wise average precision of each class, exact also where scores are tied.
+
+    Args:
+        scores: `[N, L]`, higher means more likely positive.
+        truth: `[N, L]`, 1 for a positive, 0 or -1 for a negative.
+
+    Returns:
+        `[L]`, float64 on the CPU; NaN for a class without a positive.
+
+    Raises:
+        ValueError: The inputs are not as said.
+
+    >>> average_precision(torch.tensor([[0.9], [0.8], [0.7]]), torch.tensor([[1], [0], [1]]))
+    tensor([0.8333], dtype=torch.float64)
+    """
+    values, positive = validate(scores, truth)
+    result = np.empty(values.shape[1])
+    for start in range(0, result.size, CHUNK_CLASSES):
+        chunk = slice(start, start + CHUNK_CLASSES)
+        columns = np.array(values[:, chunk].T, order="C")  # a copy: it is sorted in place
+        masks = np.ascontiguousarray(positive[:, chunk].T)
+        for offset, (column, mask) in enumerate(zip(columns, masks, strict=True)):
+            found = column[mask]
+            column.sort()
+            result[start + offset] = sorted_average_precision(column, found)
+    return torch.from_numpy(result)
+
+
+def sorted_average_precision(ordered: Floats, positives: Floats) -> float:
+    """Average precision of one class from its sorted scores and the scores of its positives.
+
+    Args:
+        ordered: `[N]`, the scores of all items, rising.
+        positives: `[P]`, the scores of the positives in any order.
+
+    Returns:
+        The average precision, or NaN if there is no positive.
+
+    >>> sorted_average_precision(np.array([0.7, 0.8, 0.9]), np.array([0.8]))
+    0.5
+    """
+    if not positives.size:
+        return float("nan")
+    positives = np.sort(positives)
+    retrieved = ordered.size - np.searchsorted(ordered, positives)
+    hits = positives.size - np.searchsorted(positives, positives)
+    return float((hits / retrieved).mean())
+
+
+def mean_average_precision(scores: Array, truth: Array, empty: Empty = "skip") -> float:
+    """The mean over classes of `average_precision`, in `[0, 1]`.
+
+    Args:
+        scores: `[N, L]`.
+        truth: `[N, L]`, 1 for a positive, 0 or -1 for a negative.
+        empty: `"skip"` leaves classes without a positive out (NaN if no class has one);
+            `"zero"` counts them as 0, as the protocol of Cole et al. 2021 does.
+
+    Returns:
+        The mean average precision.
+
+    Raises:
+        ValueError: The inputs are not as said.
+
+    >>> scores, truth = torch.tensor([[0.9, 0.1], [0.2, 0.3]]), torch.tensor([[1, 0], [0, 0]])
+    >>> mean_average_precision(scores, truth)
+    1.0
+    >>> mean_average_precision(scores, truth, empty="zero")
+    0.5
+    """
+    values = average_precision(scores, truth).numpy()
+    return mean_over_classes(values, ~np.isnan(values), empty)
+
+
+def coverage_error(scores: Array, truth: Array) -> float:
+    """How many labels must be taken, best first, to have all positives of an item; the mean.
+
+    Per item `|{l: s_l >= min over positives of s}|`, so tied labels all count. An item without a
+    positive counts as 0, as in scikit-learn.
+
+    Args:
+        scores: `[N, L]`.
+        truth: `[N, L]`, 1 for a positive, 0 or -1 for a negative.
+
+    Returns:
+        The mean over items, in `[0, L]`; the best value is the mean number of positives.
+
+    Raises:
+        ValueError: The inputs are not as said.
+
+    >>> coverage_error(torch.tensor([[0.9, 0.8, 0.7]]), torch.tensor([[1, 0, 1]]))
+    3.0
+    """
+    values, positive = validate(scores, truth)
+    lowest = np.where(positive, values, np.inf).min(axis=1, keepdims=True)
+    needed = np.count_nonzero(values >= lowest, axis=1)
+    return float(np.where(positive.any(axis=1), needed, 0).mean())
+
+
+def ranking_loss(scores: Array, truth: Array) -> float:
+    """The share of (positive, negative) label pairs of an item in the wrong order; the mean.
+
+    Per item `|{(p, n): s_p <= s_n}| / (|P| |N|)`, so a tie counts as wrong. An item with positives
+    only or negatives only counts as 0, as in scikit-learn.
+
+    Args:
+        scores: `[N, L]`.
+        truth: `[N, L]`, 1 for a positive, 0 or -1 for a negative.
+
+    Returns:
+        The mean over items, in `[0, 1]`, 0 is best.
+
+    Raises:
+        ValueError: The inputs are not as said.
+
+    >>> ranking_loss(torch.tensor([[0.9, 0.8, 0.7]]), torch.tensor([[1, 0, 1]]))
+    0.5
+    """
+    values, positive = validate(scores, truth)
+    total = 0.0
+    for start in range(0, len(values), CHUNK_ROWS):
+        rows = slice(start, start + CHUNK_ROWS)
+        total += float(_item_ranking_losses(values[rows], positive[rows]).sum())
+    return total / len(values)
+
+
+def _item_ranking_losses(values: Floats, positive: Bools) -> Floats:
+    """The ranking loss of each row, `[n, L] -> [n]`, by one binary search per score."""
+    count = np.count_nonzero(positive, axis=1)
+    ordered = np.where(positive, values, values.dtype.type(np.inf))
+    ordered.sort(axis=1)
+    not_above = torch.searchsorted(
+        torch.from_numpy(ordered), torch.from_numpy(values.copy()), right=True
+    ).numpy()
+    # A score of +inf also finds the padding, which follows the positives: cut it off.
+    not_above = np.minimum(not_above, count[:, None])
+    wrong = np.where(positive, 0, not_above).sum(axis=1)
+    pairs = count * (values.shape[1] - count)
+    losses: Floats = wrong / np.maximum(pairs, 1)
+    return losses
+
+
+def one_error(scores: Array, truth: Array) -> float:
+    """The share of items whose label of highest score is not a positive.
+
+    Items without a positive are left out; of tied labels the one of lower index is on top.
+
+    Args:
+        scores: `[N, L]`.
+        truth: `[N, L]`, 1 for a positive, 0 or -1 for a negative.
+
+    Returns:
+        The share, in `[0, 1]`, 0 is best; NaN if no item has a positive.
+
+    Raises:
+        ValueError: The inputs are not as said.
+
+    >>> one_error(torch.tensor([[0.9, 0.1], [0.9, 0.1]]), torch.tensor([[1, 0], [0, 1]]))
+    0.5
+    """
+    values, positive = validate(scores, truth)
+    top = values.argmax(axis=1)
+    counted = positive.any(axis=1)
+    hit = positive[np.arange(len(values)), top]
+    return ratio((counted & ~hit).sum(), counted.sum())

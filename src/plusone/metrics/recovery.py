@@ -1,0 +1,108 @@
+"""How well scores of the training items recover the labels that were hidden from training.
+
+Cole et al. 2021, Multi-Label Learning from Single Positive Labels, CVPR, Table 2, reports the mAP
+of training-set predictions against the full truth: `recovery_map` here. It also rewards the labels
+that training was shown, so the other values look at the unobserved entries alone, where the hidden
+positives must be told from the true negatives.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from plusone.metrics.inputs import (
+    Array,
+    Empty,
+    mean_over_classes,
+    ratio,
+    validate,
+    validate_labels,
+)
+from plusone.metrics.ranking import mean_average_precision, sorted_average_precision
+
+
+def hidden_average_precision(scores: Array, truth: Array, observed: Array) -> Tensor:
+    """Average precision of each class over the items where its label was not observed.
+
+    Args:
+        scores: `[N, L]`, of the training items; predictions or a method's own estimates.
+        truth: `[N, L]`, 1 for a positive, 0 or -1 for a negative.
+        observed: `[N, L]`, what training saw: 1 and -1 for a seen label, 0 for an unobserved one.
+
+    Returns:
+        `[L]`, float64 on the CPU; NaN for a class without a hidden positive.
+
+    Raises:
+        ValueError: The inputs are not as said.
+
+    >>> scores = torch.tensor([[0.9], [0.8], [0.7]])
+    >>> truth, observed = torch.tensor([[1], [0], [1]]), torch.tensor([[1], [0], [0]])
+    >>> hidden_average_precision(scores, truth, observed)
+    tensor([0.5000], dtype=torch.float64)
+    """
+    values, positive = validate(scores, truth)
+    unseen = validate_labels(observed, values.shape, "observed") == 0
+    result = np.empty(values.shape[1])
+    for label in range(result.size):
+        column = values[unseen[:, label], label]
+        hidden = column[positive[unseen[:, label], label]]
+        result[label] = sorted_average_precision(np.sort(column), hidden)
+    return torch.from_numpy(result)
+
+
+def evaluate_recovery(
+    scores: Array,
+    truth: Array,
+    observed: Array,
+    *,
+    threshold: float = 0.5,
+    empty: Empty = "skip",
+) -> dict[str, float]:
+    """How well the labels hidden from training are recovered.
+
+    Args:
+        scores: `[N, L]`, of the training items; predictions or a method's own estimates.
+        truth: `[N, L]`, 1 for a positive, 0 or -1 for a negative.
+        observed: `[N, L]`, what training saw: 1 and -1 for a seen label, 0 for an unobserved one.
+        threshold: A hidden positive is found if its score is above it.
+        empty: Classes without a positive (for the `hidden_` values: without a hidden one) are left
+            out of means over classes (`"skip"`) or count as 0 (`"zero"`).
+
+    Returns:
+        These keys, where all but the first concern unobserved entries only, and NaN says that
+        there was nothing to find:
+
+        - `recovery_map`: mAP against the full truth.
+        - `hidden_map`: the mean over classes of `hidden_average_precision`.
+        - `hidden_ap`: average precision over the entries of all classes pooled.
+        - `hidden_recall`: the share of hidden positives found, per class, then the mean.
+        - `hidden_found`: the share of hidden positives found, pooled.
+        - `hidden_positives`: how many there are.
+
+    Raises:
+        ValueError: The inputs are not as said.
+
+    >>> scores = torch.tensor([[0.9, 0.2], [0.8, 0.6], [0.7, 0.1]])
+    >>> truth = torch.tensor([[1, 0], [0, 1], [1, 1]])
+    >>> observed = torch.tensor([[1, 0], [0, 1], [0, 0]])
+    >>> {key: round(value, 3) for key, value in evaluate_recovery(scores, truth, observed).items()}
+    ... # doctest: +NORMALIZE_WHITESPACE
+    {'recovery_map': 0.833, 'hidden_map': 0.5, 'hidden_ap': 0.5, 'hidden_recall': 0.5,
+     'hidden_found': 0.5, 'hidden_positives': 2.0}
+    """
+    values, positive = validate(scores, truth)
+    unseen = validate_labels(observed, values.shape, "observed") == 0
+    hidden = positive & unseen
+    per_class = hidden_average_precision(values, positive, observed).numpy()
+    count = np.count_nonzero(hidden, axis=0)
+    found = np.count_nonzero(hidden & (values > threshold), axis=0)
+    return {
+        "recovery_map": mean_average_precision(values, positive, empty),
+        "hidden_map": mean_over_classes(per_class, count > 0, empty),
+        "hidden_ap": sorted_average_precision(np.sort(values[unseen]), values[hidden]),
+        "hidden_recall": mean_over_classes(found / np.maximum(count, 1), count > 0, empty),
+        "hidden_found": ratio(found.sum(), count.sum()),
+        "hidden_positives": float(count.sum()),
+    }

@@ -1,0 +1,65 @@
+"""All metrics of one set of scores in one flat table."""
+
+from __future__ import annotations
+
+from plusone.metrics.calibration import brier_score, expected_calibration_error
+from plusone.metrics.inputs import Array, Empty, validate
+from plusone.metrics.ranking import (
+    coverage_error,
+    mean_average_precision,
+    one_error,
+    ranking_loss,
+)
+from plusone.metrics.threshold import hamming_loss, precision_recall, predictive_values
+
+
+def evaluate(
+    scores: Array,
+    truth: Array,
+    *,
+    threshold: float = 0.5,
+    top_k: int = 3,
+    empty: Empty = "skip",
+) -> dict[str, float]:
+    """Every metric that needs scores and true labels only.
+
+    Args:
+        scores: `[N, L]`; probabilities, unless `threshold` is chosen for another scale.
+        truth: `[N, L]`, 1 for a positive, 0 or -1 for a negative.
+        threshold: A label is predicted if its score is above it.
+        top_k: How many labels per item the `_top{k}` values predict.
+        empty: Classes without a positive are left out of means over classes (`"skip"`) or count as
+            0 (`"zero"`, the protocol of Cole et al. 2021).
+
+    Returns:
+        The keys `map`; `cp, cr, cf1, op, or, of1, hamming` at the threshold, and the same with
+        `_top{k}` appended for the k best labels; `ppv, npv, ppv_pooled, npv_pooled`; `coverage,
+        ranking_loss, one_error`; `ece, brier`, which are NaN for scores outside `[0, 1]`.
+        The keys depend on `top_k` only. NaN always says that a value does not exist.
+
+    Raises:
+        ValueError: The inputs are not as said.
+
+    >>> import torch
+    >>> scores = torch.tensor([[0.9, 0.6, 0.1], [0.2, 0.7, 0.3]])
+    >>> result = evaluate(scores, torch.tensor([[1, 0, 0], [1, 1, 0]]), top_k=2)
+    >>> result["map"], result["cr"], result["op_top2"]
+    (1.0, 0.75, 0.5)
+    """
+    values, positive = validate(scores, truth)
+    at_top = precision_recall(values, positive, top_k=top_k, empty=empty)
+    at_top["hamming"] = hamming_loss(values, positive, top_k=top_k)
+    calibrated = bool(values.min() >= 0 and values.max() <= 1)
+    nan = float("nan")
+    return {
+        "map": mean_average_precision(values, positive, empty),
+        **precision_recall(values, positive, threshold=threshold, empty=empty),
+        "hamming": hamming_loss(values, positive, threshold=threshold),
+        **{f"{key}_top{top_k}": value for key, value in at_top.items()},
+        **predictive_values(values, positive, threshold=threshold),
+        "coverage": coverage_error(values, positive),
+        "ranking_loss": ranking_loss(values, positive),
+        "one_error": one_error(values, positive),
+        "ece": expected_calibration_error(values, positive) if calibrated else nan,
+        "brier": brier_score(values, positive) if calibrated else nan,
+    }

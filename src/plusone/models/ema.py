@@ -1,0 +1,31 @@
+"""Exponential moving average of a model's weights."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor
+
+from plusone.models.classifier import Classifier
+
+
+class Ema:
+    """Keeps a slow copy of a model; buffers (batch statistics) are copied as they are.
+
+    Args:
+        model: The model that trains.
+        decay: Share of the old average kept at each step.
+    """
+
+    def __init__(self, model: Classifier, decay: float) -> None:
+        self.decay = decay
+        self.model = copy.deepcopy(model).requires_grad_(False)
+
+    @torch.no_grad()
+    def update(self, model: Classifier) -> None:
+        """Moves the average towards the model's present weights."""
+        averages: list[Tensor] = list(self.model.parameters())
+        torch._foreach_lerp_(averages, [*model.parameters()], 1 - self.decay)
+        for kept, now in zip(self.model.buffers(), model.buffers(), strict=True):
+            kept.copy_(now)

@@ -1,0 +1,187 @@
+"""`Recipe`: every setting of a run, strict, readable from TOML and written beside the result."""
+
+from __future__ import annotations
+
+import ast
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from plusone.errors import InputError
+from plusone.types import Stage
+
+
+class StageSettings(BaseModel):
+    """One `[[stages]]` block; what is not given comes from the recipe."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    inputs: Literal["features", "images"] = "images"
+    epochs: int = Field(ge=1)
+    lr: float | None = Field(default=None, gt=0)
+    freeze_backbone: bool = False
+    start_from: Literal["best", "last"] = "best"
+    options: dict[str, Any] = {}
+
+
+class Recipe(BaseModel):
+    """Settings of a run. Every field can be set in TOML or by `--set name=value`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: Literal[1] = 1
+    method: str = Field("gr", description="name in the method table")
+    options: dict[str, Any] = Field({}, description="options of the method")
+    seed: int = Field(0, description="seed of initial weights, batch order and augmentation")
+
+    observe: str = Field(
+        "auto",
+        description="observation scheme where all labels are known; auto = the method's own; "
+        "given = use the labels as they are",
+    )
+    observe_seed: int = Field(1200, description="seed of the simulated annotator")
+    val_share: float = Field(0.2, gt=0, lt=1, description="share of training held out if no val")
+    split_seed: int = Field(1200, description="seed of the held-out share")
+    select_on: Literal["auto", "truth", "observed"] = Field(
+        "auto", description="labels the best epoch is chosen on; auto = truth where it is known"
+    )
+    empty: Literal["zero", "skip"] = Field(
+        "zero", description="mAP of a class without positives: 0 (the papers) or left out"
+    )
+    expected_positives: float | Literal["truth"] | None = Field(
+        None, description="positives per item (k), or 'truth' to count them as the papers do"
+    )
+
+    mode: Literal["auto", "linear", "finetune", "linear_init"] = Field(
+        "auto", description="linear on fixed features, finetune all, or one after the other"
+    )
+    epochs: int | None = Field(None, ge=1, description="epochs; default 25 linear, 10 finetune")
+    lr: float = Field(1e-3, gt=0, description="learning rate")
+    finetune_epochs: int = Field(5, ge=1, description="epochs of the second stage of linear_init")
+    finetune_lr: float | None = Field(None, gt=0, description="its learning rate; default lr / 10")
+    stages: tuple[StageSettings, ...] = Field((), description="explicit stages instead of a mode")
+    batch_size: int = Field(16, ge=1, description="items per step")
+    optimizer: Literal["adam", "adamw", "sgd"] = Field("adam", description="optimizer")
+    weight_decay: float = Field(0.0, ge=0, description="weight decay")
+    head_lr_mult: float = Field(1.0, gt=0, description="learning rate of the head over lr")
+    ema: float | None = Field(None, gt=0, lt=1, description="decay of averaged weights")
+
+    backbone: str = Field("auto", description="backbone for images; auto = cnn")
+    image_size: int | None = Field(None, ge=16, le=2048, description="side; default the backbone's")
+    flip: bool = Field(True, description="mirror training images at random")
+    workers: int = Field(2, ge=0, description="processes that decode images not held in memory")
+    cache_mb: int = Field(2000, ge=0, description="decoded images up to this size stay in memory")
+    threads: int | None = Field(None, ge=1, description="torch threads; default: torch's own")
+
+    def resolved_stages(self, *, images: bool) -> tuple[Stage, ...]:
+        """The stages of this recipe for a data set of images or of features."""
+        if self.stages:
+            stages = [
+                Stage(**(block.model_dump() | {"lr": block.lr or self.lr})) for block in self.stages
+            ]
+        else:
+            mode = self.mode if self.mode != "auto" else ("finetune" if images else "linear")
+            first: Literal["features", "images"] = "images" if mode == "finetune" else "features"
+            epochs = self.epochs or (10 if mode == "finetune" else 25)
+            stages = [Stage(first, epochs, self.lr)]
+            if mode == "linear_init":
+                lr = self.finetune_lr or self.lr / 10
+                stages.append(Stage("images", self.finetune_epochs, lr))
+        if not images and any(stage.inputs == "images" for stage in stages):
+            raise InputError(
+                "this data has features but no images, so only the mode linear works on it"
+            )
+        return tuple(stages)
+
+    def to_toml(self) -> str:
+        """The recipe as TOML; reading it back gives an equal recipe."""
+        plain = self.model_dump(exclude_none=True)
+        stages = plain.pop("stages")
+        lines = [f"{key} = {_toml(value)}" for key, value in plain.items()]
+        for stage in stages:
+            lines += ["", "[[stages]]"]
+            lines += [
+                f"{key} = {_toml(value)}" for key, value in stage.items() if value is not None
+            ]
+        return "\n".join(lines) + "\n"
+
+
+def make_recipe(*layers: Mapping[str, Any], source: str = "recipe") -> Recipe:
+    """Lays settings over each other, later ones winning; `options` are merged key by key."""
+    merged: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    for layer in layers:
+        options |= layer.get("options", {})
+        merged |= layer
+    if options:
+        merged["options"] = options
+    try:
+        return Recipe(**merged)
+    except ValidationError as error:
+        raise InputError(f"{source}: {explain(error)}") from None
+
+
+def explain(error: ValidationError) -> str:
+    """What is wrong with settings, in one line a person can act on."""
+    parts = []
+    for problem in error.errors():
+        name = ".".join(str(part) for part in problem["loc"][:1])
+        if problem["type"] == "extra_forbidden":
+            known = ", ".join(Recipe.model_fields)
+            parts.append(f"unknown setting {name!r}; settings: {known}")
+        else:
+            parts.append(f"{name} = {problem['input']!r}: {problem['msg'].lower()}")
+    return "; ".join(dict.fromkeys(parts))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Settings from a TOML file."""
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: is not valid TOML ({error})") from None
+
+
+def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
+    """Settings from `name=value` texts; `options.name=value` sets a method option.
+
+    >>> parse_settings(["lr=1e-4", "options.alpha=0.2", "mode=linear"])
+    {'lr': 0.0001, 'mode': 'linear', 'options': {'alpha': 0.2}}
+    """
+    settings: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise InputError(f"--set {text!r}: write it as name=value")
+        target, key = settings, name.strip()
+        if key.startswith("options."):
+            target, key = options, key.removeprefix("options.")
+        target[key] = _value(value.strip())
+    return settings | ({"options": options} if options else {})
+
+
+def _value(text: str) -> Any:
+    """A Python literal, `true` / `false` / `none` in any case, or else the text itself."""
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{json.dumps(key)} = {_toml(entry)}" for key, entry in value.items())
+        return f"{{ {inner} }}" if inner else "{}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(_toml(entry) for entry in value)}]"
+    return json.dumps(value, ensure_ascii=False)

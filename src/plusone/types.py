@@ -1,0 +1,113 @@
+"""What flows between data, model, method and engine: frozen records, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from torch import Tensor
+
+from plusone.data.matrix import LabelMatrix
+
+__all__ = ["Batch", "Clock", "Outputs", "Stage", "TrainLabels"]
+
+
+@dataclass(frozen=True)
+class TrainLabels:
+    """What a method may know before training.
+
+    Args:
+        observed: Seen labels of the training items in three states, `[N, L]`.
+        expected_positives: Positives an item is expected to have (the papers' k), if given.
+        seed: Seed for whatever the method initialises or draws.
+    """
+
+    observed: LabelMatrix
+    expected_positives: float | None = None
+    seed: int = 0
+
+    @property
+    def n_items(self) -> int:
+        """`N`."""
+        return len(self.observed)
+
+    @property
+    def n_classes(self) -> int:
+        """`L`."""
+        return self.observed.n_classes
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One step's data.
+
+    Args:
+        views: One input tensor per view the method asked for, `[B, ...]` each.
+        observed: Seen labels, float `[B, L]` in {1, 0, -1}.
+        index: Row of each item among the training items, int64 `[B]`.
+    """
+
+    views: tuple[Tensor, ...]
+    observed: Tensor
+    index: Tensor
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What a model says about one view.
+
+    Args:
+        logits: `[B, L]`.
+        features: What the head received, `[B, D]` or `[B, D, ...]`.
+        embeddings: One vector per class, `[B, L, d]`, from heads that have them.
+    """
+
+    logits: Tensor
+    features: Tensor
+    embeddings: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Where training is. All counts start at 0.
+
+    Args:
+        stage: Number of the stage.
+        epoch: Epoch within the stage.
+        epochs: Epochs of the stage.
+        step: Step within the epoch.
+        steps: Steps of an epoch.
+    """
+
+    stage: int
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+
+    @property
+    def progress(self) -> float:
+        """Share of the stage's epochs that lie behind, in [0, 1)."""
+        return self.epoch / self.epochs
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One leg of training.
+
+    Args:
+        inputs: "features" trains the head on fixed features, "images" the whole model.
+        epochs: How many epochs.
+        lr: Learning rate of the backbone (and of the head, times `head_lr_mult`).
+        freeze_backbone: Keep the backbone's weights in an "images" stage.
+        start_from: Weights to start from: the best of the stage before, or its last.
+        options: Method options that change for this stage.
+    """
+
+    inputs: Literal["features", "images"]
+    epochs: int
+    lr: float
+    freeze_backbone: bool = False
+    start_from: Literal["best", "last"] = "best"
+    options: Mapping[str, Any] = field(default_factory=dict)

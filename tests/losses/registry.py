@@ -1,0 +1,210 @@
+"""Every loss once: how to call it and a slow oracle of one row in plain Python numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from plusone import losses
+
+Row = list[float]
+
+
+def lp(z: float) -> float:
+    """-log sigmoid(z)."""
+    return max(-z, 0.0) + math.log1p(math.exp(-abs(z)))
+
+
+def ln(z: float) -> float:
+    return lp(-z)
+
+
+def sig(z: float) -> float:
+    return math.exp(-lp(z))
+
+
+def entropy(z: float) -> float:
+    return sig(z) * lp(z) + sig(-z) * ln(z)
+
+
+def gce(z: float, q: float) -> float:
+    return (1 - sig(z) ** q) / q if q else lp(z)
+
+
+def each(
+    positive: Callable[[float], float],
+    unobserved: Callable[[float], float],
+    negative: Callable[[float], float] = ln,
+) -> Callable[[Row, Row], Row]:
+    """The oracle of a loss that treats each label by itself."""
+    costs = {1: positive, 0: unobserved, -1: negative}
+    return lambda z, y: [costs[int(label)](logit) for logit, label in zip(z, y, strict=True)]
+
+
+def mix(e: float) -> Callable[[float], float]:
+    return lambda z: e * lp(z) + (1 - e) * ln(z)
+
+
+def shifted(z: float, m: float, gamma: float) -> float:
+    pm = max(sig(z) - m, 0.0)
+    return pm**gamma * -math.log(1 - pm)
+
+
+def gr(
+    w: float, b: float, mu: float, sigma: float, q: tuple[float, float, float]
+) -> Callable[[Row, Row], Row]:
+    def unobserved(z: float) -> float:
+        p = sig(z)
+        khat = 1 / (1 + math.exp(-(w * p + b)))
+        v = math.exp(-((p - mu) ** 2) / (2 * sigma**2))
+        return v * (khat * gce(z, q[1]) + (1 - khat) * gce(-z, q[2]))
+
+    return each(lambda z: gce(z, q[0]), unobserved)
+
+
+def wan(z: Row, y: Row) -> Row:
+    gamma = 1 / max(len(z) - 1, 1)
+    return each(lp, lambda x: gamma * ln(x))(z, y)
+
+
+def pairs(z: Row, y: Row) -> Row:
+    p = [sig(x) for x in z]
+    row = [0.0] * len(z)
+    for i in range(len(z)):
+        for j in range(len(z)):
+            if y[i] == 1 and y[j] != 1:
+                row[j] += max(0.0, 1 - p[i] + p[j])
+    return row
+
+
+def categorical(z: Row, y: Row) -> Row:
+    rivals = [x for x, label in zip(z, y, strict=True) if label != -1]
+    count = sum(label == 1 for label in y)
+    top = max(rivals, default=0.0)
+    total = top + math.log(sum(math.exp(x - top) for x in rivals)) if rivals else 0.0
+    return [(total - x) / count if label == 1 else 0.0 for x, label in zip(z, y, strict=True)]
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    call: Callable[[Tensor, Tensor], Tensor]
+    oracle: Callable[[Row, Row], Row]
+    negative_is_ln: bool = True
+    stopped: bool = False  # part of the formula has its gradient stopped
+
+
+def _gr(q: tuple[float, float, float], **options: object) -> Case:
+    return Case(
+        f"gr {q} {sorted(options)}",
+        lambda z, y: losses.generalized_robust(
+            z, y, w=3.0, b=-2.0, mu=0.7, sigma=0.5, q1=q[0], q2=q[1], q3=q[2], **options
+        ),
+        gr(3.0, -2.0, 0.7, 0.5, (0.0 if options else q[0], q[1], q[2])),
+        stopped=True,
+    )
+
+
+CASES = [
+    Case("bce", losses.observed_bce, each(lp, lambda z: 0.0)),
+    Case(
+        "bce_ls",
+        lambda z, y: losses.observed_bce(z, y, eps=0.1),
+        each(mix(0.95), lambda z: 0.0, mix(0.05)),
+        False,
+    ),
+    Case("an", losses.assume_negative, each(lp, ln)),
+    Case(
+        "an_ls",
+        losses.assume_negative_smoothed,
+        each(mix(0.95), mix(0.05), mix(0.05)),
+        False,
+    ),
+    Case(
+        "an_ls released",
+        lambda z, y: losses.assume_negative_smoothed(z, y, variant="released"),
+        each(mix(0.9), mix(0.1), mix(0.1)),
+        False,
+    ),
+    Case(
+        "an_als",
+        lambda z, y: losses.assume_negative_smoothed(z, y, eps_p=0.2, eps_n=0.3),
+        each(mix(0.9), mix(0.15), mix(0.1)),
+        False,
+    ),
+    Case(
+        "n_ls",
+        lambda z, y: losses.assume_negative_smoothed(z, y, eps_p=0.0, eps_n=0.1),
+        each(lp, mix(0.05)),
+    ),
+    Case("wan", losses.weak_negative, wan),
+    Case(
+        "focal",
+        losses.focal,
+        each(lambda z: sig(-z) ** 2 * lp(z), lambda z: sig(z) ** 2 * ln(z)),
+    ),
+    Case(
+        "focal 0.5",
+        lambda z, y: losses.focal(z, y, gamma=0.5),
+        each(lambda z: sig(-z) ** 0.5 * lp(z), lambda z: sig(z) ** 0.5 * ln(z)),
+    ),
+    Case("asl", losses.asymmetric, each(lp, lambda z: sig(z) ** 4 * ln(z))),
+    Case(
+        "asl 3 1",
+        lambda z, y: losses.asymmetric(z, y, gamma_neg=3.0, gamma_pos=1.0),
+        each(lambda z: sig(-z) * lp(z), lambda z: sig(z) ** 3 * ln(z)),
+    ),
+    Case(
+        "asl_ps",
+        lambda z, y: losses.asymmetric(z, y, shift=0.05),
+        each(lp, lambda z: shifted(z, 0.05, 4.0)),
+    ),
+    Case(
+        "asl_ps 1.5 1",
+        lambda z, y: losses.asymmetric(z, y, gamma_neg=1.5, gamma_pos=1.0, shift=0.1),
+        each(lambda z: sig(-z) * lp(z), lambda z: shifted(z, 0.1, 1.5)),
+    ),
+    Case(
+        "asl_ps 0 0",
+        lambda z, y: losses.asymmetric(z, y, gamma_neg=0.0, shift=0.1),
+        each(lp, lambda z: shifted(z, 0.1, 0.0)),
+    ),
+    Case(
+        "hill",
+        losses.hill,
+        each(lambda z: sig(1 - z) ** 2 * lp(z - 1), lambda z: (1.5 - sig(z)) * sig(z) ** 2),
+    ),
+    Case("pr", losses.pairwise_ranking, pairs, False),
+    Case("softmax", losses.softmax_cross_entropy, categorical, False),
+    Case(
+        "em",
+        lambda z, y: losses.entropy_maximization(z, y, alpha=0.2),
+        each(lp, lambda z: -0.2 * entropy(z)),
+    ),
+    Case(
+        "entmin",
+        lambda z, y: losses.entropy_minimization(z, y, alpha=0.2),
+        each(lp, lambda z: ln(z) + 0.2 * entropy(z)),
+    ),
+    Case(
+        "entmin without negatives",
+        lambda z, y: losses.entropy_minimization(z, y, alpha=0.2, negatives=False),
+        each(lp, lambda z: 0.2 * entropy(z)),
+    ),
+    _gr((0.01, 0.01, 1.0)),
+    _gr((0.01, 0.01, 1.0), variant="released"),
+    _gr((0.3, 0.0, 1.5)),
+    _gr((0.7, 0.7, 0.0)),
+    Case(
+        "gr learned",
+        lambda z, y: losses.generalized_robust(
+            z, y, w=torch.tensor(3.0, dtype=z.dtype), b=-2.0, mu=0.7, sigma=0.5
+        ),
+        gr(3.0, -2.0, 0.7, 0.5, (0.01, 0.01, 1.0)),
+        stopped=True,
+    ),
+]
