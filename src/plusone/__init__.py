@@ -1,5 +1,34 @@
-"""Multi-label learning from one positive label per item."""
+"""Multi-label learning from one positive label per item.
+
+    fitted = plusone.fit("digits", "gr")
+    fitted.metrics["test_map"]
+
+Names are loaded when they are first used, so that importing the package is instant.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from plusone.version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from plusone.engine.api import Fitted, fit
+    from plusone.methods import METHODS
+    from plusone.metrics import evaluate
+
+__all__ = ["METHODS", "Fitted", "__version__", "evaluate", "fit"]
+
+_HOMES = {
+    "METHODS": "plusone.methods",
+    "Fitted": "plusone.engine.api",
+    "evaluate": "plusone.metrics",
+    "fit": "plusone.engine.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in ("data", "losses", "methods", "metrics", "models", "engine"):
+        return import_module(f"plusone.{name}")
+    raise AttributeError(f"module 'plusone' has no attribute {name!r}")

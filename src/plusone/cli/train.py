@@ -69,6 +69,7 @@ def train(
     from plusone.data.source import DATA_DEFAULTS
     from plusone.engine.run import train as run
     from plusone.engine.task import make_task
+    from plusone.engine.threads import use_suitable_threads
     from plusone.methods import get_method
     from plusone.recipe import make_recipe, parse_settings, read_toml
 
@@ -87,15 +88,12 @@ def train(
     full = make_recipe(
         DATA_DEFAULTS.get(data, {}), get_method(chosen).defaults, *said, source=str(recipe or "set")
     )
-    if full.threads:
-        import torch
-
-        torch.set_num_threads(full.threads)
     folder = to or Path("runs") / f"{Path(data).stem or 'data'}-{full.method}-seed{full.seed}"
     with progress("reading", None) as (bar, reading):
         dataset = load(data, features, form, meaning)
         bar.update(reading, total=len(dataset.table))
         task = make_task(dataset, full, tick=lambda: bar.advance(reading))
+    use_suitable_threads(task, full)
     source = {
         "data": str(Path(data).resolve()) if Path(data).exists() else data,
         "features": [str(path.resolve()) for path in features or []],

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
+from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 
 
@@ -24,6 +27,38 @@ class Dataset:
     table: LabelTable
     features: npt.NDArray[Any] | None = None
     name: str = ""
+
+    @classmethod
+    def from_arrays(
+        cls,
+        x: npt.ArrayLike,
+        labels: npt.ArrayLike,
+        *,
+        complete: bool = False,
+        classes: Sequence[str] | None = None,
+        split: npt.ArrayLike | None = None,
+        name: str = "arrays",
+    ) -> Dataset:
+        """A data set from arrays in memory.
+
+        Args:
+            x: Features `[N, D]`, or images uint8 `[N, C, H, W]`.
+            labels: 1, 0, -1 as `[N, L]`.
+            complete: Whether these are all labels, so that 0 means negative and training hides
+                all but one positive; otherwise they are what was seen, and 0 means unobserved.
+            classes: Class names; numbers by default.
+            split: "train", "val" or "test" for each item.
+            name: A short name for reports.
+        """
+        matrix = LabelMatrix.from_dense(labels, default=-1 if complete else 0)
+        table = LabelTable(
+            ids=np.arange(len(matrix)).astype(np.str_),
+            classes=tuple(classes or (str(number) for number in range(matrix.n_classes))),
+            labels=matrix,
+            truth=matrix if complete else None,
+            split=None if split is None else np.asarray(split, dtype=np.str_),
+        )
+        return cls(table, np.asarray(x), name)
 
     def __post_init__(self) -> None:
         if self.features is not None and len(self.features) != len(self.table):

@@ -22,8 +22,14 @@ EMBEDDED = {
 
 # Settings that suit a data set better than the general ones; anything the user says wins.
 DATA_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "digits": {"flip": False},
-    "digits-features": {},
+    "digits": {
+        "epochs": 8,
+        "lr": 5e-3,
+        "batch_size": 64,
+        "flip": False,
+        "expected_positives": 2.58,  # labels per training scene, see docs/digits.md
+    },
+    "digits-features": {"batch_size": 64, "expected_positives": 2.58},
 }
 
 

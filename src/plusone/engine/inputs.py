@@ -25,6 +25,7 @@ from plusone.data.images import decode
 from plusone.seeds import generator
 
 VIEWS = ("plain", "weak")
+BLOCK = 1 << 20  # numbers gathered at once, unless one batch has more
 
 
 class Inputs(Protocol):
@@ -74,22 +75,23 @@ class ArrayInputs:
     ) -> Iterator[tuple[Tensor, ...]]:
         check_views(views)
         mirrored = self.flip and self.x.ndim == 4
-        masks = {
-            view: torch.from_numpy(flips(view, len(order), derive_view(seed, number), mirrored))
+        masks = [
+            torch.from_numpy(flips(view, len(order), derive_view(seed, number), mirrored))
             for number, view in enumerate(views)
-        }
-        for start in range(0, len(order), batch_size):
-            x = self.x[order[start : start + batch_size]]
+        ]
+        # Small batches are cut from larger blocks: gathering has a price per call.
+        block = max(1, BLOCK // max(batch_size * self.x[0].numel(), 1)) * batch_size
+        for start in range(0, len(order), block):
+            rows = slice(start, start + block)
+            x = torch.index_select(self.x, 0, order[rows])
             if x.dtype == torch.float16:
                 x = x.float()
-            if not mirrored:
-                yield (x,) * len(views)
-                continue
-            parts = []
-            for view in views:
-                mask = masks[view][start : start + batch_size]
-                parts.append(torch.where(mask.view(-1, 1, 1, 1), x.flip(-1), x))
-            yield tuple(parts)
+            if mirrored:
+                turned = x.flip(-1)
+                parts = [torch.where(mask[rows].view(-1, 1, 1, 1), turned, x) for mask in masks]
+            else:
+                parts = [x] * len(views)
+            yield from zip(*(torch.split(part, batch_size) for part in parts), strict=True)
 
 
 @dataclass(frozen=True)

@@ -125,11 +125,15 @@ class Training:
                 self._next_stage()
             yield record
 
-    def predict(self, part: Part, tick: Callable[[int], None] | None = None) -> Tensor:
-        """Probabilities `[N, L]` of a part under the present weights."""
+    def predict(self, part: Part) -> Tensor:
+        """Probabilities `[N, L]` of a part of the task under the present weights."""
         inputs, kind, forward = self._forward(part, self.model)
-        logits = predict(self.model, forward, inputs, kind=kind, tick=tick)
-        return self.method.probabilities(logits)
+        return self.method.probabilities(predict(self.model, forward, inputs, kind=kind))
+
+    def predict_inputs(self, inputs: Inputs) -> Tensor:
+        """Probabilities `[N, L]` of other inputs under the present weights."""
+        kind = "images" if self.task.images else "features"
+        return self.method.probabilities(predict(self.model, self.model, inputs, kind=kind))
 
     def _train_epoch(self, clock: Clock) -> dict[str, float]:
         """One pass over the training items; returns the mean of each loss term."""

@@ -1,8 +1,8 @@
 """Unobserved labels pay or are paid for the entropy of their prediction.
 
 Zhou et al. 2022, Acknowledging the Unknown for Multi-label Learning with Single Positive Labels,
-ECCV, https://arxiv.org/abs/2203.16219, Eq. 3-4 (the two formulas of the poster). The gradient for
-an unobserved label is Eq. 31 of Chen et al. 2024 (GR), https://arxiv.org/abs/2405.03501.
+ECCV, https://arxiv.org/abs/2203.16219, Eq. 3 (the poster writes it with its entropy). The
+gradient for an unobserved label is Eq. 31 of Chen et al. 2024 (GR), https://arxiv.org/abs/2405.03501.
 
 Deviation from the authors' program: it adds 1e-5 inside the logarithms; here they are exact.
 Labels y are 1 (seen positive), 0 (unobserved) and -1 (seen negative).

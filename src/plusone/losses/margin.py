@@ -4,9 +4,9 @@ Zhang et al. 2021, Simple and Robust Loss Design for Multi-Label Learning with M
 https://arxiv.org/abs/2112.07368; the hill also as Eq. 24 and its gradient as Eq. 33 of Chen et al.
 2024 (GR), https://arxiv.org/abs/2405.03501, which names the focal margin loss too (App. B).
 
-No deviation from the authors' program was found. Labels y are 1 (seen positive), 0 (unobserved)
-and -1 (seen negative). In the code, v is the logit of being wrong (margin - z for a positive, z
-otherwise), q = sigmoid(v), and r is q with 1 at the seen negatives.
+Values and gradients of the authors' program were met to 1e-5. Labels y are 1 (seen positive), 0
+(unobserved) and -1 (seen negative). In the code, v is the logit of being wrong (margin - z for a
+positive, z otherwise), q = sigmoid(v), and r is q with 1 at the seen negatives.
 """
 
 from __future__ import annotations

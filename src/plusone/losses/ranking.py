@@ -5,7 +5,7 @@ https://arxiv.org/abs/2106.09708, Appendix A (the unnumbered formula of L_PR).
 
 Probabilities differ by at most 1, so max(0, 1 - p_i + p_j) is never cut off and the sum over the
 pairs of a row is linear: it needs only the number of seen positives n and the sum S of their
-probabilities. Memory is therefore `B x L`, not `B x L x L`. No deviation from the authors' program.
+probabilities. Memory is therefore `B x L`, not `B x L x L`.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from plusone.methods.pointwise import (
     Asymmetric,
     AsymmetricSmoothing,
     Entropy,
+    EntropyMinimization,
     Focal,
     Hill,
     NegativeSmoothing,
@@ -115,7 +116,7 @@ METHODS: dict[str, MethodInfo] = {
         "unobserved labels are unknown: keep their entropy high",
     ),
     "entmin": MethodInfo(
-        pointwise(losses.entropy_minimization), Entropy, ZHOU, 2022,
+        pointwise(losses.entropy_minimization), EntropyMinimization, ZHOU, 2022,
         "the opposite of em; published as a failure, kept as one",
     ),
     "gr": MethodInfo(

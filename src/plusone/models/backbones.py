@@ -56,8 +56,8 @@ class Lite0(nn.Module):
 
 
 def _small_cnn(channels: int, size: int) -> nn.Module:
-    mean, std = [0.5] * channels, [0.25] * channels
-    return _normalized(SmallCNN(channels), mean, std)
+    mean = 0.2 if channels == 1 else 0.45  # the embedded scenes are mostly dark
+    return _normalized(SmallCNN(channels), [mean] * channels, [0.25] * channels)
 
 
 def _lite0(channels: int, size: int) -> nn.Module:

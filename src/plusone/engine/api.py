@@ -1,0 +1,77 @@
+"""`fit`: train in one call, from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from plusone.data.dataset import Dataset
+from plusone.data.source import DATA_DEFAULTS, load_source
+from plusone.engine.inputs import ArrayInputs
+from plusone.engine.run import summarise
+from plusone.engine.task import make_task
+from plusone.engine.training import EpochRecord, Training
+from plusone.methods import get_method
+from plusone.recipe import make_recipe
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A finished training.
+
+    Args:
+        training: The model (`training.model`, with its best weights) and its method.
+        records: One record per epoch.
+        metrics: The same result that `plusone train` writes to `metrics.json`.
+    """
+
+    training: Training
+    records: tuple[EpochRecord, ...]
+    metrics: dict[str, Any]
+
+    def predict(self, x: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """Probabilities `[N, L]` for new inputs: features `[N, D]` or images `[N, C, H, W]`."""
+        inputs = ArrayInputs(torch.from_numpy(np.array(x)))
+        probabilities: npt.NDArray[np.float32] = self.training.predict_inputs(inputs).numpy()
+        return probabilities
+
+
+def fit(
+    data: Dataset | str | Path,
+    method: str = "gr",
+    *,
+    on_record: Callable[[EpochRecord], None] | None = None,
+    **settings: Any,
+) -> Fitted:
+    """Trains a model.
+
+    Args:
+        data: A `Dataset`, the name of an embedded one ("digits"), or a path.
+        method: Name in `plusone.METHODS`.
+        on_record: Called after every epoch.
+        **settings: Anything a recipe can hold, such as `lr=1e-4`, `options={"alpha": 0.2}`.
+
+    Example:
+        >>> from plusone.data import Dataset
+        >>> x = np.random.default_rng(0).normal(size=(40, 5)).astype("float32")
+        >>> data = Dataset.from_arrays(x, (x[:, :3] > 0).astype(int), complete=True)
+        >>> fit(data, "an", epochs=2).predict(x[:4]).shape
+        (4, 3)
+    """
+    dataset = data if isinstance(data, Dataset) else load_source(str(data))
+    defaults = DATA_DEFAULTS.get(dataset.name, {})
+    recipe = make_recipe(defaults, get_method(method).defaults, settings, {"method": method})
+    training = Training(make_task(dataset, recipe), recipe)
+    records = []
+    for record in training.epochs():
+        records.append(record)
+        if on_record is not None:
+            on_record(record)
+    seconds = sum(record.seconds for record in records)
+    return Fitted(training, tuple(records), summarise(training, None, seconds))
