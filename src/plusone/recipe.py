@@ -7,12 +7,22 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from plusone.errors import InputError
 from plusone.types import Stage
+
+FORMAT = 1
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    """Options without None: it means "not given" to every method, and TOML cannot hold it."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+MethodOptions = Annotated[dict[str, Any], AfterValidator(_given)]
 
 
 class StageSettings(BaseModel):
@@ -24,7 +34,7 @@ class StageSettings(BaseModel):
     lr: float | None = Field(default=None, gt=0)
     freeze_backbone: bool = False
     start_from: Literal["best", "last"] = "best"
-    options: dict[str, Any] = {}
+    options: MethodOptions = {}
 
 
 class Recipe(BaseModel):
@@ -34,7 +44,7 @@ class Recipe(BaseModel):
 
     format: Literal[1] = 1
     method: str = Field("gr", description="name in the method table")
-    options: dict[str, Any] = Field({}, description="options of the method")
+    options: MethodOptions = Field({}, description="options of the method")
     seed: int = Field(0, description="seed of initial weights, batch order and augmentation")
 
     observe: str = Field(
@@ -114,10 +124,15 @@ def make_recipe(*layers: Mapping[str, Any], source: str = "recipe") -> Recipe:
     merged: dict[str, Any] = {}
     options: dict[str, Any] = {}
     for layer in layers:
-        options |= layer.get("options", {})
         merged |= layer
-    if options:
-        merged["options"] = options
+        if isinstance(layer.get("options"), Mapping):
+            options |= layer["options"]
+            merged["options"] = options
+    if isinstance(merged.get("format"), int) and merged["format"] > FORMAT:
+        raise InputError(
+            f"{source}: has format {merged['format']}, written by a newer plusone; this one reads "
+            f"up to format {FORMAT}"
+        )
     try:
         return Recipe(**merged)
     except ValidationError as error:
@@ -128,9 +143,10 @@ def explain(error: ValidationError) -> str:
     """What is wrong with settings, in one line a person can act on."""
     parts = []
     for problem in error.errors():
-        name = ".".join(str(part) for part in problem["loc"][:1])
+        inside = problem["loc"][:1] == ("stages",)
+        name = ".".join(str(part) for part in problem["loc"][: 3 if inside else 1])
         if problem["type"] == "extra_forbidden":
-            known = ", ".join(Recipe.model_fields)
+            known = ", ".join((StageSettings if inside else Recipe).model_fields)
             parts.append(f"unknown setting {name!r}; settings: {known}")
         else:
             parts.append(f"{name} = {problem['input']!r}: {problem['msg'].lower()}")
@@ -174,7 +190,7 @@ def _value(text: str) -> Any:
         return words[text.lower()]
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text
 
 

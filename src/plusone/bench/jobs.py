@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
-import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from plusone.bench.pool import in_processes
 from plusone.recipe import Recipe
 
 
@@ -39,13 +38,18 @@ class Job:
         text = repr(self.source) + self.recipe.to_toml()
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
+    @property
+    def name(self) -> str:
+        """What to call it in a message."""
+        return f"{self.recipe.method}, seed {self.recipe.seed}, lr {self.recipe.lr:g}"
+
 
 def run_jobs(
     jobs: Sequence[Job],
     journal: Path,
     *,
     workers: int = 2,
-    on_done: Callable[[dict[str, Any]], None] | None = None,
+    on_done: Callable[[dict[str, Any], bool], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Runs the jobs that are not in the journal yet; returns the results of all, in order.
 
@@ -54,22 +58,24 @@ def run_jobs(
         journal: JSON lines, one finished job each; it is added to as jobs finish, so a stopped
             comparison goes on where it was.
         workers: Processes; each computes on one thread, so that they do not fight for cores.
-        on_done: Called with each result, also with those the journal already had.
+        on_done: Called with each result and whether the journal already had it.
     """
     results = {result["key"]: result for result in read_journal(journal)}
     wanted = [job.key for job in jobs]
-    open_jobs = [job for job in jobs if job.key not in results]
+    open_jobs = {job.key: job for job in jobs if job.key not in results}
     for key in wanted:
         if key in results and on_done is not None:
-            on_done(results[key])
+            on_done(results[key], True)
     journal.parent.mkdir(parents=True, exist_ok=True)
-    with journal.open("a", encoding="utf-8") as file:
-        for result in _run_in_processes(open_jobs, workers):
+    _end_last_line(journal)
+    running = in_processes(run_job, [*open_jobs.values()], workers, lambda job: job.name)
+    with journal.open("a", encoding="utf-8") as file, closing(running):
+        for result in running:
             file.write(json.dumps(result) + "\n")
             file.flush()
             results[result["key"]] = result
             if on_done is not None:
-                on_done(result)
+                on_done(result, False)
     return [results[key] for key in wanted]
 
 
@@ -77,11 +83,20 @@ def read_journal(journal: Path) -> Iterator[dict[str, Any]]:
     """The results in a journal; a line cut off by a kill is passed over."""
     if not journal.exists():
         return
-    for line in journal.read_text(encoding="utf-8").splitlines():
+    for line in journal.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            yield json.loads(line)
+            result = json.loads(line)
         except json.JSONDecodeError:
             continue
+        if isinstance(result, dict) and "key" in result:
+            yield result
+
+
+def _end_last_line(journal: Path) -> None:
+    """Ends a line that a kill cut off, so that the next result gets a line of its own."""
+    if journal.exists() and (text := journal.read_bytes()) and not text.endswith(b"\n"):
+        with journal.open("ab") as file:
+            file.write(b"\n")
 
 
 def run_job(job: Job) -> dict[str, Any]:
@@ -106,28 +121,3 @@ def _load(source: Source) -> Any:
         format=source.format,
         labels=source.labels,
     )
-
-
-def _run_in_processes(jobs: Sequence[Job], workers: int) -> Iterator[dict[str, Any]]:
-    if not jobs:
-        return
-    pool = ProcessPoolExecutor(
-        max_workers=min(workers, len(jobs)),
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_one_thread,
-    )
-    try:
-        running = {pool.submit(run_job, job) for job in jobs}
-        while running:
-            finished, running = wait(running, return_when=FIRST_COMPLETED)
-            for future in finished:
-                yield future.result()
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _one_thread() -> None:
-    os.environ["OMP_NUM_THREADS"] = "1"
-    import torch
-
-    torch.set_num_threads(1)

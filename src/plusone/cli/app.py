@@ -2,27 +2,66 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from typing import Any
 
-import click
 import typer
+from typer.core import TyperGroup
 
-from plusone.cli import compare, labels, train, use
+from plusone.cli import compare, labels, methods, report, train, use
 from plusone.errors import InputError, RunError
 from plusone.version import __version__
 
+SHOW_TRACEBACKS = "PLUSONE_TRACEBACK"
+
+# Trouble with a path that somebody named: theirs to mend, so exit code 2.
+PATH_ERRORS = (
+    FileExistsError,
+    FileNotFoundError,
+    IsADirectoryError,
+    NotADirectoryError,
+    PermissionError,
+)
+
+
+class _CtrlC(Exception):  # noqa: N818 (it is no error)
+    """Ctrl-C, under a name for which typer has no answer of its own."""
+
+
+class _Commands(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise _CtrlC from None
+
+
 app = typer.Typer(
     name="plusone",
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Multi-label learning from one positive label per item.",
-    epilog="Start with [bold]plusone demo[/bold], then [bold]plusone train ./photos[/bold].",
+    epilog="Example: [bold]plusone demo[/bold], then [bold]plusone train ./photos[/bold]. "
+    "COMMAND [bold]--help[/bold] explains a command.",
 )
-for module in (compare, labels, train, use):
-    module.register(app)
+for command in (
+    compare.demo,
+    methods.methods,
+    labels.inspect,
+    labels.observe,
+    labels.features,
+    train.train,
+    use.evaluate,
+    use.predict,
+    compare.bench,
+    report.report,
+):
+    app.command()(command)
 
 
 def _version(wanted: bool) -> None:
@@ -43,17 +82,32 @@ def _global(
 def main(arguments: list[str] | None = None) -> None:
     """Runs a command: exit code 0 done, 1 failed run, 2 bad input or usage, 130 Ctrl-C."""
     try:
-        code = app(args=arguments, standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        code = 2
-    except InputError as error:
-        sys.stderr.write(f"plusone: {error}\n")
-        code = 2
-    except (RunError, OSError, MemoryError) as error:
-        sys.stderr.write(f"plusone: {type(error).__name__}: {error}\n")
-        code = 1
-    except (KeyboardInterrupt, click.Abort):
+        app(args=arguments, prog_name="plusone")  # always leaves by SystemExit or an error
+    except (_CtrlC, KeyboardInterrupt):
         sys.stderr.write("plusone: stopped by Ctrl-C\n")
-        code = 130
-    sys.exit(code if isinstance(code, int) else 0)
+        sys.exit(130)
+    except Exception as error:
+        if os.environ.get(SHOW_TRACEBACKS):
+            raise
+        sentence, code = explain(error)
+        sys.stderr.write(f"plusone: {sentence}\n")
+        sys.exit(code)
+
+
+def explain(error: Exception) -> tuple[str, int]:
+    """What to tell the user about an error, and the exit code."""
+    text = str(error).strip()
+    if "Original Traceback" in text:  # from a process that decodes images; the last line counts
+        text = text.splitlines()[-1].removeprefix("plusone.errors.InputError: ")
+    if isinstance(error, InputError):
+        return (f"the input has problems:\n{text}" if "\n" in text else text), 2
+    if isinstance(error, OSError):
+        where = error.filename2 or error.filename
+        text = f"{where}: {error.strerror}" if where and error.strerror else text
+        return text, 2 if isinstance(error, PATH_ERRORS) else 1
+    if isinstance(error, RunError):
+        return text, 1
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory ({text or 'no details'})", 1
+    what = f"{type(error).__name__}: {text}".splitlines()[0]
+    return f"this should not have happened ({what}); {SHOW_TRACEBACKS}=1 shows where it did", 1

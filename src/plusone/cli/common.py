@@ -1,8 +1,9 @@
-"""What the commands share: options, messages, progress, and the meaning of exit codes."""
+"""What the commands share: options, messages, progress, tables, checks of output paths."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+
+from plusone.errors import InputError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -30,9 +33,21 @@ Data = Annotated[
 ]
 Features = Annotated[
     list[Path] | None,
-    typer.Option("--features", "-x", help="Feature npz for the items (repeat for several files)."),
+    typer.Option(
+        "--features",
+        "-x",
+        metavar="FILE",
+        help="Feature npz for the items, or a folder of them (repeat for several).",
+    ),
 ]
-Form = Annotated[str, typer.Option("--format", help="Form of the labels; detected by default.")]
+Form = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        help="Form of the labels: csv-long, csv-wide, npz, parquet, voc, mulan, coco, folders; "
+        "detected by default.",
+    ),
+]
 Meaning = Annotated[
     str,
     typer.Option("--labels", help="What 0 means: auto, seen (unobserved) or complete (negative)."),
@@ -44,7 +59,15 @@ UnusedSeed = Annotated[
 ]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", "-s", help="Any recipe setting, name=value; options.NAME=VALUE too."),
+    typer.Option(
+        "--set",
+        "-s",
+        metavar="NAME=VALUE",
+        help="Any recipe setting, such as weight_decay=1e-4 or options.alpha=0.2 (repeatable).",
+    ),
+]
+Threshold = Annotated[
+    float, typer.Option(min=0, max=1, help="Probability from which a label counts.")
 ]
 
 
@@ -80,13 +103,41 @@ def progress(description: str, total: int | None) -> Iterator[tuple[Progress, An
         yield bar, bar.add_task(description, total=total)
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
-    """A table whose first column is text and whose other columns are figures."""
-    grid = Table(title=title or None, title_justify="left", header_style="bold")
+@contextmanager
+def going_on(how: str) -> Iterator[None]:
+    """Says how to go on with what Ctrl-C stops in this block."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(f"stopped; {how}")
+        raise
+
+
+def table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], text: int = 1
+) -> Table:
+    """A table whose first columns are text and whose other columns are figures.
+
+    Args:
+        title: A line above it, or "".
+        columns: Their names, short: all of it should fit 80 columns.
+        rows: What they hold; None is shown as a dash.
+        text: How many columns are text.
+    """
+    from rich import box
+    from rich.text import Text
+
+    grid = Table(
+        title=Text(title) if title else None,
+        title_justify="left",
+        header_style="bold",
+        box=box.SIMPLE_HEAD,
+        collapse_padding=True,
+    )
     for number, name in enumerate(columns):
-        grid.add_column(name, justify="left" if number == 0 else "right")
+        grid.add_column(name, justify="left" if number < text else "right")
     for row in rows:
-        grid.add_row(*(_cell(value) for value in row))
+        grid.add_row(*(Text("-" if value is None else str(value)) for value in row))
     return grid
 
 
@@ -102,7 +153,19 @@ def load(data: str, features: list[Path] | None, form: str, meaning: str) -> Dat
     return load_source(data, features=features or (), format=form, labels=meaning)
 
 
-def _cell(value: object) -> str:
-    from rich.markup import escape
+def check_folder(path: Path, *, flag: str = "--out") -> None:
+    """Refuses a folder that cannot be written, before any work is done for it."""
+    for place in (path, *path.parents):
+        if place.exists():
+            if not place.is_dir():
+                raise InputError(f"{place}: is a file, not a folder; choose another {flag}")
+            if not os.access(place, os.W_OK | os.X_OK):
+                raise InputError(f"{place}: cannot be written to; choose another {flag}")
+            return
 
-    return "-" if value is None else escape(str(value))
+
+def check_file(path: Path, *, flag: str = "--out") -> None:
+    """Refuses a file that cannot be written, before any work is done for it."""
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder, not a file; choose another {flag}")
+    check_folder(path.parent, flag=flag)

@@ -1,4 +1,4 @@
-"""Commands that compare: methods, demo, bench, report."""
+"""Commands that train many methods and compare them: demo, bench."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from plusone.cli.common import (
     Meaning,
     Seed,
     Set,
-    UnusedSeed,
+    check_folder,
     emit,
+    going_on,
     out,
     percent,
     progress,
@@ -32,54 +33,12 @@ if TYPE_CHECKING:
 
 DEMO_METHODS = ("an", "an_ls", "wan", "epr", "em", "gr", "softmax", "bce")
 
-
-def register(app: typer.Typer) -> None:
-    """Adds these commands."""
-    app.command()(demo)
-    app.command()(methods)
-    app.command()(bench)
-    app.command()(report)
-
-
-def methods(
-    name: Annotated[str | None, typer.Argument(help="Show one method with its options.")] = None,
-    seed: UnusedSeed = 0,
-    as_json: Json = False,
-) -> None:
-    """List the methods with their papers and options.
-
-    Example: [bold]plusone methods gr[/bold]
-    """
-    import dataclasses
-
-    from plusone.methods import METHODS, get_method
-
-    chosen = {name: get_method(name)} if name else METHODS
-    rows = {
-        key: {
-            "paper": info.paper,
-            "year": info.year,
-            "summary": info.summary,
-            "labels_seen": info.scheme,
-            "needs_k": info.needs_k,
-            "options": {f.name: f.default for f in dataclasses.fields(info.options)},
-        }
-        for key, info in chosen.items()
-    }
-    if as_json:
-        emit(rows)
-        return
-    if name:
-        out.print(table(name, ("what", ""), list(rows[name].items())))
-        return
-    listed = [(key, row["year"], row["summary"]) for key, row in rows.items()]
-    out.print(table("", ("method", "year", "what it does"), listed))
-    say("plusone methods NAME shows the paper and the options of one method")
+Workers = Annotated[int, typer.Option(min=1, help="Parallel trainings, one core each.")]
 
 
 def demo(
     to: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path("demo"),
-    workers: Annotated[int, typer.Option(help="Parallel trainings, one core each.")] = 2,
+    workers: Workers = 2,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -87,6 +46,7 @@ def demo(
 
     Example: [bold]plusone demo[/bold] (under three minutes on two cores)
     """
+    check_folder(to)
     jobs = _jobs("digits", (), DEMO_METHODS, [seed], [None], [])
     rows = _run(jobs, to, workers)
     _finish(rows, to, "Scenes of handwritten digits, one positive label per image", as_json)
@@ -99,12 +59,13 @@ def bench(
     ] = ",".join(DEMO_METHODS),
     seeds: Annotated[str, typer.Option(help="Seeds, comma-separated.")] = "0,1,2",
     lrs: Annotated[
-        str | None, typer.Option("--lr", help="Learning rates; validation picks one a method.")
+        str | None,
+        typer.Option("--lr", help="Learning rates, comma-separated; validation picks one each."),
     ] = None,
     to: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.")] = Path("bench"),
     features: Features = None,
     settings: Set = None,
-    workers: Annotated[int, typer.Option(help="Parallel trainings, one core each.")] = 2,
+    workers: Workers = 2,
     form: Form = "auto",
     meaning: Meaning = "auto",
     seed: Annotated[int | None, typer.Option(help="One seed instead of --seeds.")] = None,
@@ -112,66 +73,32 @@ def bench(
 ) -> None:
     """Compare methods over seeds; the learning rate is chosen on validation.
 
-    What is done is skipped when the command is run again. Example:
-    [bold]plusone bench labels.csv -x photos.npz -m an,em,gr --lr 1e-3,1e-4[/bold]
+    What is done is skipped when the command is run again.
+
+    Example: [bold]plusone bench labels.csv -x photos.npz -m an,em,gr --lr 1e-3,1e-4[/bold]
     """
     from plusone.methods import METHODS
 
-    chosen = list(METHODS) if names == "all" else [name.strip() for name in names.split(",")]
-    numbers = [seed] if seed is not None else _numbers(seeds, int, "--seeds")
-    rates = _numbers(lrs, float, "--lr") if lrs else [None]
+    check_folder(to)
+    chosen = list(METHODS) if names.strip() == "all" else _parts(names, str, "--methods")
+    numbers = [seed] if seed is not None else _parts(seeds, int, "--seeds")
+    rates = _parts(lrs, float, "--lr") if lrs else [None]
     jobs = _jobs(data, features or (), chosen, numbers, rates, settings or [], form, meaning)
     rows = _run(jobs, to, workers)
-    _finish(rows, to, f"{data}, {len(numbers)} seeds", as_json)
+    plural = "s" if len(numbers) > 1 else ""
+    _finish(rows, to, f"{data}, {len(numbers)} seed{plural}", as_json)
 
 
-def report(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold runs.")],
-    to: Annotated[Path | None, typer.Option("--out", "-o", help="Markdown file.")] = None,
-    seed: UnusedSeed = 0,
-    as_json: Json = False,
-) -> None:
-    """Put finished runs into one table.
-
-    Example: [bold]plusone report runs[/bold]
-    """
-    from plusone.bench.summary import markdown
-    from plusone.engine.run_files import read_metrics
-    from plusone.files import write_text
-
-    folders = sorted({file.parent for run in runs for file in run.rglob("metrics.json")})
-    if not folders:
-        raise InputError(f"no finished run in {', '.join(str(run) for run in runs)}")
-    found = [read_metrics(folder) for folder in folders]
-    if as_json:
-        emit({"runs": found})
-        return
-    columns = ("method", "data", "seed", "lr", "best epoch", "val mAP", "test mAP", "seconds")
-    rows = [
-        (
-            run["method"],
-            run["data"],
-            run["seed"],
-            run["lr"],
-            run["best_epoch"],
-            percent(run["val_map"]),
-            percent(run["test_map"]),
-            run["seconds"],
-        )
-        for run in found
-    ]
-    if to is not None:
-        write_text(to, markdown(columns, rows))
-        say(f"{len(rows)} runs in {to}")
-        return
-    out.print(table("", columns, rows))
-
-
-def _numbers(text: str, kind: type, flag: str) -> list[Any]:
+def _parts(text: str, kind: type, flag: str) -> list[Any]:
+    """The different values of a comma-separated list."""
     try:
-        return [kind(part) for part in text.split(",")]
+        found = [kind(part.strip()) for part in text.split(",") if part.strip()]
     except ValueError:
-        raise InputError(f"{flag} {text!r}: write numbers separated by commas") from None
+        found = []
+    if not found:
+        what = "names" if kind is str else "numbers"
+        raise InputError(f"{flag} {text!r}: write {what} separated by commas")
+    return list(dict.fromkeys(found))
 
 
 def _jobs(
@@ -184,19 +111,33 @@ def _jobs(
     form: str = "auto",
     meaning: str = "auto",
 ) -> list[Job]:
+    """One job per method, learning rate and seed; wrong settings are refused here, at once."""
     from plusone.bench.jobs import Job, Source
-    from plusone.data.source import DATA_DEFAULTS
+    from plusone.data.source import DATA_DEFAULTS, EMBEDDED
     from plusone.methods import get_method
     from plusone.recipe import make_recipe, parse_settings
 
-    source = Source(data, tuple(str(path) for path in features), form, meaning)
+    place = data if data in EMBEDDED else str(Path(data).resolve())
+    if place != data and not Path(data).exists():
+        raise InputError(f"{data}: no such file or folder")
+    source = Source(place, tuple(str(path.resolve()) for path in features), form, meaning)
+    given = parse_settings(settings)
     jobs = []
     for name in names:
+        info = get_method(name)
         for rate in rates:
             for seed in seeds:
-                grid = {"method": name, "seed": seed} | ({"lr": rate} if rate else {})
-                layers = [DATA_DEFAULTS.get(data, {}), get_method(name).defaults]
-                jobs.append(Job(source, make_recipe(*layers, parse_settings(settings), grid)))
+                grid = {"method": name, "seed": seed} | ({} if rate is None else {"lr": rate})
+                layers = [DATA_DEFAULTS.get(data, {}), info.defaults, given, grid]
+                recipe = make_recipe(*layers, source="settings")
+                info.make_options(recipe.options)
+                if info.needs_k and recipe.expected_positives is None:
+                    raise InputError(
+                        f"the method {name} needs the expected number of positives per item: add "
+                        "--set expected_positives=1.5 (count them on a few items), or leave "
+                        f"{name} out of --methods"
+                    )
+                jobs.append(Job(source, recipe))
     return jobs
 
 
@@ -204,13 +145,16 @@ def _run(jobs: Sequence[Job], folder: Path, workers: int) -> list[Row]:
     from plusone.bench.jobs import run_jobs
     from plusone.bench.summary import summarise
 
-    with progress("training", len(jobs)) as (bar, task):
+    again = going_on(f"run the same command again to go on ({folder} keeps what is done)")
+    with again, progress("training", len(jobs)) as (bar, task):
 
-        def on_done(result: dict[str, Any]) -> None:
+        def on_done(result: dict[str, Any], before: bool) -> None:
             bar.advance(task)
             bar.console.print(
                 f"{result['method']:12s} seed {result['seed']}  lr {result['lr']:g}  "
                 f"val mAP {percent(result['val_map'])}  {result['seconds']:.1f} s"
+                f"{'  (done before)' if before else ''}",
+                soft_wrap=True,
             )
 
         results = run_jobs(jobs, folder / "journal.jsonl", workers=workers, on_done=on_done)
@@ -223,16 +167,7 @@ def _finish(rows: Sequence[Row], folder: Path, title: str, as_json: bool) -> Non
     from plusone.files import write_json, write_text
 
     closed = gap_closed(rows)
-    columns = (
-        "method",
-        "test mAP",
-        "sd",
-        "val mAP",
-        "recovered labels mAP",
-        "gap closed",
-        "lr",
-        "s",
-    )
+    columns = ("method", "test mAP", "sd", "val mAP", "recovered", "gap closed", "lr", "seconds")
     cells = [
         (
             row.method,
@@ -251,7 +186,17 @@ def _finish(rows: Sequence[Row], folder: Path, title: str, as_json: bool) -> Non
     write_text(folder / "table.md", markdown(columns, cells))
     if as_json:
         emit(result)
-        return
-    out.print(table(title, columns, cells))
-    say("gap closed: 0 % is AN (unseen = negative), 100 % is training with all labels (bce)")
+    else:
+        kept = [place for place, name in enumerate(columns) if _shown(name, rows)]
+        short = [[line[place] for place in kept] for line in (columns, *cells)]
+        out.print(table(title, [str(name) for name in short[0]], short[1:]))
+        say("recovered: mAP on the training items against all their labels, hidden ones included")
+        say("gap closed: 0 % is AN (unseen = negative), 100 % is training with all labels (bce)")
     say(f"written: {folder / 'results.json'}, {folder / 'table.md'}")
+
+
+def _shown(column: str, rows: Sequence[Row]) -> bool:
+    """Whether a column is worth its width: narrow terminals get the ones that matter most."""
+    if column == "sd":
+        return out.width >= 80 and any(row.test_sd is not None for row in rows)
+    return out.width >= 80 or column not in ("val mAP", "lr")

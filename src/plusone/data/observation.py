@@ -138,7 +138,10 @@ class Biased:
     weights: tuple[float, ...] | npt.NDArray[np.floating[Any]]
 
     def __call__(self, truth: LabelMatrix, seed: int) -> Observation:
-        weights = np.asarray(self.weights, dtype=np.float64)
+        try:
+            weights = np.asarray(self.weights, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError("biased weights must be numbers") from None
         if weights.shape not in ((truth.n_classes,), truth.shape):
             raise InputError(
                 f"biased weights have shape {weights.shape}; expected one per class "
@@ -214,7 +217,7 @@ def parse_scheme(text: str) -> Scheme:
             keywords = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
         else:
             raise SyntaxError
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         raise InputError(
             f"cannot read the observation scheme {text!r}; write a name or name(values), "
             "for example single or fraction(0.5)"

@@ -42,6 +42,8 @@ def build(
         backbone: A module to use instead of the recipe's backbone; needs an attribute `dim`.
     """
     info = get_method(recipe.method)
+    for stage in recipe.stages:
+        info.make_options(stage.options)  # refuses what does not exist before anything starts
     with seeded(recipe.seed, "initial weights"):
         method = info.build(labels, info.make_options(recipe.options))
         if images and backbone is None:

@@ -10,10 +10,18 @@ import numpy as np
 from plusone.data.dataset import Dataset
 from plusone.data.table import hold_out_validation
 from plusone.engine.build import Predictor
+from plusone.engine.prediction import inputs_for
 from plusone.engine.run_files import finite
-from plusone.engine.task import dataset_inputs
 from plusone.errors import InputError
 from plusone.metrics import evaluate
+
+SPLITS = ("train", "val", "test", "all")
+
+
+def check_split(split: str) -> None:
+    """Refuses names of splits that do not exist."""
+    if split not in SPLITS:
+        raise InputError(f"the split {split!r} is not one of {', '.join(SPLITS)}")
 
 
 def evaluate_run(
@@ -31,6 +39,7 @@ def evaluate_run(
     data holds no full truth, seen positives are the positives and everything else counts as
     negative; `against` in the result says which it was.
     """
+    check_split(split)
     recipe = predictor.recipe
     if dataset.table.classes != predictor.classes:
         raise InputError(
@@ -40,10 +49,14 @@ def evaluate_run(
     table = hold_out_validation(dataset.table, share=recipe.val_share, seed=recipe.split_seed)
     rows = np.arange(len(table)) if split == "all" else table.rows_of(split)
     if not len(rows):
-        raise InputError(f"{dataset.name}: has no items in the split {split!r}")
+        counts = {name: len(table.rows_of(name)) for name in SPLITS[:3]}
+        there = ", ".join(f"{name} ({count})" for name, count in counts.items() if count)
+        raise InputError(
+            f"{dataset.name}: has no items in the split {split!r}; its splits: {there}, and all"
+        )
     taken = table.take(rows)
     target = taken.labels if taken.truth is None else taken.truth
-    inputs = dataset_inputs(dataset, recipe, predictor.shape)(rows)
+    inputs = inputs_for(predictor, dataset, rows)
     scores = predictor.probabilities(inputs, tick)
     metrics = evaluate(
         scores, target.dense() == 1, threshold=threshold, top_k=top_k, empty=recipe.empty

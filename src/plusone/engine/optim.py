@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from plusone.engine.adam import LeanAdam
 from plusone.methods.base import Method
 from plusone.models.classifier import Classifier
 from plusone.recipe import Recipe
@@ -27,8 +28,9 @@ def make_optimizer(model: Classifier, method: Method, recipe: Recipe, stage: Sta
     kept = [group for group in groups if group["params"]]
     if recipe.optimizer == "sgd":
         return torch.optim.SGD(kept, lr=stage.lr, momentum=0.9)
-    kind = torch.optim.AdamW if recipe.optimizer == "adamw" else torch.optim.Adam
-    return kind(kept, lr=stage.lr, fused=True)
+    if recipe.optimizer == "adamw":
+        return torch.optim.AdamW(kept, lr=stage.lr, fused=True)
+    return LeanAdam(kept, lr=stage.lr)
 
 
 def _group(module: nn.Module, lr: float, weight_decay: float) -> dict[str, object]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -19,7 +20,7 @@ from plusone.data.formats.folders import IMAGE_SUFFIXES
 from plusone.data.source import EMBEDDED, load_source
 from plusone.engine.build import Predictor
 from plusone.engine.inputs import ArrayInputs, FileInputs, Inputs
-from plusone.engine.task import dataset_inputs
+from plusone.engine.task import dataset_inputs, input_shape
 from plusone.errors import InputError
 
 
@@ -99,9 +100,30 @@ def _items(
     if not predictor.images and not features and path.suffix == ".npz" and _has_features_only(path):
         read = read_features([path])
         return tuple(read.ids.tolist()), ArrayInputs(_checked(read.x, predictor, data))
+    if predictor.images and not features and path.is_dir() and form == "auto":
+        raise InputError(f"{data}: has no images in it")
+    if predictor.images and not features and path.suffix == ".npz" and _has_features_only(path):
+        raise InputError(f"{data}: holds features, the model takes images")
     dataset: Dataset = load_source(data, features=features, format=form, labels=meaning)
-    inputs = dataset_inputs(dataset, predictor.recipe, predictor.shape)
-    return tuple(dataset.table.ids.tolist()), inputs(np.arange(len(dataset.table)))
+    rows = np.arange(len(dataset.table))
+    return tuple(dataset.table.ids.tolist()), inputs_for(predictor, dataset, rows)
+
+
+def inputs_for(predictor: Predictor, dataset: Dataset, rows: npt.NDArray[np.int64]) -> Inputs:
+    """Inputs of some rows of a data set, if they are what the model takes."""
+    given = input_shape(dataset, predictor.recipe)
+    if len(given) != len(predictor.shape) or given[0] != predictor.shape[0]:
+        raise InputError(
+            f"{dataset.name}: has {_kind(given)}, the model takes {_kind(predictor.shape)}"
+            f"{'' if predictor.images else '; give them with --features FILE'}"
+        )
+    return dataset_inputs(dataset, predictor.recipe, predictor.shape)(rows)
+
+
+def _kind(shape: tuple[int, ...]) -> str:
+    if len(shape) == 1:
+        return f"{shape[0]} features per item"
+    return f"images with {shape[0]} channel{'' if shape[0] == 1 else 's'}"
 
 
 def image_files(path: Path) -> tuple[Path, ...]:
@@ -122,5 +144,7 @@ def _has_features_only(path: Path) -> bool:
 
 def _checked(x: np.ndarray, predictor: Predictor, data: str) -> Tensor:
     if x.shape[1:] != predictor.shape:
-        raise InputError(f"{data}: has {x.shape[1]} features, the model takes {predictor.shape[0]}")
+        raise InputError(
+            f"{data}: has {x.shape[1]} features per item, the model takes {predictor.shape[0]}"
+        )
     return torch.from_numpy(x)

@@ -12,6 +12,19 @@ from typing import Any
 from plusone.errors import InputError
 from plusone.recipe import Recipe, make_recipe
 
+METRICS = (
+    "method",
+    "seed",
+    "val_map",
+    "test_map",
+    "best_epoch",
+    "selected_on",
+    "seconds",
+    "data",
+    "lr",
+)
+DESCRIPTION = ("data", "classes", "images", "shape", "k", "source", "observation")
+
 
 def read_metrics(folder: Path) -> dict[str, Any]:
     """The result of a complete run."""
@@ -20,8 +33,9 @@ def read_metrics(folder: Path) -> dict[str, Any]:
         metrics: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except OSError:
         raise InputError(f"{folder}: holds no complete run (there is no metrics.json)") from None
-    except json.JSONDecodeError as error:
+    except ValueError as error:
         raise InputError(f"{path}: is not valid JSON ({error})") from None
+    _check_keys(path, metrics, METRICS)
     return metrics | {"run": os.fspath(folder)}
 
 
@@ -32,7 +46,7 @@ def read_recipe(folder: Path) -> Recipe:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError:
         raise InputError(f"{folder}: is not a run folder (there is no recipe.toml)") from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise InputError(f"{path}: is not valid TOML ({error})") from None
     return make_recipe(values, source=str(path))
 
@@ -42,9 +56,18 @@ def read_description(folder: Path) -> dict[str, Any]:
     path = folder / "data.json"
     try:
         value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({error})") from None
+    _check_keys(path, value, DESCRIPTION)
     return value
+
+
+def _check_keys(path: Path, value: object, keys: tuple[str, ...]) -> None:
+    missing = [key for key in keys if not isinstance(value, dict) or key not in value]
+    if missing:
+        raise InputError(
+            f"{path}: is not what plusone train writes (missing: {', '.join(missing)})"
+        )
 
 
 def finite(value: Any) -> Any:

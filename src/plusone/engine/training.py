@@ -16,14 +16,14 @@ from plusone.engine.inputs import ArrayInputs, Inputs
 from plusone.engine.labels import label_batches
 from plusone.engine.optim import make_optimizer
 from plusone.engine.predict import predict
+from plusone.engine.step import Forward, training_step
 from plusone.engine.task import Part, Task, expected_positives
-from plusone.errors import RunError
 from plusone.metrics import mean_average_precision
 from plusone.models.classifier import Classifier
 from plusone.models.ema import Ema
 from plusone.recipe import Recipe
 from plusone.seeds import derive, generator, seeded
-from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
+from plusone.types import Batch, Clock, Stage, TrainLabels
 
 State = dict[str, Tensor]
 
@@ -153,37 +153,20 @@ class Training:
         with seeded(recipe.seed, "dropout", *place):
             for step, (view, observed) in enumerate(zip(views, labels, strict=True)):
                 index = order[step * recipe.batch_size : (step + 1) * recipe.batch_size]
-                batch = Batch(view, observed, index)
                 clock = replace(clock, step=step)
-                for name, value in self._step(forward, batch, clock).items():
+                batch = Batch(view, observed, index)
+                values = training_step(
+                    forward, self.model.head, method, self.optimizer, batch, clock
+                )
+                for name, value in values.items():
                     sums[name] = sums.get(name, 0.0) + value
+                if self.ema is not None:
+                    self.ema.update(self.model)
                 if self.on_step is not None:
                     self.on_step(clock)
         with torch.no_grad():
-            method.after_epoch(clock, lambda: self._train_logits())
+            method.after_epoch(clock, self._train_logits)
         return {name: total / clock.steps for name, total in sums.items()}
-
-    def _step(
-        self, forward: Callable[[Tensor], Outputs], batch: Batch, clock: Clock
-    ) -> dict[str, float]:
-        """One optimizer step; returns the value of each loss term."""
-        outs = _each_view(forward, batch.views)
-        terms = self.method.loss(outs, batch, clock) | self.method.penalty(self.model.head)
-        total = torch.stack(list(terms.values())).sum() if len(terms) > 1 else _only(terms)
-        values = {name: term.item() for name, term in terms.items()}
-        if not all(math.isfinite(value) for value in values.values()):
-            raise RunError(
-                f"the loss of {self.recipe.method} is {values} in epoch {clock.epoch + 1}, "
-                f"batch {clock.step + 1}; a smaller lr may help"
-            )
-        self.optimizer.zero_grad(set_to_none=True)
-        total.backward()  # type: ignore[no-untyped-call]
-        self.optimizer.step()
-        with torch.no_grad():
-            self.method.after_step(outs, batch, clock)
-        if self.ema is not None:
-            self.ema.update(self.model)
-        return values
 
     def _evaluate(self) -> tuple[float, str, Classifier]:
         """Validation mAP of the better of the raw and the averaged weights, and that model."""
@@ -199,9 +182,7 @@ class Training:
         inputs, kind, forward = self._forward(self.task.train, self.model)
         return predict(self.model, forward, inputs, kind=kind).clone()
 
-    def _forward(
-        self, part: Part, model: Classifier
-    ) -> tuple[Inputs, str, Callable[[Tensor], Outputs]]:
+    def _forward(self, part: Part, model: Classifier) -> tuple[Inputs, str, Forward]:
         """Inputs of the present stage, their kind, and what to apply to them."""
         stage = self.stages[min(self.stage, len(self.stages) - 1)]
         if not self.task.images:
@@ -271,34 +252,9 @@ class Training:
             self.best = Best(**plain["best"], model=model, method=method)
 
 
-def _each_view(
-    forward: Callable[[Tensor], Outputs], views: tuple[Tensor, ...]
-) -> tuple[Outputs, ...]:
-    """One forward pass over all views together, then one `Outputs` per view."""
-    if len(views) == 1:
-        return (forward(views[0]),)
-    together = forward(torch.cat(views))
-    sizes = [len(view) for view in views]
-    embeddings = together.embeddings
-    return tuple(
-        Outputs(*parts)
-        for parts in zip(
-            torch.split(together.logits, sizes),
-            torch.split(together.features, sizes),
-            torch.split(embeddings, sizes) if embeddings is not None else [None] * len(sizes),
-            strict=True,
-        )
-    )
-
-
 def _keeps_backbone(stage: Stage) -> bool:
     """Whether a stage keeps the backbone as it is."""
     return stage.freeze_backbone or stage.inputs == "features"
-
-
-def _only(terms: dict[str, Tensor]) -> Tensor:
-    (value,) = terms.values()
-    return value
 
 
 def _copy(module: nn.Module) -> State:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 from plusone import losses
 from plusone.errors import InputError
 from plusone.methods.base import Method, MethodInfo, Options
@@ -129,5 +131,7 @@ METHODS: dict[str, MethodInfo] = {
 def get_method(name: str) -> MethodInfo:
     """Looks a method up, refusing unknown names."""
     if name not in METHODS:
-        raise InputError(f"unknown method {name!r}; known: {', '.join(METHODS)}")
+        near = get_close_matches(name.lower().replace("-", "_"), METHODS, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise InputError(f"unknown method {name!r}; {hint}known: {', '.join(METHODS)}")
     return METHODS[name]

@@ -43,6 +43,7 @@ class Method(nn.Module):
         super().__init__()
         self.labels = labels
         self.options: Any = options
+        self._first_options: Any = options
 
     def make_head(self, dim: int) -> Head:
         """The part of the model above the backbone; a linear layer unless overridden."""
@@ -53,8 +54,8 @@ class Method(nn.Module):
         return torch.sigmoid(logits)
 
     def begin_stage(self, stage: Stage) -> None:
-        """Called before a stage starts; takes over the stage's options."""
-        self.options = dataclasses.replace(self.options, **stage.options)
+        """Called before a stage starts; lays the stage's options over the recipe's."""
+        self.options = dataclasses.replace(self._first_options, **stage.options)
 
     def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
         """Named scalar terms, one `Outputs` per view. The engine minimises their sum."""
@@ -107,8 +108,14 @@ class MethodInfo:
                 listed = ", ".join(known) or "it has none"
                 raise InputError(f"unknown method option {name!r}; options: {listed}")
             default = known[name].default
-            if isinstance(default, str) != isinstance(value, str) or (
-                isinstance(value, bool) != isinstance(default, bool)
-            ):
+            if not _fits(value, default):
                 raise InputError(f"method option {name} cannot be {value!r} (default {default!r})")
         return self.options(**values)
+
+
+def _fits(value: object, default: object) -> bool:
+    """Whether an option may have this value: whole numbers count as numbers, booleans do not."""
+    if default is None or isinstance(default, float):
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return number or value is default
+    return type(value) is type(default)

@@ -83,9 +83,8 @@ def detect(path: Path | str) -> str:
     found = next((name for name, form in FORMATS.items() if form.detects(path)), None)
     if found is None:
         what = "folder" if path.is_dir() else "file"
-        raise InputError(
-            f"{path}: this {what} is of no known form; give one of {', '.join(FORMATS)}"
-        )
+        known = "; ".join(f"{name} ({form.summary})" for name, form in FORMATS.items())
+        raise InputError(f"{path}: this {what} is of no known form; the forms are: {known}")
     return found
 
 

@@ -1,0 +1,39 @@
+# Every target sets up .venv itself; a second call finds it ready.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SHARED ?= $(if $(PLUSONE_SHARED),$(PLUSONE_SHARED),../shared)
+EXTRAS := dev,lite0,plots
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto
+
+.PHONY: demo test test-fast check bench clean
+
+demo: $(READY)
+	$(BIN)/plusone demo
+
+test: $(READY)
+	$(PYTEST)
+
+test-fast: $(READY)
+	$(PYTEST) -m "not slow"
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)
+	$(BIN)/python benchmarks/losses.py
+	$(BIN)/python benchmarks/map.py
+	$(BIN)/python benchmarks/linear.py $(SHARED)/data/VOCdevkit --features $(SHARED)/data/voc2012_features
+	$(BIN)/python benchmarks/extract.py $(SHARED)/data/ucmerced/labels.csv
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || { echo "plusone needs Python 3.11 or newer: make PYTHON=python3.11"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS)]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,165 @@
+"""Work in parallel processes that end with this one, whatever ends it.
+
+The executors of the standard library wait for running work when they are stopped, and cannot say
+whose work it was when a process dies. Trainings take minutes, so both matter here.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, TypeVar
+
+from plusone.errors import InputError, RunError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+SECONDS_TO_END = 2.0
+
+
+@dataclass(frozen=True)
+class _Worker:
+    process: BaseProcess
+    pipe: Connection
+
+
+def in_processes(
+    work: Callable[[Item], Result],
+    items: Sequence[Item],
+    workers: int,
+    name: Callable[[Item], str],
+) -> Generator[Result, None, None]:
+    """Results of `work(item)` as they come, from processes with one torch thread each.
+
+    Args:
+        work: A function at the top of a module; it and the items are pickled.
+        items: What to work on.
+        workers: How many processes.
+        name: What to call an item in a message.
+
+    Raises:
+        InputError: `work` raised one.
+        RunError: `work` raised anything else, or its process died.
+    """
+    waiting = deque(items)
+    crew: list[_Worker] = []
+    busy: dict[Connection, Item] = {}
+    try:
+        for _ in range(min(workers, len(items))):
+            crew.append(_start(work))
+            busy[crew[-1].pipe] = waiting.popleft()
+            _send(crew[-1].pipe, busy[crew[-1].pipe])
+        while busy:
+            for pipe in wait(list(busy)):
+                assert isinstance(pipe, Connection)
+                item = busy.pop(pipe)
+                yield _receive(pipe, name(item))
+                if waiting:
+                    busy[pipe] = waiting.popleft()
+                    _send(pipe, busy[pipe])
+    finally:
+        _stop(crew)
+
+
+def _send(pipe: Connection, item: object) -> None:
+    try:
+        pipe.send(item)
+    except OSError:  # it died; reading from the pipe will say so
+        return
+
+
+def _receive(pipe: Connection, name: str) -> Any:
+    try:
+        kind, value = pipe.recv()
+    except (EOFError, OSError):
+        raise RunError(
+            f"{name}: the process that trained it died (out of memory, perhaps: fewer --workers "
+            "need less); what finished is kept, the same command goes on"
+        ) from None
+    if kind == "input":
+        raise InputError(value)
+    if kind == "failed":
+        raise RunError(f"{name}: {value}")
+    return value
+
+
+def _start(work: Callable[[Item], Result]) -> _Worker:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(work, theirs))
+    with _ctrl_c_ignored():  # the new process inherits this: Ctrl-C is for the parent to answer
+        process.start()
+    theirs.close()
+    return _Worker(process, ours)
+
+
+def _stop(crew: Sequence[_Worker]) -> None:
+    for worker in crew:
+        worker.pipe.close()
+        worker.process.terminate()
+    for worker in crew:
+        worker.process.join(SECONDS_TO_END)
+        if worker.process.is_alive():
+            worker.process.kill()
+            worker.process.join()
+
+
+@contextmanager
+def _ctrl_c_ignored() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _serve(work: Callable[[Item], Result], pipe: Connection) -> None:
+    """The life of a worker process: items in, results out, until the parent closes the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _end)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    import torch
+
+    torch.set_num_threads(1)
+    while True:
+        try:
+            item: Item = pipe.recv()
+        except (EOFError, OSError):
+            return
+        answer: tuple[str, object]
+        try:
+            answer = "done", work(item)
+        except InputError as error:
+            answer = "input", str(error)
+        except RunError as error:
+            answer = "failed", str(error)
+        except Exception as error:
+            answer = "failed", f"{type(error).__name__}: {error}"
+        pipe.send(answer)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        _end()
+
+
+def _end(*_: object) -> None:
+    """Ends this process at once, and the processes that decode images for it."""
+    for child in multiprocessing.active_children():
+        child.terminate()
+    os._exit(1)

@@ -1,0 +1,82 @@
+"""Every method of the table, ready to compute a loss."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from plusone.data.matrix import LabelMatrix
+from plusone.data.observation import observe
+from plusone.methods import METHODS, Method, MethodInfo
+from plusone.models.classifier import Classifier
+from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
+
+DIM = 5
+CLOCK = Clock(stage=0, epoch=2, epochs=5, step=1, steps=4)
+
+
+@dataclass
+class Case:
+    """A method with a small model and a way to run both."""
+
+    name: str
+    info: MethodInfo
+    observed: Tensor
+    method: Method
+    model: Classifier
+    x: Tensor
+
+    def batch(self, rows=None, x=None, observed=None) -> Batch:
+        rows = torch.arange(len(self.x)) if rows is None else torch.as_tensor(rows)
+        x = self.x if x is None else x
+        observed = self.observed if observed is None else observed
+        return Batch((x[rows],) * len(self.method.views), observed[rows], rows)
+
+    def outputs(self, batch: Batch) -> tuple[Outputs, ...]:
+        return tuple(self.model(view) for view in batch.views)
+
+    def terms(self, batch: Batch, clock: Clock = CLOCK) -> dict[str, Tensor]:
+        """The terms of one step, as the engine would compute them."""
+        terms = self.method.loss(self.outputs(batch), batch, clock)
+        return terms | self.method.penalty(self.model.head)
+
+    def total(self, batch: Batch, clock: Clock = CLOCK) -> Tensor:
+        return torch.stack(list(self.terms(batch, clock).values())).sum()
+
+    def on_logits(self, logits: Tensor, observed: Tensor, clock: Clock = CLOCK) -> Tensor:
+        """The loss as a function of the logits of the first rows."""
+        rows = torch.arange(len(logits))
+        features = torch.zeros(len(logits), DIM)
+        out = Outputs(logits, features)
+        batch = Batch((features,) * len(self.method.views), observed, rows)
+        terms = self.method.loss((out,) * len(self.method.views), batch, clock)
+        return torch.stack(list(terms.values())).sum()
+
+
+def make_case(name: str, n: int = 8, n_classes: int = 6, options=None) -> Case:
+    info = METHODS[name]
+    generator = torch.Generator().manual_seed(0)
+    truth = (torch.rand(n, n_classes, generator=generator) < 0.4).int()
+    truth[~truth.any(1), 0] = 1
+    observed = observe(truth, info.scheme, 1200).float()
+    labels = TrainLabels(LabelMatrix.from_dense(observed.int().numpy()), 1.7, seed=3)
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        method = info.build(labels, info.make_options(options or {}))
+        backbone = nn.Sequential(nn.Linear(4, DIM), nn.Tanh())
+        model = Classifier(backbone, method.make_head(DIM))
+        x = torch.randn(n, 4)
+    method.begin_stage(Stage("features", CLOCK.epochs, 1e-3))
+    return Case(name, info, observed, method, model, x)
+
+
+@pytest.fixture(params=sorted(METHODS))
+def case(request) -> Case:
+    return make_case(request.param)
+
+
+@pytest.fixture
+def make():
+    """Builds the case of a named method."""
+    return make_case
