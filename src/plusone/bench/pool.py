@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -131,9 +132,8 @@ def _serve(work: Callable[[Item], Result], pipe: Connection) -> None:
     signal.signal(signal.SIGTERM, _end)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ["OMP_NUM_THREADS"] = "1"
-    import torch
-
-    torch.set_num_threads(1)
+    if "torch" in sys.modules:  # too late for the variable
+        sys.modules["torch"].set_num_threads(1)
     while True:
         try:
             item: Item = pipe.recv()

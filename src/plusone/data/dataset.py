@@ -58,8 +58,16 @@ class Dataset:
             truth=matrix if complete else None,
             split=None if split is None else np.asarray(split, dtype=np.str_),
         )
-        return cls(table, np.asarray(x), name)
+        return cls(table, as_inputs(x), name)
 
     def __post_init__(self) -> None:
         if self.features is not None and len(self.features) != len(self.table):
             raise ValueError(f"features have {len(self.features)} rows for {len(self.table)} items")
+
+
+def as_inputs(x: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Numbers as models take them: images in bytes and small floats stay, the rest is float32."""
+    array = np.asarray(x)
+    if array.dtype in (np.float16, np.float32) or (array.dtype == np.uint8 and array.ndim == 4):
+        return array
+    return array.astype(np.float32)

@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from plusone.data.dataset import Dataset
+from plusone.data.dataset import Dataset, as_inputs
 from plusone.data.source import DATA_DEFAULTS, load_source
 from plusone.engine.inputs import ArrayInputs
 from plusone.engine.run import summarise
 from plusone.engine.task import make_task
 from plusone.engine.training import EpochRecord, Training
+from plusone.errors import InputError
 from plusone.methods import get_method
 from plusone.recipe import make_recipe
 
@@ -37,7 +38,12 @@ class Fitted:
 
     def predict(self, x: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """Probabilities `[N, L]` for new inputs: features `[N, D]` or images `[N, C, H, W]`."""
-        inputs = ArrayInputs(torch.from_numpy(np.array(x)))
+        array, task = np.array(as_inputs(x)), self.training.task
+        if array.ndim != 1 + len(task.shape) or array.shape[1] != task.shape[0]:
+            raise InputError(f"inputs have shape {array.shape}; each must be {task.shape}")
+        if not len(array):
+            return np.zeros((0, len(task.classes)), dtype=np.float32)
+        inputs = ArrayInputs(torch.from_numpy(array))
         probabilities: npt.NDArray[np.float32] = self.training.predict_inputs(inputs).numpy()
         return probabilities
 

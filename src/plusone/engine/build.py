@@ -46,6 +46,7 @@ def build(
         info.make_options(stage.options)  # refuses what does not exist before anything starts
     with seeded(recipe.seed, "initial weights"):
         method = info.build(labels, info.make_options(recipe.options))
+        method.name = recipe.method
         if images and backbone is None:
             backbone = backbone_for(recipe.backbone).build(shape[0], shape[-1])
         dim = feature_dim(backbone) if backbone is not None else shape[0]

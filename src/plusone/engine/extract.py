@@ -18,6 +18,7 @@ from plusone.errors import InputError
 from plusone.files import replacing
 from plusone.models.backbones import backbone_for
 from plusone.models.heads import Head
+from plusone.seeds import seeded
 
 ITEMS_PER_PART = 512
 BATCH = 16
@@ -57,7 +58,8 @@ def extract_to_file(
     parts = path.with_name(f".{path.name}.{key}.parts")
     parts.mkdir(parents=True, exist_ok=True)
     done = len(list(parts.glob("*.npy"))) * ITEMS_PER_PART
-    net = row.build(3, side).eval()
+    with seeded("extract"):  # a backbone without weights of its own must be the same every time
+        net = row.build(3, side).eval()
     net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     pool = Head().pool
     rows = torch.arange(min(done, len(table)), len(table))

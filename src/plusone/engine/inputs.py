@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from plusone.data.images import decode
+from plusone.errors import InputError
 from plusone.seeds import generator
 
 VIEWS = ("plain", "weak")
@@ -74,6 +75,8 @@ class ArrayInputs:
         self, order: Tensor, batch_size: int, views: Sequence[str], seed: int
     ) -> Iterator[tuple[Tensor, ...]]:
         check_views(views)
+        if not len(order):
+            return
         mirrored = self.flip and self.x.ndim == 4
         masks = [
             torch.from_numpy(flips(view, len(order), derive_view(seed, number), mirrored))
@@ -126,8 +129,16 @@ class FileInputs:
         loader: DataLoader[tuple[Tensor, ...]] = DataLoader(
             dataset, batch_size=batch_size, num_workers=self.workers, worker_init_fn=_one_thread
         )
-        for parts in loader:
-            yield tuple(parts)
+        problem = ""
+        try:
+            for parts in loader:
+                yield tuple(parts)
+        except InputError as error:
+            # Workers wrap the message in a traceback; its last line is the sentence itself.
+            problem = str(error).strip().splitlines()[-1].rpartition("InputError: ")[2]
+            error.__traceback__ = None  # it would keep the loader alive, and its end waits 10 s
+        if problem:
+            raise InputError(problem)
 
 
 class _Decoding(Dataset[tuple[Tensor, ...]]):

@@ -68,6 +68,8 @@ def train(
                 f"{folder}: holds a run already; --resume goes on with it, or choose another --out"
             )
         _check_same_run(folder, recipe, task)
+        for leftover in folder.glob(".*.part"):  # what was being written when the run was killed
+            leftover.unlink(missing_ok=True)
         if (folder / "metrics.json").exists():
             return read_metrics(folder)
     else:
@@ -190,9 +192,15 @@ def _restore(training: Training, folder: Path) -> float:
         write_text(lines, "")
         return 0.0
     tensors, plain = checkpoint.load(path)
-    training.load_state(tensors, plain)
+    try:
+        training.load_state(tensors, plain)
+        seconds = float(plain["seconds"])
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        first = str(error).splitlines()[0]
+        raise InputError(f"{path}: does not fit the run beside it ({first})") from None
     kept = []
-    for line in lines.read_text(encoding="utf-8").splitlines(keepends=True):
+    text = lines.read_text(encoding="utf-8") if lines.exists() else ""
+    for line in text.splitlines(keepends=True):
         try:
             record = json.loads(line)
         except json.JSONDecodeError:
@@ -200,4 +208,4 @@ def _restore(training: Training, folder: Path) -> float:
         if (record["stage"], record["epoch"]) <= (training.stage, training.epoch):
             kept.append(line)
     write_text(lines, "".join(kept))
-    return float(plain["seconds"])
+    return seconds

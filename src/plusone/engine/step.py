@@ -32,7 +32,7 @@ def training_step(
     """
     views = batch.views
     inputs = torch.cat(views) if len(views) > 1 else views[0]
-    by_hand = forward is head and isinstance(head, LinearHead)
+    by_hand = forward is head and type(head) is LinearHead
     if by_hand:
         with torch.no_grad():
             together = forward(inputs)
@@ -44,8 +44,8 @@ def training_step(
     values = {name: term.item() for name, term in terms.items()}
     if not all(map(math.isfinite, values.values())):
         raise RunError(
-            f"a loss term of {type(method).__name__} is not finite in epoch {clock.epoch + 1}, "
-            f"batch {clock.step + 1}: {values}; a smaller lr may help"
+            f"a loss term of {method.name or type(method).__name__} is not finite in epoch "
+            f"{clock.epoch + 1}, batch {clock.step + 1}: {values}; a smaller lr may help"
         )
     for group in optimizer.param_groups:
         for parameter in group["params"]:

@@ -18,6 +18,7 @@ from plusone.engine.optim import make_optimizer
 from plusone.engine.predict import predict
 from plusone.engine.step import Forward, training_step
 from plusone.engine.task import Part, Task, expected_positives
+from plusone.errors import InputError
 from plusone.metrics import mean_average_precision
 from plusone.models.classifier import Classifier
 from plusone.models.ema import Ema
@@ -92,6 +93,8 @@ class Training:
         self.model, self.method = build(
             recipe, labels, task.shape, images=task.images, backbone=backbone
         )
+        if recipe.select_on == "truth" and task.val.truth is None:
+            raise InputError("select_on = 'truth' needs validation items with all labels known")
         on_truth = task.val.truth is not None and recipe.select_on != "observed"
         self.selected_on = "truth" if on_truth else "observed"
         wanted = task.val.truth if on_truth and task.val.truth is not None else task.val.observed
@@ -155,9 +158,7 @@ class Training:
                 index = order[step * recipe.batch_size : (step + 1) * recipe.batch_size]
                 clock = replace(clock, step=step)
                 batch = Batch(view, observed, index)
-                values = training_step(
-                    forward, self.model.head, method, self.optimizer, batch, clock
-                )
+                values = self._step(forward, batch, clock)
                 for name, value in values.items():
                     sums[name] = sums.get(name, 0.0) + value
                 if self.ema is not None:
@@ -167,6 +168,16 @@ class Training:
         with torch.no_grad():
             method.after_epoch(clock, self._train_logits)
         return {name: total / clock.steps for name, total in sums.items()}
+
+    def _step(self, forward: Forward, batch: Batch, clock: Clock) -> dict[str, float]:
+        head, method, optimizer = self.model.head, self.method, self.optimizer
+        try:
+            return training_step(forward, head, method, optimizer, batch, clock)
+        except ValueError as error:
+            if clock.epoch or clock.step or isinstance(error, InputError):
+                raise
+            # The first step is where a loss sees its options for the first time.
+            raise InputError(f"the options of {self.recipe.method}: {error}") from error
 
     def _evaluate(self) -> tuple[float, str, Classifier]:
         """Validation mAP of the better of the raw and the averaged weights, and that model."""
@@ -196,6 +207,7 @@ class Training:
 
     def _begin_stage(self) -> None:
         stage = self.stages[self.stage]
+        self._pooled.clear()  # the backbone may have moved since
         self.model.backbone.requires_grad_(not _keeps_backbone(stage))
         self.method.begin_stage(stage)
         self.optimizer = make_optimizer(self.model, self.method, self.recipe, stage)

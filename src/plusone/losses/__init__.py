@@ -12,12 +12,16 @@ from plusone.losses.binary import (
     observed_bce,
 )
 from plusone.losses.categorical import softmax_cross_entropy
+from plusone.losses.correcting import large_loss, large_losses, self_corrected
 from plusone.losses.counting import expected_positive_penalty, expected_positives
 from plusone.losses.entropy import entropy_maximization, entropy_minimization
+from plusone.losses.estimating import online_estimation
 from plusone.losses.focal import asymmetric, focal
 from plusone.losses.generalized import generalized_robust
+from plusone.losses.leveraged import balanced_lambda, consistency, leveraged_asymmetric
 from plusone.losses.margin import hill
 from plusone.losses.penalties import l1_penalty, squared_l2_penalty
+from plusone.losses.pseudo import entropy_with_pseudo_labels
 from plusone.losses.ranking import pairwise_ranking
 from plusone.losses.reduction import Reduction, reduce
 from plusone.losses.robust import (
@@ -34,9 +38,12 @@ __all__ = [
     "assume_negative",
     "assume_negative_smoothed",
     "asymmetric",
+    "balanced_lambda",
     "confidence_weight",
+    "consistency",
     "entropy_maximization",
     "entropy_minimization",
+    "entropy_with_pseudo_labels",
     "expected_positive_penalty",
     "expected_positives",
     "false_negative_probability",
@@ -45,11 +52,16 @@ __all__ = [
     "generalized_robust",
     "hill",
     "l1_penalty",
+    "large_loss",
+    "large_losses",
+    "leveraged_asymmetric",
     "observed_bce",
+    "online_estimation",
     "pairwise_ranking",
     "reduce",
     "sample_negative",
     "sampled_negative",
+    "self_corrected",
     "softmax_cross_entropy",
     "squared_l2_penalty",
     "weak_negative",

@@ -7,8 +7,16 @@ from difflib import get_close_matches
 from plusone import losses
 from plusone.errors import InputError
 from plusone.methods.base import Method, MethodInfo, Options
+from plusone.methods.em_apl import EmApl, EmAplOptions
 from plusone.methods.epr import Epr, EprOptions
 from plusone.methods.gr import Gr, GrOptions
+from plusone.methods.large_loss import (
+    LargeLossOptions,
+    LargeLossPermanent,
+    LargeLossRejection,
+    LargeLossTemporary,
+)
+from plusone.methods.lasd import Las, Lasd, LasdOptions, LasOptions
 from plusone.methods.pointwise import (
     Asymmetric,
     AsymmetricSmoothing,
@@ -23,8 +31,10 @@ from plusone.methods.pointwise import (
     pointwise,
     smoothed_assume_negative,
 )
+from plusone.methods.role import Role, RoleOptions
 from plusone.methods.sampled import SampledNegative
 from plusone.methods.softmax import Softmax
+from plusone.methods.splc import Splc, SplcOptions
 from plusone.methods.weight_norm import L1Options, L1Regularized, L2Options, L2Regularized
 
 __all__ = ["METHODS", "Method", "MethodInfo", "Options", "get_method"]
@@ -35,6 +45,9 @@ CHEN = "Chen et al., Generalized Robust Loss, IJCAI"
 LIN = "Lin et al., Focal Loss for Dense Object Detection, ICCV"
 RIDNIK = "Ridnik et al., Asymmetric Loss for Multi-Label Classification, ICCV"
 ZHANG = "Zhang et al., Simple and Robust Loss Design with Missing Labels, arXiv"
+
+KIM = "Kim et al., Large Loss Matters in Weakly Supervised Multi-Label Classification, CVPR"
+LASD = "Leveraged Asymmetric Loss with Disambiguation, submitted to ICLR"
 
 METHODS: dict[str, MethodInfo] = {
     "bce": MethodInfo(
@@ -113,9 +126,40 @@ METHODS: dict[str, MethodInfo] = {
         Epr, EprOptions, COLE, 2021,
         "only seen labels cost, and the mean number of positives must be right", needs_k=True,
     ),
+    "role": MethodInfo(
+        Role, RoleOptions, COLE, 2021,
+        "the labels of every training item are estimated while learning", needs_k=True,
+    ),
+    "ll_r": MethodInfo(
+        LargeLossRejection, LargeLossOptions, KIM, 2022,
+        "assume negative, the largest losses of unobserved labels are dropped",
+    ),
+    "ll_ct": MethodInfo(
+        LargeLossTemporary, LargeLossOptions, KIM, 2022,
+        "assume negative, the largest losses are charged as positives for this step",
+    ),
+    "ll_cp": MethodInfo(
+        LargeLossPermanent, LargeLossOptions, KIM, 2022,
+        "assume negative, the largest losses are charged as positives for good",
+    ),
+    "splc": MethodInfo(
+        Splc, SplcOptions, ZHANG, 2021,
+        "confident unobserved labels count as positives from the second epoch on",
+    ),
+    "las": MethodInfo(
+        Las, LasOptions, LASD, 2023, "asl with leveraged (down-weighted) unobserved labels"
+    ),
+    "lasd": MethodInfo(
+        Lasd, LasdOptions, LASD, 2023,
+        "las, confident labels change sides, and predictions agree between views", needs_k=True,
+    ),
     "em": MethodInfo(
         pointwise(losses.entropy_maximization), Entropy, ZHOU, 2022,
         "unobserved labels are unknown: keep their entropy high",
+    ),
+    "em_apl": MethodInfo(
+        EmApl, EmAplOptions, ZHOU, 2022,
+        "em, and the lowest predictions of each class become soft negatives",
     ),
     "entmin": MethodInfo(
         pointwise(losses.entropy_minimization), EntropyMinimization, ZHOU, 2022,

@@ -36,8 +36,9 @@ class Method(nn.Module):
         options: The method's settings.
     """
 
-    views: ClassVar[tuple[str, ...]] = ("weak",)
+    views: tuple[str, ...] = ("weak",)
     lr_mult: ClassVar[float] = 1.0
+    name: str = ""  # in the method table; for messages
 
     def __init__(self, labels: TrainLabels, options: Options) -> None:
         super().__init__()

@@ -1,0 +1,64 @@
+"""EM + APL: the lowest predictions of each class become soft negatives, a few more every epoch.
+
+Zhou et al. 2022, Acknowledging the Unknown for Multi-label Learning with Single Positive Labels,
+ECCV, https://arxiv.org/abs/2203.16219, Algorithm 1, Eq. 6-8.
+
+After `warmup` epochs, at the end of every epoch but the last: of each class's still unobserved
+labels, those with the lowest probability get that probability as a soft label. Their number is
+theta / (T - warmup) of the class's initially unobserved labels, rounded down. They accumulate and
+are never revised.
+
+Deviation: the released program writes them as negative numbers into the observed labels; here they
+are a buffer of the method's own, `[N, L]`, -1 where there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from plusone.losses import entropy_with_pseudo_labels, reduce
+from plusone.methods.base import Method, Options
+from plusone.types import Batch, Clock, Outputs, TrainLabels
+
+
+@dataclass(frozen=True)
+class EmAplOptions(Options):
+    """VOC's published settings; COCO 0.1, 0.9, 5; NUS 0.1, 0.2, 4; CUB 0.01, 0.4, 3."""
+
+    alpha: float = 0.2
+    beta: float = 0.02
+    warmup: int = 5
+    theta: float = 0.9
+
+
+class EmApl(Method):
+    """Soft negative labels in a buffer, found by the items' index."""
+
+    def __init__(self, labels: TrainLabels, options: EmAplOptions) -> None:
+        super().__init__(labels, options)
+        self.soft: Tensor
+        self.register_buffer("soft", torch.full((labels.n_items, labels.n_classes), -1.0))
+
+    def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
+        o = self.options
+        table = entropy_with_pseudo_labels(
+            outs[0].logits, batch.observed, self.soft[batch.index], alpha=o.alpha, beta=o.beta
+        )
+        return {"loss": reduce(table)}
+
+    def after_epoch(self, clock: Clock, predict: Callable[[], Tensor]) -> None:
+        done, o = clock.epoch + 1, self.options
+        if done < o.warmup or done >= clock.epochs:
+            return
+        unseen = torch.from_numpy(self.labels.observed.dense() == 0)
+        counts = (unseen.sum(0) * (o.theta / (clock.epochs - o.warmup)) + 1e-9).long().tolist()
+        probabilities = self.probabilities(predict())
+        still = torch.where(unseen & (self.soft < 0), probabilities, torch.inf)
+        for column, count in enumerate(counts):
+            left = int(torch.isfinite(still[:, column]).sum())
+            rows = torch.topk(still[:, column], min(count, left), largest=False).indices
+            self.soft[rows, column] = probabilities[rows, column]

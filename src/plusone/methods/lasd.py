@@ -1,0 +1,93 @@
+"""LAS and LASD: weights that make learning from one positive consistent with full labels.
+
+Leveraged Asymmetric Loss with Disambiguation for Multi-label Recognition with One-Positive
+Annotations (submission to ICLR 2023), Eq. 5-8, Theorem 5.4.
+
+lambda- is no free option: it follows from lambda+, the expected number of positives k and the
+number of classes (Theorem 5.4), so `lasd` needs `expected_positives`. The consistency term compares
+the plain image with two augmentations; on feature vectors, which have no augmentation, it is zero,
+so set `alpha=0` there to save two of three forward passes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from plusone.errors import InputError
+from plusone.losses import balanced_lambda, consistency, leveraged_asymmetric, reduce
+from plusone.methods.base import Method, Options
+from plusone.types import Batch, Clock, Outputs, TrainLabels
+
+
+@dataclass(frozen=True)
+class LasOptions(Options):
+    """lam: weight of unobserved labels; None is 1 / (L - 1), balanced for one positive."""
+
+    lam: float | None = None
+    gamma_pos: float = 0.0
+    gamma_neg: float = 4.0
+
+
+@dataclass(frozen=True)
+class LasdOptions(Options):
+    """The settings published for VOC; docs/methods.md has those of the other data sets."""
+
+    lam_plus: float = 0.10
+    tau: float = 0.90
+    alpha: float = 0.70
+    gamma_pos: float = 0.0
+    gamma_neg: float = 4.0
+
+
+class Las(Method):
+    """Eq. 5: no disambiguation."""
+
+    def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
+        o, n_classes = self.options, self.labels.n_classes
+        lam = (
+            o.lam if o.lam is not None else balanced_lambda(0.0, k=1.0, n_classes=max(n_classes, 2))
+        )
+        table = leveraged_asymmetric(
+            outs[0].logits,
+            batch.observed,
+            lam_plus=0.0,
+            lam_minus=lam,
+            tau=1.0,
+            gamma_pos=o.gamma_pos,
+            gamma_neg=o.gamma_neg,
+        )
+        return {"loss": reduce(table, "item")}
+
+
+class Lasd(Method):
+    """Eq. 6 plus, unless alpha is 0, the consistency of Eq. 7."""
+
+    def __init__(self, labels: TrainLabels, options: LasdOptions) -> None:
+        super().__init__(labels, options)
+        if labels.expected_positives is None:
+            raise InputError("the method lasd needs expected_positives")
+        self.views = ("plain", "weak", "weak") if options.alpha else ("weak",)
+
+    def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
+        o, n_classes = self.options, self.labels.n_classes
+        k = self.labels.expected_positives
+        assert k is not None
+        lam_minus = balanced_lambda(
+            o.lam_plus, k=min(max(k, 1.0), max(n_classes - 1, 1.0)), n_classes=max(n_classes, 2)
+        )
+        table = leveraged_asymmetric(
+            outs[0].logits,
+            batch.observed,
+            lam_plus=o.lam_plus,
+            lam_minus=lam_minus,
+            tau=o.tau,
+            gamma_pos=o.gamma_pos,
+            gamma_neg=o.gamma_neg,
+        )
+        terms = {"loss": reduce(table, "item")}
+        if len(outs) > 1:
+            distances = consistency(*(out.logits for out in outs))
+            terms["consistency"] = o.alpha * reduce(distances, "item")
+        return terms

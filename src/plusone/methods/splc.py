@@ -1,0 +1,40 @@
+"""SPLC: from the second epoch on, confident unobserved labels are treated as positives.
+
+Zhang et al. 2021, Simple and Robust Loss Design for Multi-Label Learning with Missing Labels,
+https://arxiv.org/abs/2112.07368, with its focal margin loss.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from plusone.losses import reduce, self_corrected
+from plusone.methods.base import Method, Options
+from plusone.types import Batch, Clock, Outputs
+
+
+@dataclass(frozen=True)
+class SplcOptions(Options):
+    """Threshold, margin and focusing of the released program."""
+
+    tau: float = 0.6
+    margin: float = 1.0
+    gamma: float = 2.0
+
+
+class Splc(Method):
+    """Corrects while computing the loss; remembers nothing."""
+
+    def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
+        o = self.options
+        table = self_corrected(
+            outs[0].logits,
+            batch.observed,
+            tau=o.tau,
+            margin=o.margin,
+            gamma=o.gamma,
+            correct=clock.epoch > 0,
+        )
+        return {"loss": reduce(table)}

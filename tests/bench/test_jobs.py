@@ -1,0 +1,113 @@
+"""The journal: what is done is never done again, and a cut-off line costs one training."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from plusone.bench import jobs as module
+from plusone.bench.jobs import Job, Source, read_journal, run_jobs
+from plusone.recipe import make_recipe
+
+
+@pytest.fixture
+def source(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 5)).astype(np.float32)
+    y = (x[:, :3] > 0).astype(np.int8)
+    y[y.sum(axis=1) == 0, 0] = 1
+    np.savez(tmp_path / "d.npz", xtr=x[:30], ytr=y[:30], xte=x[30:], yte=y[30:])
+    return Source(str(tmp_path / "d.npz"))
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """Trains in this process and counts."""
+    seen = []
+
+    def here(work, items, workers, name):
+        for item in items:
+            seen.append(item.key)
+            yield work(item)
+
+    monkeypatch.setattr(module, "in_processes", here)
+    return seen
+
+
+def make_jobs(source):
+    return [
+        Job(source, make_recipe({"method": method, "seed": seed, "epochs": 2}))
+        for method in ("an", "gr", "bce")
+        for seed in (0, 1)
+    ]
+
+
+def without_seconds(results):
+    return [{key: value for key, value in r.items() if key != "seconds"} for r in results]
+
+
+def test_resume_after_losing_half_of_the_journal(source, trained, tmp_path):
+    journal, jobs = tmp_path / "new" / "journal.jsonl", make_jobs(source)
+    first = run_jobs(jobs, journal)
+    assert [r["method"] for r in first] == ["an", "an", "gr", "gr", "bce", "bce"]
+    assert len(trained) == 6
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join(lines[::2]))
+    trained.clear()
+    calls = []
+    second = run_jobs(jobs, journal, on_done=lambda r, before: calls.append((r["key"], before)))
+    assert trained == [job.key for job in jobs[1::2]]
+    assert without_seconds(second) == without_seconds(first)
+    assert sorted(key for key, _ in calls) == sorted(job.key for job in jobs)
+    assert sum(before for _, before in calls) == 3
+    trained.clear()
+    assert run_jobs(jobs, journal) == second
+    assert trained == []
+
+
+@pytest.mark.parametrize("cut", [1, 20])
+def test_a_cut_off_last_line(source, trained, tmp_path, cut):
+    journal, jobs = tmp_path / "journal.jsonl", make_jobs(source)
+    first = run_jobs(jobs, journal)
+    text = journal.read_text()
+    journal.write_text(text[:-cut])  # cut = 1: only the end of the line is lost
+    lost = 0 if cut == 1 else 1
+    assert len(list(read_journal(journal))) == 6 - lost
+    trained.clear()
+    assert without_seconds(run_jobs(jobs, journal)) == without_seconds(first)
+    assert len(trained) == lost
+    assert len(list(read_journal(journal))) == 6, "the new line was glued to the broken one"
+
+
+def test_junk_in_a_journal_is_passed_over(tmp_path):
+    journal = tmp_path / "journal.jsonl"
+    assert list(read_journal(journal)) == []
+    good = json.dumps({"key": "k"})
+    journal.write_bytes(b"\xff\xfe\n[]\n3\n\n{}\n" + good.encode() + b"\n")
+    assert list(read_journal(journal)) == [{"key": "k"}]
+
+
+def test_the_same_job_twice_is_trained_once(source, trained, tmp_path):
+    job = make_jobs(source)[0]
+    results = run_jobs([job, job], tmp_path / "journal.jsonl")
+    assert len(trained) == 1
+    assert results[0] == results[1]
+
+
+def test_keys_tell_trainings_apart(source):
+    jobs = make_jobs(source)
+    assert len({job.key for job in jobs}) == len(jobs)
+    assert jobs[0].key == make_jobs(source)[0].key
+    other = Job(Source(source.data, labels="complete"), jobs[0].recipe)
+    assert other.key != jobs[0].key
+    assert jobs[0].name == "an, seed 0, lr 0.001"
+
+
+@pytest.mark.slow
+def test_processes_give_the_same_results(source, trained, tmp_path, monkeypatch):
+    here = run_jobs(make_jobs(source), tmp_path / "a.jsonl")
+    monkeypatch.undo()
+    there = run_jobs(make_jobs(source), tmp_path / "b.jsonl", workers=2)
+    assert without_seconds(there) == without_seconds(here)

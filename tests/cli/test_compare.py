@@ -1,0 +1,131 @@
+"""methods, demo and bench, without their long trainings."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from plusone.cli import common
+from plusone.cli.compare import DEMO_METHODS
+
+SCORES = dict(zip(DEMO_METHODS, (0.5, 0.55, 0.6, 0.6, 0.7, 0.75, 0.65, 0.9), strict=True))
+
+
+@pytest.fixture
+def no_training(monkeypatch):
+    """Results out of thin air, in this process."""
+
+    def result(job):
+        score = SCORES.get(job.recipe.method, 0.5)
+        return {
+            "key": job.key,
+            "method": job.recipe.method,
+            "seed": job.recipe.seed,
+            "lr": job.recipe.lr,
+            "data": job.source.data,
+            "val_map": score - 0.01,
+            "test_map": score,
+            "best_epoch": 1,
+            "recovery": {"recovery_map": score + 0.01},
+            "seconds": 12.34,
+            "run": None,
+        }
+
+    monkeypatch.setattr("plusone.bench.jobs.run_job", result)
+    monkeypatch.setattr(
+        "plusone.bench.jobs.in_processes", lambda work, items, *_: (work(item) for item in items)
+    )
+
+
+def test_methods(cli):
+    listed = cli("methods")
+    assert listed.code == 0
+    assert max(map(len, listed.out.splitlines())) <= 80
+    found = cli("methods", "--json").json
+    assert set(found) >= set(DEMO_METHODS)
+    one = cli("methods", "em")
+    assert "entropy" in one.out
+    assert "alpha" in one.out
+    assert "--set options.alpha=" in one.err
+    assert set(cli("methods", "em", "--json").json) == {"em"}
+    assert "expected_positives" in cli("methods", "epr").out
+
+
+@pytest.mark.usefixtures("no_training")
+def test_demo_table_fits_80_columns_with_one_line_a_method(cli, tmp_path):
+    answer = cli("demo", "--out", tmp_path / "d")
+    assert answer.code == 0
+    lines = [line.rstrip() for line in answer.out.splitlines() if line.strip()]
+    assert len(lines) == 3 + len(DEMO_METHODS)  # title, header, rule, methods
+    assert max(map(len, lines)) <= 80
+    assert "…" not in answer.out
+    for words in ("test mAP", "recovered", "gap closed", "seconds"):
+        assert words in lines[1]
+    assert lines[3].split()[0] == "an"
+    assert "0 %" in lines[3]
+    assert "100 %" in lines[-1]
+    assert "62 %" in next(line for line in lines if " gr " in line)
+    rows = json.loads((tmp_path / "d" / "results.json").read_text())["rows"]
+    assert [row["method"] for row in rows] == list(DEMO_METHODS)
+    assert (tmp_path / "d" / "table.md").read_text().count("\n") == 2 + len(DEMO_METHODS)
+
+
+@pytest.mark.usefixtures("no_training")
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_bench_table_fits_narrow_and_wide_terminals(cli, tmp_path, monkeypatch, columns):
+    monkeypatch.setattr(common.out, "width", columns)
+    methods = "an,wan_sampled,bce"
+    answer = cli("bench", "digits-features", "-m", methods, "--out", tmp_path, "--lr", "1e-3,1e-4")
+    assert answer.code == 0
+    lines = [line.rstrip() for line in answer.out.splitlines() if line.strip()]
+    assert len(lines) == 3 + 3
+    assert max(map(len, lines)) <= columns
+    assert "…" not in answer.out
+    assert ("sd" in lines[1]) == (columns >= 80)
+
+
+@pytest.mark.usefixtures("no_training")
+def test_demo_and_bench_json(cli, tmp_path):
+    demo = cli("demo", "--out", tmp_path / "d", "--json", "--seed", 4)
+    assert demo.json == json.loads((tmp_path / "d" / "results.json").read_text())
+    assert "seed 4" in demo.err
+    arguments = ("digits", "-m", "an,gr,an", "--seeds", "0,1,1", "--out", tmp_path / "b", "--json")
+    bench = cli("bench", *arguments)
+    assert [(row["method"], row["seeds"]) for row in bench.json["rows"]] == [("an", 2), ("gr", 2)]
+    assert "done before" not in bench.err
+    again = cli("bench", *arguments)
+    assert again.json == bench.json
+    assert again.err.count("done before") == 4
+    one = cli("bench", *arguments, "--seed", 7)
+    assert {row["seeds"] for row in one.json["rows"]} == {1}
+
+
+@pytest.mark.usefixtures("no_training")
+def test_report_reads_the_folder_of_a_bench(cli, tmp_path):
+    cli("bench", "digits", "-m", "an,gr", "--seeds", "0,1", "--out", tmp_path)
+    assert len(cli("report", tmp_path, "--json").json["runs"]) == 4
+    assert cli("report", tmp_path).code == 0
+
+
+@pytest.mark.usefixtures("no_training")
+def test_ctrl_c_in_a_bench_says_how_to_go_on(cli, tmp_path, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("plusone.bench.jobs.run_job", stop)
+    answer = cli("demo", "--out", tmp_path)
+    assert (answer.code, answer.out) == (130, "")
+    assert "run the same command again to go on" in answer.err
+
+
+@pytest.mark.slow
+def test_demo_for_real(cli, tmp_path, monkeypatch):
+    """The demo with two methods and one epoch."""
+    from plusone.data.source import DATA_DEFAULTS
+
+    monkeypatch.setattr("plusone.cli.compare.DEMO_METHODS", ("an", "bce"))
+    monkeypatch.setitem(DATA_DEFAULTS["digits"], "epochs", 1)
+    answer = cli("demo", "--out", tmp_path / "d", "--json")
+    assert answer.code == 0, answer.err
+    assert [row["method"] for row in answer.json["rows"]] == ["an", "bce"]

@@ -1,0 +1,110 @@
+"""train: output, run folder, resuming."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+KEYS = {"method", "seed", "val_map", "test_map", "best_epoch", "seconds", "run"}
+
+
+@pytest.fixture
+def train(cli, folder):
+    def call(*arguments):
+        return cli("train", folder / "labels.csv", "-x", folder / "x.npz", *arguments)
+
+    return call
+
+
+def test_json_is_the_metrics_file(train, tmp_path):
+    answer = train("-m", "em", "--seed", 3, "--epochs", 2, "-o", tmp_path / "r", "--json")
+    assert answer.code == 0
+    found = answer.json
+    assert set(found) >= KEYS
+    assert (found["method"], found["seed"], found["run"]) == ("em", 3, str(tmp_path / "r"))
+    assert found == json.loads((tmp_path / "r" / "metrics.json").read_text())
+    assert "epoch   2" in answer.err
+    assert "\x1b" not in answer.err  # no colours, no progress bar: this is not a terminal
+
+
+def test_table(train, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    answer = train("--epochs", 1)
+    assert answer.code == 0
+    assert "val mAP" in answer.out
+    assert "recovered" in answer.out
+    assert (tmp_path / "runs" / "labels-gr-seed0" / "metrics.json").exists()
+    assert "next: plusone evaluate runs/labels-gr-seed0\n" in answer.err
+
+
+def test_the_same_seed_gives_the_same_result(train, tmp_path):
+    def result(name, seed):
+        found = train("--epochs", 2, "-o", tmp_path / name, "--seed", seed, "--json").json
+        return {key: value for key, value in found.items() if key not in ("seconds", "run")}
+
+    first = result("a", 1)
+    assert result("b", 1) == first
+    assert result("c", 2) != first | {"seed": 2}
+
+
+def test_a_run_is_never_overwritten(train, bad, folder, tmp_path):
+    to = tmp_path / "r"
+    first = train("--epochs", 2, "-o", to, "--json").json
+    data = (folder / "labels.csv", "-x", folder / "x.npz")
+    answer = bad("train", *data, "--epochs", 2, "-o", to)
+    assert answer.err == (
+        f"plusone: {to}: holds a run already; --resume goes on with it, or choose another --out\n"
+    )
+    assert train("--epochs", 2, "-o", to, "--json", "--resume").json == first
+    answer = bad("train", *data, "--epochs", 3, "-o", to, "--resume")
+    assert "cannot resume with other settings (epochs was 2)" in answer.err
+
+
+def test_settings_from_a_file_and_from_options(train, bad, tmp_path):
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text('method = "em"\nepochs = 1\nlr = 0.5\n')
+    found = train("-r", recipe, "--lr", 0.25, "-o", tmp_path / "r", "--json").json
+    assert (found["method"], found["lr"], found["best_epoch"]) == ("em", 0.25, 1)
+    recipe.write_text("epochs = = 1\n")
+    assert f"{recipe}: is not valid TOML" in bad("train", "-r", recipe).err
+    recipe.write_text("epoch = 1\n")
+    assert f"{recipe}: unknown setting 'epoch'" in bad("train", "-r", recipe).err
+
+
+def test_folder_per_class(cli, folder, tmp_path):
+    options = ("--epochs", 1, "-s", "image_size=16", "-o", tmp_path / "r")
+    answer = cli("train", folder / "photos", *options)
+    assert answer.code == 0
+    assert "19 train, 5 val, 0 test items, 3 classes; labels seen: given" in answer.err
+    assert f"next: plusone evaluate {tmp_path / 'r'} --split val\n" in answer.err
+
+
+def test_a_failed_run_is_exit_code_1(cli, train, monkeypatch, tmp_path):
+    from plusone.errors import RunError
+
+    def fail(*_, **__):
+        raise RunError("the loss of gr is nan in epoch 1, batch 2; a smaller lr may help")
+
+    monkeypatch.setattr("plusone.engine.run.train", fail)
+    answer = train("-o", tmp_path / "r", "--json")
+    assert (answer.code, answer.out) == (1, "")
+    assert answer.err.splitlines()[-1] == (
+        "plusone: the loss of gr is nan in epoch 1, batch 2; a smaller lr may help"
+    )
+
+
+def test_ctrl_c_says_how_to_go_on(train, monkeypatch, tmp_path):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("plusone.engine.run.train", stop)
+    answer = train("-o", tmp_path / "r")
+    assert (answer.code, answer.out) == (130, "")
+    assert answer.err.splitlines()[-2:] == [
+        f"stopped; add --resume to the same command to go on ({tmp_path / 'r'})",
+        "plusone: stopped by Ctrl-C",
+    ]
+    monkeypatch.setattr("plusone.data.source.load_source", stop)
+    answer = train("-o", tmp_path / "r")
+    assert (answer.code, answer.err) == (130, "plusone: stopped by Ctrl-C\n")

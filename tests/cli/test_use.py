@@ -1,0 +1,145 @@
+"""evaluate, predict and report, on good runs and on broken ones."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+
+import pytest
+
+
+def test_evaluate_gives_the_test_map_of_the_run(cli, run_folder):
+    answer = cli("evaluate", run_folder, "--json")
+    assert answer.code == 0, answer.err
+    metrics = json.loads((run_folder / "metrics.json").read_text())
+    assert answer.json["map"] == pytest.approx(metrics["test_map"], abs=1e-9)
+    assert (answer.json["items"], answer.json["against"]) == (20, "truth")
+    val = cli("evaluate", run_folder, "--split", "val", "--json").json
+    assert val["map"] == pytest.approx(metrics["val_map"], abs=1e-9)
+    table = cli("evaluate", run_folder)
+    assert table.code == 0
+    assert f"{metrics['test_map']:.4f}" in table.out
+
+
+def test_evaluate_on_named_data(cli, bad, folder, run_folder, photo_run, tmp_path):
+    csv_file = folder / "labels.csv"
+    named = cli("evaluate", run_folder, csv_file, "-x", folder / "x.npz", "--json")
+    assert named.json == cli("evaluate", run_folder, "--json").json
+    err = bad("evaluate", run_folder, csv_file, "-x", folder / "wide.npz").err
+    assert "has 10 features per item, the model takes 5 features per item" in err
+    err = bad("evaluate", run_folder, folder / "photos").err
+    assert "its classes are not those of the model; missing: ant, bee, cat; unknown: blue" in err
+    err = bad("evaluate", photo_run).err
+    assert "has no items in the split 'test'; its splits: train (19), val (5), and all" in err
+    swapped = tmp_path / "swapped.csv"
+    swapped.write_text(csv_file.read_text().replace("ant,bee,cat", "bee,ant,cat"))
+    err = bad("evaluate", run_folder, swapped, "-x", folder / "x.npz").err
+    assert "its classes are not those of the model; the order differs" in err
+
+
+def test_predict_a_folder(cli, folder, photo_run, tmp_path):
+    to = tmp_path / "new" / "tags.csv"
+    answer = cli("predict", photo_run, folder / "photos", "--out", to)
+    assert (answer.code, answer.out) == (0, "")
+    assert answer.err == f"24 items in {to}\n"
+    with to.open() as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["image", "labels", "blue", "green", "red"]
+    assert rows[0]["image"] == "blue/0.png"
+    for row in rows:
+        chosen = {name for name in ("blue", "green", "red") if float(row[name]) >= 0.5}
+        assert set(filter(None, row["labels"].split("|"))) == chosen
+
+
+def test_predict_one_image(cli, folder, photo_run, tmp_path):
+    image = folder / "photos" / "red" / "1.png"
+    answer = cli("predict", photo_run, image, "--threshold", 0, "--json", "-o", tmp_path / "t.csv")
+    assert answer.code == 0
+    (item,) = answer.json["items"]
+    assert item["id"] == "1.png"
+    assert sorted(item["labels"]) == sorted(item["probabilities"]) == ["blue", "green", "red"]
+    assert (tmp_path / "t.csv").read_text() == cli(
+        *("predict", photo_run, image, "--threshold", 0)
+    ).out  # fmt: skip
+
+
+def test_predict_features(cli, bad, folder, run_folder, photo_run, tmp_path):
+    answer = cli("predict", run_folder, folder / "x.npz")
+    assert answer.code == 0
+    assert len(answer.out.splitlines()) == 61
+    data = cli("predict", run_folder, folder / "labels.csv", "-x", folder / "x.npz")
+    assert data.out == answer.out
+    err = bad("predict", run_folder, folder / "wide.npz").err
+    assert "wide.npz: has 10 features per item, the model takes 5" in err
+    assert "row 7" in bad("predict", run_folder, folder / "nan.npz").err
+    err = bad("predict", run_folder, folder / "photos").err
+    assert "photos: has images with 3 channels, the model takes 5 features per item" in err
+    err = bad("predict", photo_run, folder / "x.npz").err
+    assert "x.npz: holds features, the model takes images" in err
+    (tmp_path / "empty").mkdir()
+    assert "empty: has no images in it" in bad("predict", photo_run, tmp_path / "empty").err
+    assert "nowhere: no such file" in bad("predict", photo_run, tmp_path / "nowhere").err
+
+
+def test_report(cli, run_folder, photo_run, tmp_path):
+    answer = cli("report", run_folder.parent, photo_run)
+    assert answer.code == 0
+    assert max(map(len, answer.out.splitlines())) <= 80
+    assert "photos" in answer.out
+    to = tmp_path / "table.md"
+    written = cli("report", run_folder, photo_run, "--out", to, "--json")
+    assert len(written.json["runs"]) == 2
+    assert written.err == f"2 runs in {to}\n"
+    lines = to.read_text().splitlines()
+    assert lines[0].startswith("| method | data | seed |")
+    assert len(lines) == 4
+
+
+def test_report_without_a_finished_run(bad, run_folder, tmp_path):
+    shutil.copytree(run_folder, tmp_path / "stopped")
+    (tmp_path / "stopped" / "metrics.json").unlink()
+    assert "holds no finished run" in bad("report", tmp_path).err
+
+
+BROKEN = [
+    ("recipe.toml", b"x = = 3", "is not valid TOML"),
+    ("recipe.toml", b"\xff\xfe", "is not valid TOML"),
+    ("recipe.toml", b"epochs = 0", "epochs = 0: input should be"),
+    ("recipe.toml", b'method = "gr2"', "unknown method 'gr2'; did you mean 'gr'?"),
+    ("data.json", b"{", "cannot be read"),
+    ("data.json", b"{}", "is not what plusone train writes (missing: data, classes"),
+    ("data.json", b"[]", "is not what plusone train writes"),
+    ("model.safetensors", b"junk", "is not a readable weights file"),
+    ("observed.npz", b"PK", "is not a readable npz file"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "sentence"), BROKEN)
+def test_broken_run_folders(bad, folder, run_folder, tmp_path, name, content, sentence):
+    shutil.copytree(run_folder, tmp_path / "r")
+    (tmp_path / "r" / name).write_bytes(content)
+    for command in (("evaluate", tmp_path / "r"), ("predict", tmp_path / "r", folder / "x.npz")):
+        err = bad(*command).err
+        assert sentence in err
+        assert str(tmp_path / "r") in err or "unknown method" in err
+        assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"method": "gr"}', b"\xff\xfe"])
+def test_broken_metrics(bad, folder, run_folder, tmp_path, content):
+    shutil.copytree(run_folder, tmp_path / "r")
+    (tmp_path / "r" / "metrics.json").write_bytes(content)
+    assert f"{tmp_path / 'r' / 'metrics.json'}: is not " in bad("report", tmp_path).err
+    resume = ("--epochs", 2, "--resume", "--out", tmp_path / "r")
+    err = bad("train", folder / "labels.csv", "-x", folder / "x.npz", *resume).err
+    assert "metrics.json: is not " in err
+
+
+def test_runs_that_are_not_complete_or_do_not_know_their_data(bad, run_folder, tmp_path):
+    shutil.copytree(run_folder, tmp_path / "r")
+    about = json.loads((tmp_path / "r" / "data.json").read_text())
+    (tmp_path / "r" / "data.json").write_text(json.dumps(about | {"source": {}}))
+    assert f"name it: plusone evaluate {tmp_path / 'r'} DATA" in bad("evaluate", tmp_path / "r").err
+    (tmp_path / "r" / "model.safetensors").unlink()
+    assert "the run is not complete; finish it with --resume" in bad("evaluate", tmp_path / "r").err

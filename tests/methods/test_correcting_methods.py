@@ -1,0 +1,110 @@
+"""LL-R, LL-Ct, LL-Cp, SPLC, LASD and EM + APL: what they remember, and when."""
+
+import numpy as np
+import pytest
+import torch
+
+import plusone
+from plusone.data import Dataset, LabelMatrix
+from plusone.errors import InputError
+from plusone.methods import METHODS
+from plusone.types import Batch, Clock, Outputs, TrainLabels
+
+
+def make(name, labels, k=1.5, **options):
+    info = METHODS[name]
+    return info.build(TrainLabels(LabelMatrix.from_dense(labels), k), info.make_options(options))
+
+
+def step(method, logits, labels, epoch, rows=None):
+    index = torch.arange(len(logits)) if rows is None else torch.tensor(rows)
+    outs = (Outputs(logits, logits),)
+    batch = Batch((logits,), torch.as_tensor(labels).float(), index)
+    clock = Clock(0, epoch, 10, 0, 1)
+    value = method.loss(outs, batch, clock)["loss"]
+    method.after_step(outs, batch, clock)
+    return value
+
+
+LABELS = np.array([[1, 0, 0, -1], [0, 1, 0, 0]])
+LOGITS = torch.tensor([[0.5, 2.0, -1.0, 3.0], [1.0, 0.0, -2.0, 0.3]])
+
+
+@pytest.mark.parametrize("name", ["ll_r", "ll_ct", "ll_cp"])
+def test_the_first_epoch_assumes_negatives(name):
+    an = step(make("an", LABELS), LOGITS, LABELS, 0)
+    assert step(make(name, LABELS, delta_rel=50.0), LOGITS, LABELS, 0).equal(an)
+    assert not step(make(name, LABELS, delta_rel=10.0), LOGITS, LABELS, 1).equal(an)
+
+
+def test_ll_cp_remembers_and_never_touches_observed_labels():
+    method = make("ll_cp", LABELS, delta_rel=10.0)  # one label a step
+    step(method, LOGITS, LABELS, 1)
+    assert method.corrected.nonzero().tolist() == [[0, 1]]
+    step(method, LOGITS, LABELS, 2)
+    assert method.corrected.nonzero().tolist() == [[0, 1], [1, 0]]
+    assert method.labels.observed.dense().tolist() == LABELS.tolist()
+    assert method.estimates()[0].tolist() == [1, 1, 0, 0]
+
+
+def test_role_starts_as_published_and_recovers_hidden_labels():
+    method = make("role", LABELS)
+    p = method.estimates()
+    assert p[0, 0].item() == pytest.approx(0.995)
+    assert p[0, 3].item() == pytest.approx(0.005)
+    assert ((p > 0.39) & (p < 0.61)).sum() == 5
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 10)).astype(np.float32)
+    truth = (x[:, :5] > 0.4).astype(int)
+    data = Dataset.from_arrays(x, truth, complete=True)
+    fitted = plusone.fit(data, "role", epochs=15, lr=0.03, expected_positives="truth")
+    train = fitted.training.task.train
+    found = fitted.training.method.estimates().numpy()
+    full, seen = train.truth.dense() == 1, train.observed.dense() == 1
+    assert found[full & ~seen].mean() > found[~full].mean() + 0.2
+
+
+def test_lasd_uses_three_views_only_when_it_compares_them():
+    assert make("lasd", LABELS).views == ("plain", "weak", "weak")
+    assert make("lasd", LABELS, alpha=0.0).views == ("weak",)
+    with pytest.raises(InputError, match="expected_positives"):
+        make("lasd", LABELS, k=None)
+
+
+def test_apl_counts_are_exact_and_labels_are_never_revised():
+    n_items, epochs, warmup, theta = 50, 7, 2, 0.9
+    labels = np.zeros((n_items, 3), dtype=int)
+    labels[np.arange(n_items), np.arange(n_items) % 3] = 1
+    method = make("em_apl", labels, warmup=warmup, theta=theta)
+    generator = torch.Generator().manual_seed(0)
+    unobserved = (labels == 0).sum(0)
+    before = method.soft.clone()
+    for epoch in range(epochs):
+        logits = torch.randn(n_items, 3, generator=generator)
+        method.after_epoch(Clock(0, epoch, epochs, 0, 1), lambda logits=logits: logits)
+        known = before >= 0
+        assert method.soft[known].equal(before[known])
+        rounds = min(max(epoch + 2 - warmup, 0), epochs - warmup)
+        for column in range(3):
+            each = int(unobserved[column] * theta / (epochs - warmup) + 1e-9)
+            labelled = method.soft[:, column] >= 0
+            assert labelled.sum() == each * rounds
+            new = labelled & (before[:, column] < 0)
+            rest = ~labelled & torch.from_numpy(labels[:, column] == 0)
+            p = torch.sigmoid(logits[:, column])
+            if new.any():
+                assert p[new].max() <= p[rest].min()
+                torch.testing.assert_close(method.soft[new, column], p[new])
+        before = method.soft.clone()
+    assert (method.soft[torch.from_numpy(labels == 1)] < 0).all()
+
+
+@pytest.mark.parametrize(
+    "name", ["ll_r", "ll_ct", "ll_cp", "splc", "las", "lasd", "role", "em_apl"]
+)
+def test_each_learns(name):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 10)).astype(np.float32)
+    data = Dataset.from_arrays(x, (x[:, :5] > 0.4).astype(int), complete=True)
+    fitted = plusone.fit(data, name, epochs=12, lr=0.03, expected_positives="truth")
+    assert fitted.metrics["val_map"] > 0.75

@@ -1,0 +1,85 @@
+"""The names that users import."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import plusone
+
+
+def test_public_names():
+    truth = np.array([[1, 1, 0], [0, 0, 1]])
+    assert plusone.data.observe(truth, "single").sum() == 2
+    assert plusone.metrics.mean_average_precision(truth.astype(float), truth) == 1.0
+    assert plusone.evaluate(truth.astype(float), truth)["map"] == 1.0
+    assert "gr" in plusone.METHODS
+    assert callable(plusone.fit)
+    assert all(hasattr(plusone, name) for name in plusone.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'fitt'"):
+        plusone.fitt  # noqa: B018
+
+
+def test_importing_is_light():
+    code = (
+        "import sys, plusone; heavy = {'torch', 'numpy', 'sklearn', 'PIL'} & set(sys.modules);"
+        "print(sorted(heavy), plusone.__version__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["[]", plusone.__version__]
+
+
+def arrays(dtype=np.float32):
+    x = np.random.default_rng(0).normal(size=(200, 6))
+    y = (x[:, :3] + 0.1 * x[:, 3:] > 0.3).astype(int)
+    return x.astype(dtype), y
+
+
+def test_fit():
+    x, y = arrays()
+    split = ["train"] * 150 + ["test"] * 50
+    data = plusone.data.Dataset.from_arrays(x, y, complete=True, classes=list("abc"), split=split)
+    records = []
+    fitted = plusone.fit(data, "an", epochs=10, lr=0.05, on_record=records.append)
+    assert isinstance(fitted, plusone.Fitted)
+    assert tuple(records) == fitted.records
+    assert len(records) == 10
+    assert fitted.metrics["test_map"] > 0.9
+    assert fitted.metrics["run"] is None
+    scores = fitted.predict(x[150:])
+    assert scores.shape == (50, 3)
+    assert fitted.predict(x[:0]).shape == (0, 3)
+    for wrong in (x[:, :5], x[0]):
+        with pytest.raises(ValueError, match=r"inputs have shape .* each must be \(6,\)"):
+            fitted.predict(wrong)
+    found = plusone.evaluate(scores, y[150:], empty="zero")["map"]
+    assert found == pytest.approx(fitted.metrics["test_map"], abs=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64, np.int64])
+def test_fit_takes_numbers_of_any_kind(dtype):
+    x, y = arrays(dtype)
+    fitted = plusone.fit(plusone.data.Dataset.from_arrays(x, y, complete=True), "an", epochs=1)
+    assert fitted.predict(x[:4]).shape == (4, 3)
+    assert fitted.predict(x[:4].tolist()).shape == (4, 3)
+
+
+def test_fit_refuses_what_does_not_exist():
+    x, y = arrays()
+    data = plusone.data.Dataset.from_arrays(x, y, complete=True)
+    with pytest.raises(ValueError, match="unknown method 'magic'"):
+        plusone.fit(data, "magic")
+    with pytest.raises(ValueError, match="unknown setting 'epoch'"):
+        plusone.fit(data, "an", epoch=3)
+    with pytest.raises(ValueError, match="unknown method option 'alpha'"):
+        plusone.fit(data, "an", options={"alpha": 1})
+
+
+@pytest.mark.slow
+def test_fit_on_yeast(shared):
+    folder = shared / "data" / "mulan" / "yeast"
+    fitted = plusone.fit(folder, "an", epochs=15)
+    test = fitted.training.task.test.truth
+    prior = float(test.per_class(1).mean() / len(test))
+    assert fitted.metrics["test_map"] > prior + 0.05
