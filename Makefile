@@ -30,10 +30,11 @@ bench: $(READY)
 	$(BIN)/python benchmarks/extract.py $(SHARED)/data/ucmerced/labels.csv
 
 $(READY): pyproject.toml constraints.txt
-	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || { echo "plusone needs Python 3.11 or newer: make PYTHON=python3.11"; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS)]"
-	touch $@
+	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || { echo "plusone needs Python 3.11 or newer: make PYTHON=python3.11"; exit 1; }
+	@echo "Setting up $(VENV): one or two minutes the first time"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS)]"
+	@touch $@
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

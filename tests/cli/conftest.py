@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -88,6 +89,11 @@ def command() -> list[str]:
     return [sys.executable, "-m", "plusone"]
 
 
+def _listen_to_ctrl_c() -> None:
+    """A test run in the background ignores Ctrl-C, and so would the processes it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture
 def start(command: list[str]) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Starts commands in process groups of their own, as a shell does, and ends what is left."""
@@ -101,6 +107,7 @@ def start(command: list[str]) -> Iterator[Callable[..., subprocess.Popen[str]]]:
                 stderr=subprocess.PIPE,
                 text=True,
                 start_new_session=True,
+                preexec_fn=_listen_to_ctrl_c,
                 env=os.environ | {"OMP_NUM_THREADS": "1"},
             )
         )
