@@ -29,11 +29,11 @@ def composed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Counts the calls that really make scenes."""
     calls: list[int] = []
 
-    def counting(split: int, n: int, seed: int, recipe: digits.Recipe) -> Scenes:
+    def counting(split: int, n: int, seed: int, look: digits.Look) -> Scenes:
         calls.append(split)
-        return compose(split, n, seed, recipe)
+        return compose(split, n, seed, look)
 
-    monkeypatch.setattr(digits, "compose", counting)
+    monkeypatch.setattr("plusone.data.digits.load.compose", counting)
     return calls
 
 
@@ -107,7 +107,7 @@ def test_classes_of_a_theme_appear_together(train: Scenes) -> None:
     share = truth.mean(0)
     lift = truth.T @ truth / len(truth) / np.outer(share, share)
     theme = np.full(10, -1)
-    for t, group in enumerate(digits.RECIPE.themes):
+    for t, group in enumerate(digits.LOOK.themes):
         theme[list(group)] = t
     same = (theme[:, None] == theme) & ~np.eye(10, dtype=bool)
     assert lift[same].mean() > 1.05
@@ -148,8 +148,8 @@ def test_cache_is_not_shared_between_settings(tmp_path: Path, composed: list[int
     load_digits_scenes(**SMALL, cache=tmp_path)
     load_digits_scenes(**SMALL, seed=1, cache=tmp_path)
     load_digits_scenes(**{**SMALL, "n_test": 11}, cache=tmp_path)
-    plain = dataclasses.replace(digits.RECIPE, ground=0.0)
-    load_digits_scenes(**SMALL, recipe=plain, cache=tmp_path)
+    plain = dataclasses.replace(digits.LOOK, ground=0.0)
+    load_digits_scenes(**SMALL, look=plain, cache=tmp_path)
     assert len(composed) == 12
     assert len(list(tmp_path.iterdir())) == 4
 
@@ -246,7 +246,7 @@ def test_failed_write_leaves_nothing_behind(
     def full(*args: object, **arrays: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr(digits.np, "savez", full)
+    monkeypatch.setattr(np, "savez", full)
     assert len(load_digits_scenes(**SMALL, cache=tmp_path).images) == 70
     assert not list(tmp_path.iterdir())
 
