@@ -130,6 +130,12 @@ def train(
             before = sum(stage.epochs for stage in stages[: clock.stage]) + clock.epoch
             bar.update(training, completed=before * steps + clock.step + 1)
 
+        extracting = bar.add_task("extracting features", total=None, visible=False)
+        items = len(task.train) + len(task.val) + len(task.test or ())
+
+        def on_extract(done: int) -> None:
+            bar.update(extracting, advance=done, total=items, visible=True)
+
         def on_record(record: EpochRecord) -> None:
             best = " *" if record.best else ""
             bar.console.print(
@@ -144,6 +150,7 @@ def train(
             resume=resume,
             on_record=on_record,
             on_step=on_step,
+            on_extract=on_extract,
             source=source,
         )
     if as_json:

@@ -49,6 +49,7 @@ def train(
     resume: bool = False,
     on_record: Callable[[EpochRecord], None] | None = None,
     on_step: Callable[[Clock], None] | None = None,
+    on_extract: Callable[[int], None] | None = None,
     source: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Trains into a run folder and returns what `metrics.json` holds.
@@ -60,6 +61,7 @@ def train(
         resume: Go on with the run in `folder`; a complete one is returned as it is.
         on_record: Called after every epoch.
         on_step: Called after every step.
+        on_extract: Called with the number of items whose features were just extracted.
         source: How the data was read, for whoever evaluates the run later.
     """
     if (folder / "recipe.toml").exists():
@@ -77,7 +79,7 @@ def train(
         write_table(observed_table(task), folder / "observed.npz")
         write_json(folder / "data.json", describe(task, expected_positives(recipe, task), source))
         write_text(folder / "recipe.toml", recipe.to_toml())
-    training = Training(task, recipe, on_step=on_step)
+    training = Training(task, recipe, on_step=on_step, on_extract=on_extract)
     spent = _restore(training, folder)
     started = saved = time.perf_counter()
     with (folder / "records.jsonl").open("a", encoding="utf-8") as lines:

@@ -76,6 +76,7 @@ class Training:
         recipe: The settings.
         backbone: A module to use instead of the recipe's backbone; needs an attribute `dim`.
         on_step: Called after every step.
+        on_extract: Called with the number of items whose features were just extracted.
     """
 
     def __init__(
@@ -85,8 +86,10 @@ class Training:
         *,
         backbone: nn.Module | None = None,
         on_step: Callable[[Clock], None] | None = None,
+        on_extract: Callable[[int], None] | None = None,
     ) -> None:
-        self.task, self.recipe, self.on_step = task, recipe, on_step
+        self.task, self.recipe = task, recipe
+        self.on_step, self.on_extract = on_step, on_extract
         self.stages = recipe.resolved_stages(images=task.images)
         self.k = expected_positives(recipe, task)
         labels = TrainLabels(task.train.observed, self.k, recipe.seed)
@@ -201,7 +204,9 @@ class Training:
         if stage.inputs == "images":
             return part.inputs, "images", model
         if id(part) not in self._pooled:
-            pooled = predict(self.model, self.model.features, part.inputs, kind="images")
+            pooled = predict(
+                self.model, self.model.features, part.inputs, kind="images", tick=self.on_extract
+            )
             self._pooled[id(part)] = ArrayInputs(pooled.clone())
         return self._pooled[id(part)], "features", model.head
 

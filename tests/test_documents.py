@@ -1,0 +1,54 @@
+"""What the documents show runs, and the commands they name exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from plusone.cli.app import app
+from plusone.methods import METHODS
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["README.md", "docs/observation.md", "docs/digits.md"])
+def test_python_runs(name):
+    found = blocks(ROOT / name, "python")
+    assert found
+    for code in found:
+        exec(compile(code, name, "exec"), {})
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_and_options_exist(path):
+    commands = typer.main.get_command(app).commands
+    for block in blocks(path, "bash"):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = line.split("#")[0].split()
+            if words[:1] != ["plusone"]:
+                continue
+            assert words[1] in commands, line
+            options = {text for param in commands[words[1]].params for text in param.opts}
+            for word in words[2:]:
+                if word.startswith("--"):
+                    assert word.partition("=")[0] in options, f"{line}: {word}"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(path):
+    for target in re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8")):
+        if not target.startswith("http"):
+            assert (path.parent / target).exists(), target
+
+
+def test_the_number_of_methods_is_right():
+    for name in ("README.md", "CHANGELOG.md"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert int(re.search(r"(\d+) \[?methods", text).group(1)) == len(METHODS), name
