@@ -8,7 +8,7 @@ import plusone
 from plusone.data import Dataset, LabelMatrix
 from plusone.errors import InputError
 from plusone.methods import METHODS
-from plusone.types import Batch, Clock, Outputs, TrainLabels
+from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
 
 
 def make(name, labels, k=1.5, **options):
@@ -108,3 +108,11 @@ def test_each_learns(name):
     data = Dataset.from_arrays(x, (x[:, :5] > 0.4).astype(int), complete=True)
     fitted = plusone.fit(data, name, epochs=12, lr=0.03, expected_positives="truth")
     assert fitted.metrics["val_map"] > 0.75
+
+
+def test_lasd_takes_its_views_from_the_options_of_the_stage():
+    method = make("lasd", LABELS)
+    method.begin_stage(Stage("features", 1, 0.1, options={"alpha": 0.0}))
+    assert method.views == ("weak",)
+    method.begin_stage(Stage("images", 1, 0.1))
+    assert method.views == ("plain", "weak", "weak")

@@ -18,7 +18,7 @@ from torch import Tensor
 from plusone.errors import InputError
 from plusone.losses import balanced_lambda, consistency, leveraged_asymmetric, reduce
 from plusone.methods.base import Method, Options
-from plusone.types import Batch, Clock, Outputs, TrainLabels
+from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,11 @@ class Lasd(Method):
         super().__init__(labels, options)
         if labels.expected_positives is None:
             raise InputError("the method lasd needs expected_positives")
-        self.views = ("plain", "weak", "weak") if options.alpha else ("weak",)
+        self.views = _views(options)
+
+    def begin_stage(self, stage: Stage) -> None:
+        super().begin_stage(stage)
+        self.views = _views(self.options)
 
     def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
         o, n_classes = self.options, self.labels.n_classes
@@ -91,3 +95,7 @@ class Lasd(Method):
             distances = consistency(*(out.logits for out in outs))
             terms["consistency"] = o.alpha * reduce(distances, "item")
         return terms
+
+
+def _views(options: LasdOptions) -> tuple[str, ...]:
+    return ("plain", "weak", "weak") if options.alpha else ("weak",)
