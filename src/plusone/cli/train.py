@@ -79,7 +79,6 @@ def train(
     from plusone.data.source import DATA_DEFAULTS, EMBEDDED
     from plusone.engine.run import train as run
     from plusone.engine.task import make_task
-    from plusone.engine.threads import use_suitable_threads
     from plusone.methods import get_method
     from plusone.recipe import make_recipe, parse_settings, read_toml
 
@@ -108,7 +107,6 @@ def train(
         dataset = load(data, features, form, meaning)
         bar.update(reading, total=len(dataset.table))
         task = make_task(dataset, full, tick=lambda: bar.advance(reading))
-    use_suitable_threads(task, full)
     source = {
         "data": data if data in EMBEDDED else str(Path(data).resolve()),
         "features": [str(path.resolve()) for path in features or []],

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
-from plusone.engine.task import Task
-from plusone.recipe import Recipe
-
-SMALL_STEP = 1 << 24
+SMALL_STEP = 1 << 24  # multiplications
 
 
-def use_suitable_threads(task: Task, recipe: Recipe) -> None:
-    """Sets torch's threads for this process.
+@contextmanager
+def suitable_threads(work: int | None, wanted: int | None) -> Iterator[None]:
+    """Sets torch's threads inside the block and puts the old number back after it.
 
-    The recipe's number wins. Otherwise steps with little arithmetic (a linear layer on a small
-    batch) run on one thread: handing such work between threads costs more than it brings, and far
-    more when other processes want the cores.
+    Steps with little arithmetic (a linear layer on a small batch) run on one thread: handing such
+    work between threads costs more than it brings, and far more when other processes want the
+    cores.
+
+    Args:
+        work: Multiplications of one step, roughly; None where they are many.
+        wanted: The number the recipe asks for; it wins.
     """
-    if recipe.threads:
-        torch.set_num_threads(recipe.threads)
-    elif not task.images:
-        work = recipe.batch_size * math.prod(task.shape) * len(task.classes)
-        if work < SMALL_STEP:
-            torch.set_num_threads(1)
+    before = torch.get_num_threads()
+    threads = wanted or (1 if work is not None and work < SMALL_STEP else before)
+    try:
+        if threads != before:
+            torch.set_num_threads(threads)
+        yield
+    finally:
+        if threads != before:
+            torch.set_num_threads(before)

@@ -18,6 +18,7 @@ from plusone.engine.optim import make_optimizer
 from plusone.engine.predict import predict
 from plusone.engine.step import Forward, training_step
 from plusone.engine.task import Part, Task, expected_positives
+from plusone.engine.threads import suitable_threads
 from plusone.errors import InputError
 from plusone.metrics import mean_average_precision
 from plusone.models.classifier import Classifier
@@ -117,8 +118,11 @@ class Training:
         while not self.done:
             started = time.perf_counter()
             clock = Clock(self.stage, self.epoch, self.stages[self.stage].epochs, 0, 0)
-            losses = self._train_epoch(clock)
-            score, weights, model = self._evaluate()
+            for part in (self.task.train, self.task.val):
+                self._forward(part, self.model)  # features are extracted here, on all threads
+            with suitable_threads(self._work(), self.recipe.threads):
+                losses = self._train_epoch(clock)
+                score, weights, model = self._evaluate()
             self.epoch += 1
             best = self.best is None or score > self.best.score
             if best:
@@ -171,6 +175,14 @@ class Training:
         with torch.no_grad():
             method.after_epoch(clock, self._train_logits)
         return {name: total / clock.steps for name, total in sums.items()}
+
+    def _work(self) -> int | None:
+        """Multiplications of one step, roughly, where only the head is trained; else None."""
+        if self.stages[self.stage].inputs == "images":
+            return None
+        return self.recipe.batch_size * sum(
+            weight.numel() for weight in self.model.head.parameters()
+        )
 
     def _step(self, forward: Forward, batch: Batch, clock: Clock) -> dict[str, float]:
         head, method, optimizer = self.model.head, self.method, self.optimizer
