@@ -42,11 +42,11 @@ def tables(draw: st.DrawFn) -> LabelTable:
     truth = None
     if kind in ("complete", "simulated"):
         truth = LabelMatrix.from_dense(states(0), default=-1)
-    labels = (
-        truth
-        if kind == "complete"
-        else LabelMatrix.from_dense(states(-1 if kind == "three" else 0))
-    )
+    if kind == "complete":
+        labels = truth
+    else:
+        seen = states(-1 if kind == "three" else 0)
+        labels = LabelMatrix.from_dense(seen if truth is None else seen * (truth.dense() == 1))
     split = draw(
         st.none() | st.lists(st.sampled_from(["train", "val", "test"]), min_size=6, max_size=6)
     )

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from plusone.bench.pool import in_processes
+from plusone.methods import get_method
 from plusone.recipe import Recipe
+from plusone.version import __version__
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,12 @@ class Source:
     features: tuple[str, ...] = ()
     format: str = "auto"
     labels: str = "auto"
+
+    def state(self) -> list[tuple[int, int]]:
+        """Size and time of change of the files, so that changed data is not taken for the old."""
+        paths = [Path(name) for name in (self.data, *self.features)]
+        stats = [path.stat() for path in paths if path.exists()]
+        return [(stat.st_size, stat.st_mtime_ns) for stat in stats]
 
 
 @dataclass(frozen=True)
@@ -35,8 +43,9 @@ class Job:
     @property
     def key(self) -> str:
         """A name that is the same for the same training."""
-        text = repr(self.source) + self.recipe.to_toml()
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        options = get_method(self.recipe.method).make_options(self.recipe.options)
+        parts = (__version__, self.source, self.source.state(), options, self.recipe.to_toml())
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
     @property
     def name(self) -> str:

@@ -67,7 +67,7 @@ Set = Annotated[
     ),
 ]
 Threshold = Annotated[
-    float, typer.Option(min=0, max=1, help="Probability from which a label counts.")
+    float, typer.Option(min=0, max=1, help="Labels above this probability count.")
 ]
 
 

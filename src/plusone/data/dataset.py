@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
+from plusone.errors import InputError, Problems
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,19 @@ class Dataset:
             split: "train", "val" or "test" for each item.
             name: A short name for reports.
         """
+        from plusone.data.formats.npz_arrays import check_names, check_splits
+
+        problems = Problems(name)
+        parts = None if split is None else check_splits(np.asarray(split), problems)
+        check_names(tuple(classes or ()), problems)
+        problems.raise_if_any()
         matrix = LabelMatrix.from_dense(labels, default=-1 if complete else 0)
         table = LabelTable(
             ids=np.arange(len(matrix)).astype(np.str_),
             classes=tuple(classes or (str(number) for number in range(matrix.n_classes))),
             labels=matrix,
             truth=matrix if complete else None,
-            split=None if split is None else np.asarray(split, dtype=np.str_),
+            split=parts,
         )
         return cls(table, as_inputs(x), name)
 
@@ -68,6 +75,8 @@ class Dataset:
 def as_inputs(x: npt.ArrayLike) -> npt.NDArray[Any]:
     """Numbers as models take them: images in bytes and small floats stay, the rest is float32."""
     array = np.asarray(x)
+    if array.ndim == 4 and array.dtype != np.uint8:
+        raise InputError(f"images must be bytes (uint8, 0 to 255), not {array.dtype}")
     if array.dtype in (np.float16, np.float32) or (array.dtype == np.uint8 and array.ndim == 4):
         return array
     return array.astype(np.float32)

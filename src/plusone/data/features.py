@@ -134,8 +134,9 @@ def align(features: FeatureFile, table: LabelTable) -> Features:
     """The features of the items of a table, float16 or float32 `[len(table), D]`.
 
     An item belongs to the row with its exact id; else to the one with its file name; else to
-    the one with its file name without suffix. `InputError` if items have no row, or if it is
-    not clear which.
+    the one with its file name without suffix. Where both names have folders, these must agree:
+    `1.jpg` may stand for `dog/1.jpg`, but `cat/1.jpg` may not. `InputError` if items have no row,
+    or if it is not clear which.
     """
     rows = np.full(len(table), -1, dtype=np.int64)
     doubtful = np.zeros(len(table), dtype=bool)
@@ -149,6 +150,9 @@ def align(features: FeatureFile, table: LabelTable) -> Features:
         last = np.searchsorted(have, want, side="right", sorter=order)
         rows[open_rows[last - first == 1]] = order[first[last - first == 1]]
         doubtful[open_rows[last - first > 1]] = True
+    for item in np.flatnonzero(rows >= 0).tolist():
+        if not _same_folders(str(table.ids[item]), str(features.ids[rows[item]])):
+            rows[item] = -1
     _refuse(table.ids[doubtful], "items fit several rows of the features")
     _refuse(table.ids[rows < 0], "items have no features")
     if (shared := [row for row, _ in repeats(rows)]) != []:
@@ -166,6 +170,12 @@ def _refuse(ids: Strings, what: str) -> None:
 
 def _keys(ids: Strings, key: Any) -> Strings:
     return ids if key is str else np.asarray([key(name) for name in ids.tolist()], dtype=np.str_)
+
+
+def _same_folders(one: str, other: str) -> bool:
+    """Whether the folders of two names agree as far as the shorter one goes."""
+    first, second = one.split("/")[-2::-1], other.split("/")[-2::-1]
+    return all(a == b for a, b in zip(first, second, strict=False))
 
 
 def _file_name(name: str) -> str:

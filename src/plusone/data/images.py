@@ -30,7 +30,7 @@ def decode(path: Path, size: int) -> Tensor:
                     f"{path}: {opened.width} x {opened.height} pixels are more than the "
                     f"{MAX_PIXELS:,} allowed"
                 )
-            image = ImageOps.exif_transpose(opened).convert("RGB")
+            image = _eight_bits(ImageOps.exif_transpose(opened)).convert("RGB")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         if isinstance(error, InputError):
             raise
@@ -42,6 +42,15 @@ def decode(path: Path, size: int) -> Tensor:
         pixels[None], size=(size, size), mode="bilinear", antialias=True, align_corners=False
     )
     return resized[0]
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """Scans and medical images often have 16 bits a pixel, which plain conversion cuts to white."""
+    if not image.mode.startswith("I"):
+        return image
+    values = np.asarray(image, dtype=np.float64)
+    scale = 257 if values.max() > 255 else 1
+    return Image.fromarray((values / scale).round().astype(np.uint8))
 
 
 def decode_all(paths: Sequence[Path], size: int, tick: Callable[[], None] | None = None) -> Tensor:

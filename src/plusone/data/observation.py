@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from plusone.data.matrix import LabelMatrix
-from plusone.data.schemes import Scheme, describe_scheme, parse_scheme
+from plusone.data.schemes import Biased, Scheme, describe_scheme, parse_scheme
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 
@@ -64,7 +65,7 @@ def observe_table(
     order, labels, questions = [], [], []
     for name in ["train"] if table.split is None else list(dict.fromkeys(table.split.tolist())):
         rows = table.rows_of(name)
-        result = rule(table.truth.take(rows), seed)
+        result = _for_rows(rule, rows)(table.truth.take(rows), seed)
         order.append(rows)
         labels.append(result.labels)
         questions.append(result.questions)
@@ -78,3 +79,10 @@ def observe_table(
         asked = np.concatenate([part for part in questions if part is not None])
         record |= {"questions": int(asked.sum()), "questions_per_item": float(asked.mean())}
     return replace(table, labels=seen, observation=record)
+
+
+def _for_rows(rule: Scheme, rows: npt.NDArray[np.int64]) -> Scheme:
+    """The rule for some rows of a table: weights per label are cut to them."""
+    if isinstance(rule, Biased) and np.ndim(rule.weights) == 2:
+        return Biased(np.asarray(rule.weights)[rows])
+    return rule

@@ -71,7 +71,7 @@ def fit(
         (4, 3)
     """
     dataset = data if isinstance(data, Dataset) else load_source(str(data))
-    defaults = DATA_DEFAULTS.get(dataset.name, {})
+    defaults = DATA_DEFAULTS.get(data, {}) if isinstance(data, str) else {}
     recipe = make_recipe(defaults, get_method(method).defaults, settings, {"method": method})
     training = Training(make_task(dataset, recipe), recipe)
     records = []

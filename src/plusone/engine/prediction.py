@@ -39,9 +39,9 @@ class Predictions:
     probabilities: Tensor
 
     def labels(self, row: int, threshold: float) -> list[str]:
-        """The classes of one item from a probability on, most likely first."""
+        """The classes of one item above a probability, most likely first."""
         scores = self.probabilities[row]
-        chosen = [c for c in scores.argsort(descending=True).tolist() if scores[c] >= threshold]
+        chosen = [c for c in scores.argsort(descending=True).tolist() if scores[c] > threshold]
         return [self.classes[c] for c in chosen]
 
     def to_dict(self, threshold: float) -> dict[str, Any]:

@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -28,6 +29,7 @@ import torch
 from plusone.data.formats import write as write_table
 from plusone.data.table import LabelTable
 from plusone.engine import checkpoint
+from plusone.engine.inputs import ArrayInputs
 from plusone.engine.run_files import finite, read_description, read_metrics, read_recipe
 from plusone.engine.task import Part, Task, expected_positives
 from plusone.engine.training import EpochRecord, Training
@@ -84,7 +86,7 @@ def train(
     started = saved = time.perf_counter()
     with (folder / "records.jsonl").open("a", encoding="utf-8") as lines:
         for record in training.epochs():
-            lines.write(json.dumps(asdict(record)) + "\n")
+            lines.write(json.dumps(finite(asdict(record))) + "\n")
             lines.flush()
             if on_record is not None:
                 on_record(record)
@@ -128,12 +130,12 @@ def summarise(training: Training, folder: Path | None, seconds: float) -> dict[s
         )
         metrics |= {"test_map": test["map"], "test": test}
     if task.train.truth is not None:
-        metrics["recovery"] = evaluate_recovery(
-            training.predict(task.train),
-            task.train.truth.dense() == 1,
-            task.train.observed.dense(),
-            empty=recipe.empty,
-        )
+        truth, seen = task.train.truth.dense() == 1, task.train.observed.dense()
+        found = {"recovery": training.predict(task.train)}
+        if (estimates := training.method.estimates()) is not None:
+            found["recovery_estimates"] = estimates
+        for name, scores in found.items():
+            metrics[name] = evaluate_recovery(scores, truth, seen, empty=recipe.empty)
     result: dict[str, Any] = finite(metrics)
     return result
 
@@ -149,6 +151,7 @@ def describe(task: Task, k: float | None, source: Mapping[str, Any] | None) -> d
         "source": dict(source or {}),
         "observation": dict(task.observation),
         "items": {"train": len(task.train), "val": len(task.val), "test": len(task.test or ())},
+        "fingerprint": fingerprint(task),
         "versions": {
             "plusone": __version__,
             "torch": torch.__version__,
@@ -156,6 +159,19 @@ def describe(task: Task, k: float | None, source: Mapping[str, Any] | None) -> d
             "python": platform.python_version(),
         },
     }
+
+
+def fingerprint(task: Task) -> str:
+    """A hash of the items' names and of a sample of their inputs, to know the data again."""
+    state = hashlib.sha256()
+    for part in (task.train, task.val, task.test):
+        if part is None:
+            continue
+        state.update("\n".join(part.ids.tolist()).encode())
+        if isinstance(part.inputs, ArrayInputs):
+            rows = torch.linspace(0, len(part) - 1, min(len(part), 64)).long()
+            state.update(part.inputs.x[rows].contiguous().numpy().tobytes())
+    return state.hexdigest()[:16]
 
 
 def observed_table(task: Task) -> LabelTable:
@@ -177,9 +193,15 @@ def _check_same_run(folder: Path, recipe: Recipe, task: Task) -> None:
     if changed:
         values = ", ".join(f"{name} was {getattr(old, name)!r}" for name in changed)
         raise InputError(f"{folder}: cannot resume with other settings ({values})")
-    before = read_description(folder)["observation"]
-    if before != json.loads(json.dumps(dict(task.observation))):
-        raise InputError(f"{folder}: cannot resume, the seen labels are not the same as before")
+    before, now = read_description(folder), describe(task, expected_positives(recipe, task), None)
+    now = json.loads(json.dumps(now))
+    for name, what in (
+        ("observation", "the seen labels are"),
+        ("classes", "the classes are"),
+        ("fingerprint", "the items or their inputs are"),
+    ):
+        if before.get(name) != now[name]:
+            raise InputError(f"{folder}: cannot resume, {what} not the same as before")
 
 
 def _save(training: Training, folder: Path, seconds: float) -> None:

@@ -106,6 +106,11 @@ def apply_observation(table: LabelTable, recipe: Recipe) -> LabelTable:
         wanted = get_method(recipe.method).scheme
         partial = not table.is_complete and wanted == "single"
         scheme = "given" if table.truth is None or partial else wanted
+        if scheme == "given" and wanted != "single" and not table.labels.per_class(-1).any():
+            raise InputError(
+                f"the method {recipe.method} learns from seen negatives, and this data has none; "
+                "choose another method, for example gr"
+            )
     if scheme == "given":
         return table
     return observe_table(table, scheme, recipe.observe_seed)

@@ -103,7 +103,9 @@ class Training:
         self.selected_on = "truth" if on_truth else "observed"
         wanted = task.val.truth if on_truth and task.val.truth is not None else task.val.observed
         self._val_target = torch.from_numpy(wanted.dense() == 1)
-        self._pooled: dict[int, Inputs] = {}
+        if not self._val_target.any():
+            raise InputError("no validation item has a positive label, so no epoch can be chosen")
+        self._pooled: dict[int, tuple[Part, Inputs]] = {}
         self.stage = self.epoch = 0
         self.best: Best | None = None
         self._begin_stage()
@@ -118,8 +120,9 @@ class Training:
         while not self.done:
             started = time.perf_counter()
             clock = Clock(self.stage, self.epoch, self.stages[self.stage].epochs, 0, 0)
-            for part in (self.task.train, self.task.val):
-                self._forward(part, self.model)  # features are extracted here, on all threads
+            with suitable_threads(None, self.recipe.threads):
+                for part in (self.task.train, self.task.val):
+                    self._forward(part, self.model)  # extracts features, if there are none yet
             with suitable_threads(self._work(), self.recipe.threads):
                 losses = self._train_epoch(clock)
                 score, weights, model = self._evaluate()
@@ -137,8 +140,9 @@ class Training:
 
     def predict(self, part: Part) -> Tensor:
         """Probabilities `[N, L]` of a part of the task under the present weights."""
-        inputs, kind, forward = self._forward(part, self.model)
-        return self.method.probabilities(predict(self.model, forward, inputs, kind=kind))
+        with suitable_threads(None, self.recipe.threads):
+            inputs, kind, forward = self._forward(part, self.model)
+            return self.method.probabilities(predict(self.model, forward, inputs, kind=kind))
 
     def predict_inputs(self, inputs: Inputs) -> Tensor:
         """Probabilities `[N, L]` of other inputs under the present weights."""
@@ -219,8 +223,8 @@ class Training:
             pooled = predict(
                 self.model, self.model.features, part.inputs, kind="images", tick=self.on_extract
             )
-            self._pooled[id(part)] = ArrayInputs(pooled.clone())
-        return self._pooled[id(part)], "features", model.head
+            self._pooled[id(part)] = (part, ArrayInputs(pooled.clone()))
+        return self._pooled[id(part)][1], "features", model.head
 
     def _begin_stage(self) -> None:
         stage = self.stages[self.stage]

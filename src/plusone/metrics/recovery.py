@@ -67,8 +67,8 @@ def evaluate_recovery(
         truth: `[N, L]`, 1 for a positive, 0 or -1 for a negative.
         observed: `[N, L]`, what training saw: 1 and -1 for a seen label, 0 for an unobserved one.
         threshold: A hidden positive is found if its score is above it.
-        empty: Classes without a positive (for the `hidden_` values: without a hidden one) are left
-            out of means over classes (`"skip"`) or count as 0 (`"zero"`).
+        empty: For `recovery_map`: classes without a positive are left out of the mean (`"skip"`) or
+            count as 0 (`"zero"`). The `hidden_` values always leave out classes with none hidden.
 
     Returns:
         These keys, where all but the first concern unobserved entries only, and NaN says that
@@ -100,9 +100,9 @@ def evaluate_recovery(
     found = np.count_nonzero(hidden & (values > threshold), axis=0)
     return {
         "recovery_map": mean_average_precision(values, positive, empty),
-        "hidden_map": mean_over_classes(per_class, count > 0, empty),
+        "hidden_map": mean_over_classes(per_class, count > 0, "skip"),
         "hidden_ap": sorted_average_precision(np.sort(values[unseen]), values[hidden]),
-        "hidden_recall": mean_over_classes(found / np.maximum(count, 1), count > 0, empty),
+        "hidden_recall": mean_over_classes(found / np.maximum(count, 1), count > 0, "skip"),
         "hidden_found": ratio(found.sum(), count.sum()),
         "hidden_positives": float(count.sum()),
     }

@@ -98,6 +98,12 @@ def assemble(
     if negatives is not None:
         both = np.intersect1d(keys["labels"], keys["negatives"])
         _record(both, classes, codes.problems, lines, "is both in labels and in negatives")
+    if truth is not None:
+        fault = "is in labels but not in truth; the truth of a row must hold all its positives"
+        _record(np.setdiff1d(keys["labels"], keys["truth"]), classes, codes.problems, lines, fault)
+    if truth is not None and negatives is not None:
+        both = np.intersect1d(keys["negatives"], keys["truth"])
+        _record(both, classes, codes.problems, lines, "is both in negatives and in truth")
     codes.problems.raise_if_any()
     seen = keys["labels"]
     labels = _matrix(seen, shape, 1, default=-1 if len(starred) == shape[0] else 0)

@@ -89,9 +89,15 @@ def from_arrays(path: Path, arrays: Arrays, options: ReadOptions) -> Dataset:
         root, _ = images_root(texts, root, problems, check=options.check_images, required=True)
     problems.raise_if_any()
     extra = sorted(arrays.keys() - used)
-    notes = (f"arrays that were not read: {', '.join(extra)}",) if extra else ()
-    negative = bool((y == -1).any())
-    states = LabelMatrix.from_dense(y, default=0 if negative else -1)
+    notes: tuple[str, ...] = ()
+    if extra:
+        notes += (f"arrays that were not read: {', '.join(extra)}",)
+    negative, several = bool((y == -1).any()), bool(((y == 1).sum(axis=1) > 1).any())
+    if not negative:
+        how = "rows with several positives: the labels were taken as complete"
+        alone = "at most one positive a row: the labels were taken as seen, 0 as unobserved"
+        notes += (f"only 0 and 1, {how if several else alone}",)
+    states = LabelMatrix.from_dense(y, default=0 if negative or not several else -1)
     if negative and not (y == 0).any():
         states = states.with_default(-1)
     truth = states if states.default == -1 else None
