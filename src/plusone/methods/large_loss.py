@@ -24,7 +24,7 @@ from plusone.types import Batch, Clock, Outputs, TrainLabels
 
 @dataclass(frozen=True)
 class LargeLossOptions(Options):
-    """delta_rel in per cent; the value is ours, the sources we have do not state the published one."""
+    """delta_rel in per cent. 0.2 is ours: the sources we have do not state the published value."""
 
     delta_rel: float = 0.2
 
