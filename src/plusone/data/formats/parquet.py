@@ -40,7 +40,7 @@ def _pyarrow(path: Path) -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise InputError(f"{path}: parquet needs pyarrow: pip install 'plusone[parquet]'") from None
+        raise InputError(f"{path}: parquet needs pyarrow: pip install pyarrow") from None
     return pyarrow
 
 
