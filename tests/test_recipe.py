@@ -127,6 +127,23 @@ def test_stages_of_each_mode():
     assert second == Stage("images", 2, 0.5)
 
 
+def test_stages_of_a_method_with_phases():
+    phases = ({"alpha": 1.0}, {})
+    recipe = make_recipe({"epochs": 3, "lr": 0.1, "finetune_epochs": 2, "finetune_lr": 0.5})
+    assert recipe.resolved_stages(images=False, phases=phases) == (
+        Stage("features", 3, 0.1, options={"alpha": 1.0}),
+        Stage("features", 3, 0.1),
+    )
+    both = recipe.model_copy(update={"mode": "linear_init"})
+    assert both.resolved_stages(images=True, phases=phases) == (
+        Stage("features", 3, 0.1, options={"alpha": 1.0}),
+        Stage("images", 2, 0.5, options={"alpha": 1.0}),
+        Stage("images", 2, 0.5),
+    )
+    told = make_recipe({"stages": [{"epochs": 1, "inputs": "features"}]})
+    assert told.resolved_stages(images=False, phases=phases) == (Stage("features", 1, 1e-3),)
+
+
 def test_explicit_stages_take_what_they_lack_from_the_recipe():
     blocks = [{"inputs": "features", "epochs": 2}, {"epochs": 3, "lr": 0.5, "options": {"w": 1}}]
     assert stages(True, stages=blocks, lr=0.1, mode="linear") == (

@@ -62,7 +62,9 @@ class Recipe(BaseModel):
         "zero", description="mAP of a class without positives: 0 (the papers) or left out"
     )
     expected_positives: float | Literal["truth"] | None = Field(
-        None, description="positives per item (k), or 'truth' to count them as the papers do"
+        None,
+        description="positives per item (k); 'truth' counts them on the training items, as the "
+        "papers do; default: counted on validation items with all labels, for methods that need k",
     )
 
     mode: Literal["auto", "linear", "finetune", "linear_init"] = Field(
@@ -77,17 +79,53 @@ class Recipe(BaseModel):
     optimizer: Literal["adam", "adamw", "sgd"] = Field("adam", description="optimizer")
     weight_decay: float = Field(0.0, ge=0, description="weight decay")
     head_lr_mult: float = Field(1.0, gt=0, description="learning rate of the head over lr")
+    schedule: Literal["constant", "one_cycle"] = Field(
+        "constant", description="course of the learning rate over a stage"
+    )
+    patience: int | None = Field(
+        None, ge=1, description="epochs without a better one that end a stage; default: never"
+    )
     ema: float | None = Field(None, gt=0, lt=1, description="decay of averaged weights")
 
-    backbone: str = Field("auto", description="backbone for images; auto = cnn")
+    backbone: str = Field(
+        "auto", description="backbone for images: cnn (= auto), lite0, or timm/NAME"
+    )
+    weights: str = Field(
+        "auto",
+        description="weights of the backbone: auto = its own, none = random, or a local file "
+        "(.safetensors, .pth, .pt, .bin)",
+    )
+    freeze: tuple[str, ...] = Field(
+        (), description="parts of the backbone that stay as they are, such as ['conv1', 'layer1']"
+    )
+    freeze_norm: bool = Field(False, description="keep all batch norms of the backbone as they are")
+    precision: Literal["float32", "bf16"] = Field(
+        "float32", description="numbers the backbone computes with"
+    )
     image_size: int | None = Field(None, ge=16, le=2048, description="side; default the backbone's")
+    aspect: Literal["stretch", "crop"] = Field(
+        "stretch",
+        description="how images become square: stretch, or crop = short side to 256/224 of the "
+        "size, then the middle",
+    )
     flip: bool = Field(True, description="mirror training images at random")
     workers: int = Field(2, ge=0, description="processes that decode images not held in memory")
     cache_mb: int = Field(2000, ge=0, description="decoded images up to this size stay in memory")
+    cache_dir: str | None = Field(
+        None, description="folder for decoded images, written once and used by later runs"
+    )
     threads: int | None = Field(None, ge=1, description="torch threads; default: torch's own")
 
-    def resolved_stages(self, *, images: bool) -> tuple[Stage, ...]:
-        """The stages of this recipe for a data set of images or of features."""
+    def resolved_stages(
+        self, *, images: bool, phases: Sequence[Mapping[str, Any]] = ({},)
+    ) -> tuple[Stage, ...]:
+        """The stages of this recipe.
+
+        Args:
+            images: Whether the data set has images, or features.
+            phases: Options of each phase of the method, see `MethodInfo`; stages that the recipe
+                spells out are left as they are.
+        """
         if self.stages:
             stages = [
                 Stage(**(block.model_dump() | {"lr": block.lr or self.lr})) for block in self.stages
@@ -96,10 +134,12 @@ class Recipe(BaseModel):
             mode = self.mode if self.mode != "auto" else ("finetune" if images else "linear")
             first: Literal["features", "images"] = "images" if mode == "finetune" else "features"
             epochs = self.epochs or (10 if mode == "finetune" else 25)
-            stages = [Stage(first, epochs, self.lr)]
+            stages = [Stage(first, epochs, self.lr, options=options) for options in phases]
             if mode == "linear_init":
                 lr = self.finetune_lr or self.lr / 10
-                stages.append(Stage("images", self.finetune_epochs, lr))
+                stages[1:] = [
+                    Stage("images", self.finetune_epochs, lr, options=options) for options in phases
+                ]
         if not images and any(stage.inputs == "images" for stage in stages):
             raise InputError(
                 "this data has features but no images, so only the mode linear works on it"

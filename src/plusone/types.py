@@ -46,11 +46,14 @@ class Batch:
         views: One input tensor per view the method asked for, `[B, ...]` each.
         observed: Seen labels, float `[B, L]` in {1, 0, -1}.
         index: Row of each item among the training items, int64 `[B]`.
+        teacher: What the moving average of the model says about each view, without gradients;
+            empty unless the method has a `teacher`.
     """
 
     views: tuple[Tensor, ...]
     observed: Tensor
     index: Tensor
+    teacher: tuple[Outputs, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,11 +64,13 @@ class Outputs:
         logits: `[B, L]`.
         features: What the head received, `[B, D]` or `[B, D, ...]`.
         embeddings: One vector per class, `[B, L, d]`, from heads that have them.
+        maps: Where in the image a class is, `[B, L, h, w]`, from heads that know.
     """
 
     logits: Tensor
     features: Tensor
     embeddings: Tensor | None = None
+    maps: Tensor | None = None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ def result(method, lr, seed, val, test, **rest):
         "method": method,
         "data": "d",
         "lr": lr,
+        "options": {},
         "seed": seed,
         "val_map": val,
         "test_map": test,

@@ -23,6 +23,7 @@ def no_training(monkeypatch):
             "method": job.recipe.method,
             "seed": job.recipe.seed,
             "lr": job.recipe.lr,
+            "options": job.recipe.options,
             "data": job.source.data,
             "val_map": score - 0.01,
             "test_map": score,
@@ -129,3 +130,50 @@ def test_demo_for_real(cli, tmp_path, monkeypatch):
     answer = cli("demo", "--out", tmp_path / "d", "--json")
     assert answer.code == 0, answer.err
     assert [row["method"] for row in answer.json["rows"]] == ["an", "bce"]
+
+
+@pytest.fixture
+def tuned(monkeypatch):
+    """Trainings that like lr 1e-3 and, at that rate, alpha 0.2; keeps what was trained."""
+    trained = []
+
+    def result(job):
+        recipe = job.recipe
+        score = 0.5 + 0.1 * (recipe.lr == 1e-3) + 0.1 * (recipe.options.get("alpha") == 0.2)
+        trained.append((recipe.lr, recipe.options, recipe.seed))
+        return {
+            "key": job.key, "method": recipe.method, "seed": recipe.seed, "lr": recipe.lr,
+            "options": recipe.options, "data": "d", "val_map": score,
+            "test_map": score + 0.01 * recipe.seed, "seconds": 1.0,
+        }  # fmt: skip
+
+    monkeypatch.setattr("plusone.bench.jobs.run_job", result)
+    monkeypatch.setattr(
+        "plusone.bench.jobs.in_processes", lambda work, items, *_: (work(item) for item in items)
+    )
+    return trained
+
+
+def test_tuning_chooses_the_rate_then_the_options_then_trains_the_other_seeds(cli, tmp_path, tuned):
+    arguments = ("bench", "digits-features", "-m", "an,em", "--tune", "--lr", "1e-2,1e-3")
+    answer = cli(*arguments, "--seeds", "0,1", "--out", tmp_path, "--json")
+    assert answer.code == 0
+    rows = {row["method"]: row for row in answer.json["rows"]}
+    assert rows["em"]["lr"] == 1e-3
+    assert rows["em"]["options"] == {"alpha": 0.2}
+    assert rows["em"]["seeds"] == 2
+    assert rows["em"]["test_map"] == pytest.approx(0.705)
+    assert rows["an"]["options"] == {}
+    assert len(tuned) == 3 + 5  # an: 2 rates, 1 more seed; em: 2 rates, 2 more options, 1 more seed
+    assert (1e-2, {"alpha": 0.2}, 0) not in tuned
+    assert "alpha 0.2" in (tmp_path / "table.md").read_text()
+
+
+def test_every_grid_fits_its_method():
+    from plusone.bench.tuning import OPTIONS
+    from plusone.methods import METHODS
+
+    for name, grid in OPTIONS.items():
+        default = METHODS[name].make_options({})
+        made = [METHODS[name].make_options(options) for options in grid]
+        assert len({str(entry) for entry in (default, *made)}) == len(grid) + 1, name

@@ -5,10 +5,12 @@ import pytest
 import torch
 from torch import nn
 
+from plusone.data.augment import draw_strong, strong
 from plusone.engine import inputs as module
 from plusone.engine.inputs import ArrayInputs, FileInputs
 from plusone.engine.predict import predict
 from plusone.errors import InputError
+from plusone.seeds import generator
 from plusone.types import Outputs
 
 ORDER = torch.tensor([4, 0, 6, 2, 5, 1, 3])
@@ -78,7 +80,7 @@ def test_two_weak_views_differ_and_plain_stays(tmp_path, pictures):
 
 def test_files_and_memory_agree(tmp_path, pictures):
     stored, files = sources(tmp_path, pictures)
-    views = ("weak", "plain", "weak")
+    views = ("weak", "plain", "strong")
     for a, b in zip(gather(stored, views, 9), gather(files, views, 9), strict=True):
         assert torch.equal(a, b)
 
@@ -95,8 +97,54 @@ def test_no_flip_when_not_wanted(pictures):
         assert torch.equal(gather(inputs, ("weak",), 1)[0], gather(inputs)[0])
 
 
+def test_the_flips_of_recorded_results():
+    """Which items are mirrored for a seed must never change."""
+    x = torch.zeros(7, 1, 1, 2, dtype=torch.uint8)
+    x[..., 1] = 1
+    first, second = gather(ArrayInputs(x, flip=True), ("weak", "weak"), 3)
+    assert first[:, 0, 0, 0].tolist() == [0, 1, 1, 0, 0, 1, 1]
+    assert second[:, 0, 0, 0].tolist() == [1, 0, 1, 0, 0, 1, 0]
+
+
+def test_strong_views_depend_on_the_place_alone(pictures):
+    views = ("strong", "weak", "strong")
+    for inputs in sources(None, pictures):
+        first, weak, second = gather(inputs, views, 4)
+        assert torch.equal(weak, gather(inputs, ("plain", "weak"), 4)[1])
+        assert not torch.equal(first, second)
+        assert not torch.equal(first, gather(inputs, views, 5)[0])
+        alone = [batch[0] for batch in inputs.batches(ORDER, 1, views, 4)]
+        assert torch.equal(torch.cat(alone), first)
+        changed = [not torch.equal(a, b) for a, b in zip(first, gather(inputs)[0], strict=True)]
+        assert all(changed)
+
+
+def test_strong_is_flip_then_the_strong_steps():
+    x = images()
+    (found,) = gather(ArrayInputs(x, flip=True), ("strong",), 4)
+    mirrored = torch.rand(7, generator=generator(4, "strong")) < 0.5
+    assert 0 < mirrored.sum() < 7
+    for place, (item, draws) in enumerate(zip(ORDER, draw_strong(7, 4), strict=True)):
+        image = x[item].flip(-1) if mirrored[place] else x[item]
+        assert torch.equal(found[place], strong(image, draws))
+
+
+@pytest.mark.parametrize("shape", [(7, 5), (7, 3, 5), (7, 5, 4, 4)])
+def test_features_and_feature_maps_are_the_same_in_every_view(shape):
+    x = torch.randn(shape)
+    for part in gather(ArrayInputs(x, flip=True), ("strong", "weak", "plain")):
+        assert torch.equal(part, x[ORDER])
+
+
+def test_files_are_cropped_if_wanted(pictures):
+    (found,) = gather(FileInputs(pictures, 8, workers=0, aspect="crop"))
+    expected = torch.stack([module.decode(pictures[row], 8, "crop") for row in ORDER])
+    assert torch.equal(found, expected)
+    assert not torch.equal(found, gather(FileInputs(pictures, 8, workers=0))[0])
+
+
 def test_workers_change_nothing(pictures):
-    views = ("weak", "weak")
+    views = ("weak", "strong")
     alone = gather(FileInputs(pictures, 8, workers=0), views, 5)
     helped = gather(FileInputs(pictures, 8, workers=2), views, 5)
     assert all(torch.equal(a, b) for a, b in zip(alone, helped, strict=True))
@@ -113,8 +161,8 @@ def test_a_bad_file_is_named_in_one_line(pictures, workers):
 
 def test_unknown_views_are_refused(pictures):
     for inputs in (ArrayInputs(images()), FileInputs(pictures, 8, workers=0)):
-        with pytest.raises(ValueError, match="unknown view 'strong'"):
-            next(iter(inputs.batches(ORDER, 3, ("strong",), 0)))
+        with pytest.raises(ValueError, match="unknown view 'strange'; known: plain, weak, strong"):
+            next(iter(inputs.batches(ORDER, 3, ("strange",), 0)))
 
 
 class Double(nn.Module):

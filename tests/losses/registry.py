@@ -200,6 +200,37 @@ CASES = [
     _gr((0.3, 0.0, 1.5)),
     _gr((0.7, 0.7, 0.0)),
     Case(
+        "unified en",
+        losses.UnifiedLoss.en(0.6),
+        each(lp, lambda z: ln(z) if sig(z) <= 0.6 else 0.0),
+    ),
+    Case("unified em", losses.UnifiedLoss.em(0.2), each(lp, lambda z: -0.2 * entropy(z))),
+    Case(
+        "unified em with apl",
+        losses.UnifiedLoss.em(0.2, beta=0.9, tau=0.4),
+        each(lp, lambda z: 0.9 * entropy(z) if sig(z) <= 0.4 else -0.2 * entropy(z)),
+        stopped=True,
+    ),
+    Case(
+        "unified hill",
+        losses.UnifiedLoss.hill(),
+        each(lp, lambda z: (1.5 - sig(z)) * sig(z) ** 2),
+    ),
+    Case(
+        "unified splc",
+        losses.UnifiedLoss.splc(0.6),
+        each(
+            lambda z: sig(1 - z) ** 2 * lp(z - 1),
+            lambda z: sig(1 - z) ** 2 * lp(z - 1) if sig(z) > 0.6 else (1.5 - sig(z)) * sig(z) ** 2,
+        ),
+    ),
+    Case(
+        "unified gr",
+        losses.UnifiedLoss.gr(w=3.0, b=-2.0, mu=0.7, sigma=0.5, q1=0.3, q2=0.0, q3=1.5),
+        gr(3.0, -2.0, 0.7, 0.5, (0.3, 0.0, 1.5)),
+        stopped=True,
+    ),
+    Case(
         "gr learned",
         lambda z, y: losses.generalized_robust(
             z, y, w=torch.tensor(3.0, dtype=z.dtype), b=-2.0, mu=0.7, sigma=0.5

@@ -10,6 +10,7 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.observation import observe
 from plusone.methods import METHODS, Method, MethodInfo
 from plusone.models.classifier import Classifier
+from plusone.models.labelwise import LabelwiseHead
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
 
 DIM = 5
@@ -31,7 +32,15 @@ class Case:
         rows = torch.arange(len(self.x)) if rows is None else torch.as_tensor(rows)
         x = self.x if x is None else x
         observed = self.observed if observed is None else observed
-        return Batch((x[rows],) * len(self.method.views), observed[rows], rows)
+        views = (x[rows],) * len(self.method.views)
+        return Batch(views, observed[rows], rows, self.averaged(views))
+
+    def averaged(self, views) -> tuple[Outputs, ...]:
+        """What the moving average of the model says, if there is one: here the model itself."""
+        if self.method.teacher is None:
+            return ()
+        with torch.no_grad():
+            return tuple(self.model(view) for view in views)
 
     def outputs(self, batch: Batch) -> tuple[Outputs, ...]:
         return tuple(self.model(view) for view in batch.views)
@@ -48,8 +57,10 @@ class Case:
         """The loss as a function of the logits of the first rows."""
         rows = torch.arange(len(logits))
         features = torch.zeros(len(logits), DIM)
-        out = Outputs(logits, features)
-        batch = Batch((features,) * len(self.method.views), observed, rows)
+        out = Outputs(logits, features, self.model(self.x[rows]).embeddings)
+        n_views, fixed = len(self.method.views), Outputs(logits.detach(), features)
+        teacher = () if self.method.teacher is None else (fixed,) * n_views
+        batch = Batch((features,) * n_views, observed, rows, teacher)
         terms = self.method.loss((out,) * len(self.method.views), batch, clock)
         return torch.stack(list(terms.values())).sum()
 
@@ -66,7 +77,9 @@ def make_case(name: str, n: int = 8, n_classes: int = 6, options=None) -> Case:
         method = info.build(labels, info.make_options(options or {}))
         backbone = nn.Sequential(nn.Linear(4, DIM), nn.Tanh())
         model = Classifier(backbone, method.make_head(DIM))
-        x = torch.randn(n, 4)
+        # Attention over a single token has nothing to choose: three tokens for such heads.
+        x = torch.randn(n, *([3, 4] if isinstance(model.head, LabelwiseHead) else [4]))
+    model.eval()  # no dropout: the same loss twice
     method.begin_stage(Stage("features", CLOCK.epochs, 1e-3))
     return Case(name, info, observed, method, model, x)
 

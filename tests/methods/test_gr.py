@@ -1,9 +1,15 @@
 """Schedules of GR."""
 
+import itertools
+
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from plusone.types import Clock
+from plusone.data.matrix import LabelMatrix
+from plusone.methods import METHODS
+from plusone.types import Clock, TrainLabels
 
 EPOCHS = 8
 START = {"w": 0.0, "b": -2.0, "mu": 0.5, "sigma": 2.0}
@@ -13,6 +19,12 @@ OPTIONS = {"w": 10, "b": -8}
 
 def at(epoch, epochs=EPOCHS):
     return Clock(0, epoch, epochs, 0, 1)
+
+
+def build(options):
+    info = METHODS["gr"]
+    labels = TrainLabels(LabelMatrix.from_dense([[1, 0]]))
+    return info.build(labels, info.make_options(options))
 
 
 def between(share):
@@ -45,3 +57,44 @@ def test_variants_differ(make):
     paper, released = make("gr"), make("gr", options={"variant": "released"})
     batch = paper.batch()
     assert not torch.equal(paper.total(batch, at(0)), released.total(batch, at(0)))
+
+
+@given(
+    q=st.floats(0, 3),
+    end=st.none() | st.floats(0, 3),
+    epochs=st.integers(1, 30),
+    variant=st.sampled_from(["paper", "released"]),
+)
+def test_robustness_runs_from_start_to_end(q, end, epochs, variant):
+    for name in ("q2", "q3"):
+        method = build({name: q, f"{name}_end": end, "variant": variant})
+        values = [method.robustness(at(epoch, epochs))[name] for epoch in range(epochs)]
+        assert values[0] == q
+        if end is None:
+            assert values == [q] * epochs
+        elif epochs > 1:
+            assert values[-1] == pytest.approx(end)
+            steps = [b - a for a, b in itertools.pairwise(values)]
+            assert steps == pytest.approx([(end - q) / (epochs - 1)] * (epochs - 1), abs=1e-9)
+        other = {"q1": 0.01, "q2": 0.01, "q3": 1.0}
+        for epoch in range(epochs):
+            found = method.robustness(at(epoch, epochs))
+            assert {key: found[key] for key in other if key != name} == {
+                key: value for key, value in other.items() if key != name
+            }
+
+
+def test_moving_robustness_moves_the_loss_and_only_then(make):
+    logits = torch.linspace(-3, 3, 48).view(8, 6)
+    constant, moving = make("gr"), make("gr", options={"q2_end": 0.5, "q3_end": 0.2})
+    observed = constant.observed
+    for epoch, same in ((0, True), (EPOCHS - 1, False)):
+        a, b = (case.on_logits(logits, observed, at(epoch)) for case in (constant, moving))
+        assert torch.equal(a, b) == same
+
+
+def test_a_negative_end_is_refused_in_the_first_epoch(make):
+    for name in ("q2_end", "q3_end"):
+        case = make("gr", options={name: -0.5})
+        with pytest.raises(ValueError, match="q2_end and q3_end must not be negative"):
+            case.total(case.batch(), at(0))

@@ -44,7 +44,9 @@ class Job:
     def key(self) -> str:
         """A name that is the same for the same training."""
         options = get_method(self.recipe.method).make_options(self.recipe.options)
-        parts = (__version__, self.source, self.source.state(), options, self.recipe.to_toml())
+        # Only what differs from the defaults, so that a setting added later changes no name.
+        given = sorted(self.recipe.model_dump(exclude_defaults=True).items())
+        parts = (__version__, self.source, self.source.state(), options, given)
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
@@ -10,12 +11,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Row:
-    """One method of a comparison, at the learning rate that validation preferred.
+    """One method of a comparison, with the settings that validation preferred.
 
     Args:
         method: Its name.
         data: The data set.
         lr: The chosen learning rate.
+        options: The chosen options, where they differ from the method's defaults.
         seeds: How many seeds.
         val_map: Mean over seeds.
         test_map: Mean over seeds; None without a test split.
@@ -27,6 +29,7 @@ class Row:
     method: str
     data: str
     lr: float
+    options: dict[str, Any]
     seeds: int
     val_map: float
     test_map: float | None
@@ -40,22 +43,23 @@ class Row:
 
 
 def summarise(results: Sequence[dict[str, Any]]) -> list[Row]:
-    """One row per (data, method), in order of appearance; lr by the mean validation mAP."""
-    groups: dict[tuple[str, str], dict[float, list[dict[str, Any]]]] = {}
+    """One row per (data, method), in order of appearance; settings by the mean validation mAP."""
+    groups: dict[tuple[str, str], dict[str, list[dict[str, Any]]]] = {}
     for result in results:
-        by_lr = groups.setdefault((result["data"], result["method"]), {})
-        by_lr.setdefault(result["lr"], []).append(result)
+        by_settings = groups.setdefault((result["data"], result["method"]), {})
+        settings = json.dumps([result["lr"], result["options"]], sort_keys=True)
+        by_settings.setdefault(settings, []).append(result)
     rows = []
-    for (data, method), by_lr in groups.items():
-        best = max(by_lr, key=lambda lr: fmean(run["val_map"] for run in by_lr[lr]))
-        runs = by_lr[best]
+    for (data, method), by_settings in groups.items():
+        runs = max(by_settings.values(), key=lambda runs: fmean(run["val_map"] for run in runs))
         tests = [run["test_map"] for run in runs if run["test_map"] is not None]
         found = [run["recovery"]["recovery_map"] for run in runs if "recovery" in run]
         rows.append(
             Row(
                 method=method,
                 data=data,
-                lr=best,
+                lr=runs[0]["lr"],
+                options=runs[0]["options"],
                 seeds=len(runs),
                 val_map=fmean(run["val_map"] for run in runs),
                 test_map=fmean(tests) if tests else None,

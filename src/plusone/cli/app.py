@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from plusone.cli import compare, labels, methods, report, train, use
+from plusone.cli import compare, labels, maps, methods, prepare, report, train, use
 from plusone.errors import InputError, RunError
 from plusone.version import __version__
 
@@ -52,12 +52,14 @@ app = typer.Typer(
 for command in (
     compare.demo,
     methods.methods,
+    prepare.prepare,
     labels.inspect,
     labels.observe,
     labels.features,
     train.train,
     use.evaluate,
     use.predict,
+    maps.maps,
     compare.bench,
     report.report,
 ):

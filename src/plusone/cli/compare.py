@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,9 +29,10 @@ from plusone.cli.common import (
 from plusone.errors import InputError
 
 if TYPE_CHECKING:
-    from plusone.bench.jobs import Job
+    from plusone.bench.jobs import Job, Source
     from plusone.bench.summary import Row
 
+Settings = dict[str, Any]
 DEMO_METHODS = ("an", "an_ls", "wan", "epr", "em", "gr", "softmax", "bce")
 
 Workers = Annotated[int, typer.Option(min=1, help="Parallel trainings, one core each.")]
@@ -47,8 +49,11 @@ def demo(
     Example: [bold]plusone demo[/bold] (under three minutes on two cores)
     """
     check_folder(to)
-    jobs = _jobs("digits", (), DEMO_METHODS, [seed], [None], [])
-    rows = _run(jobs, to, workers)
+    from plusone.bench.summary import summarise
+
+    grids: dict[str, list[Settings]] = {name: [{}] for name in DEMO_METHODS}
+    jobs = _jobs(_source("digits", (), "auto", "auto"), DEMO_METHODS, [seed], grids, {})
+    rows = summarise(_run(jobs, to, workers))
     _finish(rows, to, "Scenes of handwritten digits, one positive label per image", as_json)
 
 
@@ -65,6 +70,9 @@ def bench(
     to: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.")] = Path("bench"),
     features: Features = None,
     settings: Set = None,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Also choose each method's options on validation.")
+    ] = False,
     workers: Workers = 2,
     form: Form = "auto",
     meaning: Meaning = "auto",
@@ -73,18 +81,36 @@ def bench(
 ) -> None:
     """Compare methods over seeds; the learning rate is chosen on validation.
 
+    With --tune the first seed chooses the learning rate, then the method's own options at that
+    rate (each method has a small grid); the choice is trained with the other seeds too.
+
     What is done is skipped when the command is run again.
 
     Example: [bold]plusone bench labels.csv -x photos.npz -m an,em,gr --lr 1e-3,1e-4[/bold]
     """
+    from plusone.bench.summary import summarise
+    from plusone.bench.tuning import option_grid, rate_grid
     from plusone.methods import METHODS
+    from plusone.recipe import parse_settings
 
     check_folder(to)
     chosen = list(METHODS) if names.strip() == "all" else _parts(names, str, "--methods")
     numbers = [seed] if seed is not None else _parts(seeds, int, "--seeds")
     rates = _parts(lrs, float, "--lr") if lrs else [None]
-    jobs = _jobs(data, features or (), chosen, numbers, rates, settings or [], form, meaning)
-    rows = _run(jobs, to, workers)
+    given = parse_settings(settings or [])
+    source = _source(data, features or (), form, meaning)
+    grids = {name: rate_grid(rates) for name in chosen}
+    if tune:
+
+        def choose(tried: Mapping[str, Sequence[Settings]]) -> dict[str, Settings]:
+            jobs = _jobs(source, chosen, numbers[:1], tried, given)
+            return _best(tried, _run(jobs, to, workers))
+
+        rate = choose(grids)
+        settled = choose({name: option_grid(name, rate[name]) for name in chosen})
+        grids = {name: [settled[name]] for name in chosen}
+    results = _run(_jobs(source, chosen, numbers, grids, given), to, workers)
+    rows = summarise(results)
     plural = "s" if len(numbers) > 1 else ""
     _finish(rows, to, f"{data}, {len(numbers)} seed{plural}", as_json)
 
@@ -102,63 +128,69 @@ def _parts(text: str, kind: type, flag: str) -> list[Any]:
 
 
 def _jobs(
-    data: str,
-    features: Sequence[Path],
+    source: Source,
     names: Sequence[str],
     seeds: Sequence[int],
-    rates: Sequence[float | None],
-    settings: list[str],
-    form: str = "auto",
-    meaning: str = "auto",
+    grids: Mapping[str, Sequence[Settings]],
+    settings: Settings,
 ) -> list[Job]:
-    """One job per method, learning rate and seed; wrong settings are refused here, at once."""
-    from plusone.bench.jobs import Job, Source
-    from plusone.data.source import DATA_DEFAULTS, EMBEDDED
+    """One job per method, settings to try and seed; wrong settings are refused here, at once."""
+    from plusone.bench.jobs import Job
+    from plusone.data.source import DATA_DEFAULTS
     from plusone.methods import get_method
-    from plusone.recipe import make_recipe, parse_settings
+    from plusone.recipe import make_recipe
 
-    place = data if data in EMBEDDED else str(Path(data).resolve())
-    if place != data and not Path(data).exists():
-        raise InputError(f"{data}: no such file or folder")
-    source = Source(place, tuple(str(path.resolve()) for path in features), form, meaning)
-    given = parse_settings(settings)
     jobs = []
     for name in names:
         info = get_method(name)
-        for rate in rates:
+        for tried in grids[name]:
             for seed in seeds:
-                grid = {"method": name, "seed": seed} | ({} if rate is None else {"lr": rate})
-                layers = [DATA_DEFAULTS.get(data, {}), info.defaults, given, grid]
-                recipe = make_recipe(*layers, source="settings")
+                first = [DATA_DEFAULTS.get(source.data, {}), info.defaults, settings, tried]
+                recipe = make_recipe(*first, {"method": name, "seed": seed}, source="settings")
                 info.make_options(recipe.options)
-                if info.needs_k and recipe.expected_positives is None:
-                    raise InputError(
-                        f"the method {name} needs the expected number of positives per item: add "
-                        "--set expected_positives=1.5 (count them on a few items), or leave "
-                        f"{name} out of --methods"
-                    )
                 jobs.append(Job(source, recipe))
     return jobs
 
 
-def _run(jobs: Sequence[Job], folder: Path, workers: int) -> list[Row]:
+def _source(data: str, features: Sequence[Path], form: str, meaning: str) -> Source:
+    from plusone.bench.jobs import Source
+    from plusone.data.source import EMBEDDED
+
+    place = data if data in EMBEDDED else str(Path(data).resolve())
+    if place != data and not Path(data).exists():
+        raise InputError(f"{data}: no such file or folder")
+    return Source(place, tuple(str(path.resolve()) for path in features), form, meaning)
+
+
+def _best(
+    tried: Mapping[str, Sequence[Settings]], results: Sequence[dict[str, Any]]
+) -> dict[str, Settings]:
+    """The best of the tried settings of each method; `results` come in the order of `tried`."""
+    from plusone.bench.tuning import best_settings
+
+    found = iter(results)
+    return {
+        name: best_settings(grid, list(islice(found, len(grid)))) for name, grid in tried.items()
+    }
+
+
+def _run(jobs: Sequence[Job], folder: Path, workers: int) -> list[dict[str, Any]]:
     from plusone.bench.jobs import run_jobs
-    from plusone.bench.summary import summarise
 
     again = going_on(f"run the same command again to go on ({folder} keeps what is done)")
     with again, progress("training", len(jobs)) as (bar, task):
 
         def on_done(result: dict[str, Any], before: bool) -> None:
             bar.advance(task)
+            tried = "".join(f"  {name} {value}" for name, value in result["options"].items())
             bar.console.print(
-                f"{result['method']:12s} seed {result['seed']}  lr {result['lr']:g}  "
+                f"{result['method']:12s} seed {result['seed']}  lr {result['lr']:g}{tried}  "
                 f"val mAP {percent(result['val_map'])}  {result['seconds']:.1f} s"
                 f"{'  (done before)' if before else ''}",
                 soft_wrap=True,
             )
 
-        results = run_jobs(jobs, folder / "journal.jsonl", workers=workers, on_done=on_done)
-    return summarise(results)
+        return run_jobs(jobs, folder / "journal.jsonl", workers=workers, on_done=on_done)
 
 
 def _finish(rows: Sequence[Row], folder: Path, title: str, as_json: bool) -> None:
@@ -167,7 +199,9 @@ def _finish(rows: Sequence[Row], folder: Path, title: str, as_json: bool) -> Non
     from plusone.files import write_json, write_text
 
     closed = gap_closed(rows)
-    columns = ("method", "test mAP", "sd", "val mAP", "recovered", "gap closed", "lr", "seconds")
+    columns = (
+        "method", "test mAP", "sd", "val mAP", "recovered", "gap closed", "lr", "options", "seconds"
+    )  # fmt: skip
     cells = [
         (
             row.method,
@@ -177,6 +211,7 @@ def _finish(rows: Sequence[Row], folder: Path, title: str, as_json: bool) -> Non
             percent(row.recovery_map),
             f"{100 * closed[row.method]:.0f} %" if row.method in closed else "-",
             f"{row.lr:g}",
+            ", ".join(f"{name} {value}" for name, value in row.options.items()),
             f"{row.seconds:.1f}",
         )
         for row in rows
@@ -199,4 +234,6 @@ def _shown(column: str, rows: Sequence[Row]) -> bool:
     """Whether a column is worth its width: narrow terminals get the ones that matter most."""
     if column == "sd":
         return out.width >= 80 and any(row.test_sd is not None for row in rows)
+    if column == "options":
+        return out.width >= 120 and any(row.options for row in rows)
     return out.width >= 80 or column not in ("val mAP", "lr")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -101,10 +101,19 @@ def observe(
 def features(
     data: Data,
     to: Annotated[Path, typer.Option("--out", "-o", help="The npz file to write.")],
-    backbone: Annotated[str, typer.Option(help="Backbone; lite0 needs the extra lite0.")] = "lite0",
+    backbone: Annotated[str, typer.Option(help="cnn, lite0 or timm/NAME.")] = "lite0",
     size: Annotated[
         int | None, typer.Option(min=16, max=2048, help="Image side; the backbone's by default.")
     ] = None,
+    aspect: Annotated[
+        Literal["stretch", "crop"], typer.Option(help="stretch to a square, or crop the middle.")
+    ] = "stretch",
+    weights: Annotated[
+        str, typer.Option(help="auto: the backbone's own; random; or a local file.")
+    ] = "auto",
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="Keep every place of the feature map (for lac).")
+    ] = False,
     workers: Annotated[int, typer.Option(min=0, help="Processes that decode images.")] = 2,
     form: Form = "auto",
     meaning: Meaning = "auto",
@@ -124,7 +133,15 @@ def features(
     again = going_on("run the same command again to go on")
     with again, progress("extracting", len(dataset.table)) as (bar, task):
         result = extract_to_file(
-            dataset, to, backbone, size, workers, lambda done: bar.update(task, completed=done)
+            dataset,
+            to,
+            backbone,
+            size,
+            workers,
+            lambda done: bar.update(task, completed=done),
+            aspect=aspect,
+            weights=weights,
+            tokens=tokens,
         )
     if as_json:
         emit(result)

@@ -49,7 +49,9 @@ def train(
     mode: Annotated[
         str | None, typer.Option(help="linear, finetune or linear_init; by the data by default.")
     ] = None,
-    backbone: Annotated[str | None, typer.Option(help="cnn or lite0, for images.")] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="For images: cnn, lite0 or timm/NAME.")
+    ] = None,
     epochs: Annotated[
         int | None, typer.Option(help="Epochs; default 25 linear, 10 finetune.")
     ] = None,
@@ -78,7 +80,7 @@ def train(
     """
     from plusone.data.source import DATA_DEFAULTS, EMBEDDED
     from plusone.engine.run import train as run
-    from plusone.engine.task import make_task
+    from plusone.engine.task import expected_positives, make_task
     from plusone.methods import get_method
     from plusone.recipe import make_recipe, parse_settings, read_toml
 
@@ -118,7 +120,9 @@ def train(
         f"{task.name}: {len(task.train)} train, {len(task.val)} val, {len(task.test or ())} test "
         f"items, {len(task.classes)} classes; labels seen: {scheme}; method {full.method}"
     )
-    stages = full.resolved_stages(images=task.images)
+    if full.expected_positives is None and (k := expected_positives(full, task)) is not None:
+        say(f"expected positives per item: {k:.3g}, counted on the validation items")
+    stages = full.resolved_stages(images=task.images, phases=info.phases)
     steps = -(-len(task.train) // full.batch_size)
     total = steps * sum(stage.epochs for stage in stages)
     again = going_on(f"add --resume to the same command to go on ({folder})")

@@ -20,8 +20,8 @@ class Dataset:
 
     Args:
         table: Items, classes and labels.
-        features: What belongs to `table.ids[i]` in row `i`: float32 or float16 vectors `[N, D]`,
-            or images in memory, uint8 `[N, C, H, W]`; None for image files.
+        features: What belongs to `table.ids[i]` in row `i`: float32 or float16 vectors `[N, D]`
+            or tokens `[N, T, D]`, or images in memory, uint8 `[N, C, H, W]`; None for image files.
         name: A short name for reports, from the file or folder.
     """
 
@@ -43,7 +43,7 @@ class Dataset:
         """A data set from arrays in memory.
 
         Args:
-            x: Features `[N, D]`, or images uint8 `[N, C, H, W]`.
+            x: Features `[N, D]`, tokens `[N, T, D]`, or images uint8 `[N, C, H, W]`.
             labels: 1, 0, -1 as `[N, L]`.
             complete: Whether these are all labels, so that 0 means negative and training hides
                 all but one positive; otherwise they are what was seen, and 0 means unobserved.

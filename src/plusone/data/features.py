@@ -1,4 +1,4 @@
-"""Feature files: npz with `x` `[N, D]` and the `ids` (or `names`) of its rows."""
+"""Feature files: npz with `x` `[N, D]` or `[N, T, D]` and the `ids` (or `names`) of its rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FeatureFile:
 
     Args:
         ids: `[N]`.
-        x: float16 or float32 `[N, D]`.
+        x: float16 or float32 `[N, D]` or `[N, T, D]`.
         meta: What the writer noted (backbone, preprocessing, ...); of several files, what they
             agree on.
     """
@@ -58,10 +58,9 @@ def read_features(paths: Sequence[Path]) -> FeatureFile:
     meta: dict[str, object] = {}
     for file in files:
         names, x, own = _read_one(file)
-        if parts and x.shape[1] != parts[0].shape[1]:
-            raise InputError(
-                f"{file}: has {x.shape[1]} features per item, {files[0]} has {parts[0].shape[1]}"
-            )
+        if parts and x.shape[1:] != parts[0].shape[1:]:
+            own_shape, first = (" x ".join(map(str, a.shape[1:])) for a in (x, parts[0]))
+            raise InputError(f"{file}: has {own_shape} features per item, {files[0]} has {first}")
         meta = {k: v for k, v in own.items() if not parts or (k in meta and meta[k] == v)}
         ids.append(names)
         parts.append(x)
@@ -73,7 +72,7 @@ def _stack(parts: list[Features]) -> Features:
     if len(parts) == 1:
         return parts[0]
     dtype = np.result_type(*(part.dtype for part in parts))
-    out: Features = np.empty((sum(map(len, parts)), parts[0].shape[1]), dtype=dtype)
+    out: Features = np.empty((sum(map(len, parts)), *parts[0].shape[1:]), dtype=dtype)
     end = len(out)
     while parts:
         part = parts.pop()
@@ -94,14 +93,15 @@ def _read_one(file: Path) -> tuple[Strings, Features, dict[str, object]]:
         found = ", ".join(arrays) or "nothing"
         raise InputError(f"{file}: needs the arrays x and ids (or names), found {found}")
     x, ids = arrays.pop("x"), arrays[key].astype(np.str_)
-    if x.ndim != 2 or x.dtype.kind not in "fiub" or ids.shape != (len(x),):
+    if x.ndim not in (2, 3) or x.dtype.kind not in "fiub" or ids.shape != (len(x),):
         raise InputError(
             f"{file}: x has shape {x.shape} and type {x.dtype}, {key} has shape {ids.shape}; "
-            "expected numbers [N, D] and names [N]"
+            "expected numbers [N, D] (or tokens [N, T, D]) and names [N]"
         )
     x = x if x.dtype in (np.float16, np.float32) else x.astype(np.float32)
     for start in range(0, len(x), ROWS_AT_ONCE):
-        bad = np.flatnonzero(~np.isfinite(x[start : start + ROWS_AT_ONCE]).all(axis=1))
+        block = x[start : start + ROWS_AT_ONCE]
+        bad = np.flatnonzero(~np.isfinite(block).reshape(len(block), -1).all(axis=1))
         if len(bad):
             row = start + int(bad[0])
             raise InputError(
@@ -120,18 +120,18 @@ def write_features(path: Path, ids: Sequence[str] | Strings, x: Features, meta: 
     Args:
         path: An npz file.
         ids: `[N]`.
-        x: float16 or float32 `[N, D]`.
+        x: float16 or float32 `[N, D]` or `[N, T, D]`.
         meta: Anything JSON can hold, usually a dict.
     """
     names = np.asarray(ids, dtype=np.str_)
-    if x.ndim != 2 or names.shape != (len(x),):
+    if x.ndim not in (2, 3) or names.shape != (len(x),):
         raise ValueError(f"x has shape {x.shape} for {names.shape} ids")
     with replacing(path) as part, part.open("wb") as out:
         np.savez(out, allow_pickle=False, x=x, ids=names, meta=np.array(json.dumps(meta)))
 
 
 def align(features: FeatureFile, table: LabelTable) -> Features:
-    """The features of the items of a table, float16 or float32 `[len(table), D]`.
+    """The features of the items of a table, float16 or float32 `[len(table), ...]`.
 
     An item belongs to the row with its exact id; else to the one with its file name; else to
     the one with its file name without suffix. Where both names have folders, these must agree:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -15,13 +16,23 @@ from torch.nn import functional
 from plusone.errors import InputError
 
 MAX_PIXELS = 200_000_000
+CROPPED = 256 / 224  # short side over the crop's side, the common choice for ImageNet models
+
+Aspect = Literal["stretch", "crop"]
 
 
-def decode(path: Path, size: int) -> Tensor:
-    """Reads one image as bytes `[3, size, size]`, resized without keeping its aspect.
+def decode(path: Path, size: int, aspect: Aspect = "stretch") -> Tensor:
+    """Reads one image as bytes `[3, size, size]`.
 
     The orientation that cameras note beside the pixels is applied; transparency, palettes, grey
     and CMYK become RGB. Resizing antialiases.
+
+    Args:
+        path: The file.
+        size: Side of the result.
+        aspect: "stretch" resizes to the square without keeping the aspect, as the published
+            protocol does; "crop" resizes the short side to `size * 256 / 224`, rounded, and cuts
+            the square out of the middle.
     """
     try:
         with Image.open(path) as opened:
@@ -36,10 +47,29 @@ def decode(path: Path, size: int) -> Tensor:
             raise
         raise InputError(f"{path}: cannot be read as an image ({error})") from None
     pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1)
-    if pixels.shape[1:] == (size, size):
-        return pixels.contiguous()
+    if aspect == "stretch":
+        return _resized(pixels, size, size).contiguous()
+    height, width = cropped_shape(pixels.shape[1], pixels.shape[2], size)
+    resized = _resized(pixels, height, width)
+    top, left = (height - size) // 2, (width - size) // 2
+    return resized[:, top : top + size, left : left + size].contiguous()
+
+
+def cropped_shape(height: int, width: int, size: int) -> tuple[int, int]:
+    """Height and width to resize to before a crop of `size`.
+
+    >>> cropped_shape(300, 600, 224)
+    (256, 512)
+    """
+    scale = round(size * CROPPED) / min(height, width)
+    return round(height * scale), round(width * scale)
+
+
+def _resized(pixels: Tensor, height: int, width: int) -> Tensor:
+    if pixels.shape[1:] == (height, width):
+        return pixels
     resized = functional.interpolate(
-        pixels[None], size=(size, size), mode="bilinear", antialias=True, align_corners=False
+        pixels[None], size=(height, width), mode="bilinear", antialias=True, align_corners=False
     )
     return resized[0]
 
@@ -53,12 +83,27 @@ def _eight_bits(image: Image.Image) -> Image.Image:
     return Image.fromarray((values / scale).round().astype(np.uint8))
 
 
-def decode_all(paths: Sequence[Path], size: int, tick: Callable[[], None] | None = None) -> Tensor:
-    """Reads many images into one tensor of bytes `[N, 3, size, size]`, on a few threads."""
-    images = torch.empty(len(paths), 3, size, size, dtype=torch.uint8)
+def decode_all(
+    paths: Sequence[Path],
+    size: int,
+    tick: Callable[[], None] | None = None,
+    aspect: Aspect = "stretch",
+    out: Tensor | None = None,
+) -> Tensor:
+    """Reads many images into one tensor of bytes `[N, 3, size, size]`, on a few threads.
+
+    Args:
+        paths: The files.
+        size: Side of the results.
+        tick: Called once per image.
+        aspect: As for `decode`.
+        out: Where to put them; new memory by default.
+    """
+    if out is None:
+        out = torch.empty(len(paths), 3, size, size, dtype=torch.uint8)
     with ThreadPoolExecutor(max_workers=4) as pool:
-        for row, image in enumerate(pool.map(lambda path: decode(path, size), paths)):
-            images[row] = image
+        for row, image in enumerate(pool.map(lambda path: decode(path, size, aspect), paths)):
+            out[row] = image
             if tick is not None:
                 tick()
-    return images
+    return out

@@ -20,7 +20,8 @@ class LeanAdam(torch.optim.Adam):
     def __init__(self, groups: list[dict[str, Any]], lr: float) -> None:
         super().__init__(groups, lr=lr, fused=True)
         for group in self.param_groups:
-            for parameter in group["params"]:
+            # Tables that move row by row have a state of their own, see `RowWise`.
+            for parameter in () if group.get("rows") else group["params"]:
                 self.state[parameter] = {
                     "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
                     "exp_avg": torch.zeros_like(parameter),
@@ -31,6 +32,8 @@ class LeanAdam(torch.optim.Adam):
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
             used = [weight for weight in group["params"] if weight.grad is not None]
+            if not used:
+                continue
             slots = [self.state[weight] for weight in used]
             grads: list[Tensor] = [weight.grad for weight in used]
             beta1, beta2 = group["betas"]

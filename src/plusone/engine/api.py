@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import nn
 
 from plusone.data.dataset import Dataset, as_inputs
 from plusone.data.source import DATA_DEFAULTS, load_source
 from plusone.engine.inputs import ArrayInputs
 from plusone.engine.run import summarise
-from plusone.engine.task import make_task
+from plusone.engine.task import make_task, same_kind
 from plusone.engine.training import EpochRecord, Training
 from plusone.errors import InputError
 from plusone.methods import get_method
@@ -37,9 +38,9 @@ class Fitted:
     metrics: dict[str, Any]
 
     def predict(self, x: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """Probabilities `[N, L]` for new inputs: features `[N, D]` or images `[N, C, H, W]`."""
+        """Probabilities `[N, L]` for new inputs: features or tokens, or images `[N, C, H, W]`."""
         array, task = np.array(as_inputs(x)), self.training.task
-        if array.ndim != 1 + len(task.shape) or array.shape[1] != task.shape[0]:
+        if not same_kind(array.shape[1:], task.shape):
             raise InputError(f"inputs have shape {array.shape}; each must be {task.shape}")
         if not len(array):
             return np.zeros((0, len(task.classes)), dtype=np.float32)
@@ -52,6 +53,7 @@ def fit(
     data: Dataset | str | Path,
     method: str = "gr",
     *,
+    backbone: str | nn.Module | None = None,
     on_record: Callable[[EpochRecord], None] | None = None,
     **settings: Any,
 ) -> Fitted:
@@ -60,6 +62,8 @@ def fit(
     Args:
         data: A `Dataset`, the name of an embedded one ("digits"), or a path.
         method: Name in `plusone.METHODS`.
+        backbone: Name of a backbone for images, or a module of your own: it needs an attribute
+            `dim` (D) and turns bytes `[B, C, H, W]` into `[B, D, h, w]`, `[B, T, D]` or `[B, D]`.
         on_record: Called after every epoch.
         **settings: Anything a recipe can hold, such as `lr=1e-4`, `options={"alpha": 0.2}`.
 
@@ -72,8 +76,10 @@ def fit(
     """
     dataset = data if isinstance(data, Dataset) else load_source(str(data))
     defaults = DATA_DEFAULTS.get(data, {}) if isinstance(data, str) else {}
-    recipe = make_recipe(defaults, get_method(method).defaults, settings, {"method": method})
-    training = Training(make_task(dataset, recipe), recipe)
+    said = settings | ({"backbone": backbone} if isinstance(backbone, str) else {})
+    recipe = make_recipe(defaults, get_method(method).defaults, said, {"method": method})
+    module = backbone if isinstance(backbone, nn.Module) else None
+    training = Training(make_task(dataset, recipe), recipe, backbone=module)
     records = []
     for record in training.epochs():
         records.append(record)

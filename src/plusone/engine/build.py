@@ -31,6 +31,7 @@ def build(
     *,
     images: bool,
     backbone: nn.Module | None = None,
+    weights: str | None = None,
 ) -> tuple[Classifier, Method]:
     """A model with fresh weights, and the method that will train it.
 
@@ -40,6 +41,7 @@ def build(
         shape: Shape of one input.
         images: Whether inputs are images.
         backbone: A module to use instead of the recipe's backbone; needs an attribute `dim`.
+        weights: Where the backbone's weights come from, instead of what the recipe says.
     """
     info = get_method(recipe.method)
     for stage in recipe.stages:
@@ -48,9 +50,11 @@ def build(
         method = info.build(labels, info.make_options(recipe.options))
         method.name = recipe.method
         if images and backbone is None:
-            backbone = backbone_for(recipe.backbone).build(shape[0], shape[-1])
-        dim = feature_dim(backbone) if backbone is not None else shape[0]
-        return Classifier(backbone or nn.Identity(), method.make_head(dim)), method
+            row = backbone_for(recipe.backbone)
+            backbone = row.build(shape[0], shape[-1], weights or recipe.weights)
+        dim = feature_dim(backbone) if backbone is not None else shape[-1]
+        head = method.make_head(dim)
+        return Classifier(backbone or nn.Identity(), head, recipe.precision), method
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,8 @@ def load_run(folder: Path) -> Predictor:
     table = read_table(folder / "observed.npz").table
     labels = TrainLabels(table.take(table.rows_of("train")).labels, about["k"], recipe.seed)
     shape = tuple(about["shape"])
-    model, method = build(recipe, labels, shape, images=about["images"])
+    # All weights are in the run: those that the backbone began with need not be found again.
+    model, method = build(recipe, labels, shape, images=about["images"], weights="random")
     tensors, _ = checkpoint.load(weights)
     try:
         model.load_state_dict(below(tensors, "model."))

@@ -1,11 +1,6 @@
 """Inputs of a model: arrays in memory, or image files decoded by worker processes.
 
-Both give batches in a wanted order, one tensor per wanted view. Views have names:
-
-| view | images | feature vectors |
-| --- | --- | --- |
-| `plain` | as they are | as they are |
-| `weak` | flipped left to right with probability 0.5, if the recipe says `flip` | as they are |
+Both give batches in a wanted order, one tensor per wanted view (`plusone.engine.views`).
 """
 
 from __future__ import annotations
@@ -15,17 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from plusone.data.images import decode
+from plusone.data.images import Aspect, decode
+from plusone.engine.views import View, make_views
 from plusone.errors import InputError
-from plusone.seeds import generator
 
-VIEWS = ("plain", "weak")
 BLOCK = 1 << 20  # numbers gathered at once, unless one batch has more
 
 
@@ -41,28 +33,13 @@ class Inputs(Protocol):
         ...
 
 
-def check_views(views: Sequence[str]) -> None:
-    """Refuses names of views that do not exist."""
-    for view in views:
-        if view not in VIEWS:
-            raise ValueError(f"unknown view {view!r}; known: {', '.join(VIEWS)}")
-
-
-def flips(view: str, n: int, seed: int, flip: bool) -> npt.NDArray[np.bool_]:
-    """Which of `n` items are mirrored in a view, bool `[n]`."""
-    if view != "weak" or not flip:
-        return np.zeros(n, dtype=np.bool_)
-    draws = torch.rand(n, generator=generator(seed, view))
-    return (draws < 0.5).numpy()
-
-
 @dataclass(frozen=True)
 class ArrayInputs:
     """Inputs held in memory: no loader, no work per item.
 
     Args:
-        x: `[N, D]` features or `[N, C, H, W]` images.
-        flip: Whether the weak view mirrors images.
+        x: Images in bytes, `[N, C, H, W]`, or features in floats, `[N, D]` or `[N, ...]`.
+        flip: Whether the weak and the strong view mirror images.
     """
 
     x: Tensor
@@ -74,14 +51,10 @@ class ArrayInputs:
     def batches(
         self, order: Tensor, batch_size: int, views: Sequence[str], seed: int
     ) -> Iterator[tuple[Tensor, ...]]:
-        check_views(views)
+        images = self.x.ndim == 4 and self.x.dtype == torch.uint8  # else they are feature maps
+        drawn = make_views(views, len(order), seed, flip=self.flip and images)
         if not len(order):
             return
-        mirrored = self.flip and self.x.ndim == 4
-        masks = [
-            torch.from_numpy(flips(view, len(order), derive_view(seed, number), mirrored))
-            for number, view in enumerate(views)
-        ]
         # Small batches are cut from larger blocks: gathering has a price per call.
         block = max(1, BLOCK // max(batch_size * self.x[0].numel(), 1)) * batch_size
         for start in range(0, len(order), block):
@@ -89,11 +62,7 @@ class ArrayInputs:
             x = torch.index_select(self.x, 0, order[rows])
             if x.dtype == torch.float16:
                 x = x.float()
-            if mirrored:
-                turned = x.flip(-1)
-                parts = [torch.where(mask[rows].view(-1, 1, 1, 1), turned, x) for mask in masks]
-            else:
-                parts = [x] * len(views)
+            parts = [view.many(x, rows) if images else x for view in drawn]
             yield from zip(*(torch.split(part, batch_size) for part in parts), strict=True)
 
 
@@ -103,15 +72,17 @@ class FileInputs:
 
     Args:
         paths: One file per item.
-        size: Side of the square the images are resized to.
-        flip: Whether the weak view mirrors images.
+        size: Side of the square the images become.
+        flip: Whether the weak and the strong view mirror images.
         workers: Worker processes; 0 decodes in this process.
+        aspect: How they become square, as for `plusone.data.images.decode`.
     """
 
     paths: tuple[Path, ...]
     size: int
     flip: bool = True
     workers: int = 2
+    aspect: Aspect = "stretch"
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -119,13 +90,9 @@ class FileInputs:
     def batches(
         self, order: Tensor, batch_size: int, views: Sequence[str], seed: int
     ) -> Iterator[tuple[Tensor, ...]]:
-        check_views(views)
-        rows = order.tolist()
-        masks = [
-            flips(view, len(rows), derive_view(seed, number), self.flip)
-            for number, view in enumerate(views)
-        ]
-        dataset = _Decoding([self.paths[row] for row in rows], self.size, masks)
+        drawn = make_views(views, len(order), seed, flip=self.flip)
+        paths = [self.paths[row] for row in order.tolist()]
+        dataset = _Decoding(paths, self.size, self.aspect, drawn)
         loader: DataLoader[tuple[Tensor, ...]] = DataLoader(
             dataset, batch_size=batch_size, num_workers=self.workers, worker_init_fn=_one_thread
         )
@@ -144,20 +111,15 @@ class FileInputs:
 class _Decoding(Dataset[tuple[Tensor, ...]]):
     """Decodes one file and gives its views."""
 
-    def __init__(self, paths: list[Path], size: int, masks: list[npt.NDArray[np.bool_]]) -> None:
-        self.paths, self.size, self.masks = paths, size, masks
+    def __init__(self, paths: list[Path], size: int, aspect: Aspect, views: list[View]) -> None:
+        self.paths, self.size, self.aspect, self.views = paths, size, aspect, views
 
     def __len__(self) -> int:
         return len(self.paths)
 
-    def __getitem__(self, position: int) -> tuple[Tensor, ...]:
-        image = decode(self.paths[position], self.size)
-        return tuple(image.flip(-1) if mask[position] else image for mask in self.masks)
-
-
-def derive_view(seed: int, number: int) -> int:
-    """A seed of its own for each view of a batch, so that two weak views differ."""
-    return seed + 7919 * number
+    def __getitem__(self, place: int) -> tuple[Tensor, ...]:
+        image = decode(self.paths[place], self.size, self.aspect)
+        return tuple(view.one(image, place) for view in self.views)
 
 
 def _one_thread(worker: int) -> None:

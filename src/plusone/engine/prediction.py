@@ -20,7 +20,7 @@ from plusone.data.formats.folders import IMAGE_SUFFIXES
 from plusone.data.source import EMBEDDED, load_source
 from plusone.engine.build import Predictor
 from plusone.engine.inputs import ArrayInputs, FileInputs, Inputs
-from plusone.engine.task import dataset_inputs, input_shape
+from plusone.engine.task import dataset_inputs, input_shape, same_kind
 from plusone.errors import InputError
 
 
@@ -83,20 +83,22 @@ def predict_items(
     A model for images takes an image file, a folder with images anywhere below it, or a data set
     with images. A model for features takes a feature file, or a data set with features.
     """
-    ids, inputs = _items(predictor, data, features, form, meaning)
+    ids, inputs = items_of(predictor, data, features, form, meaning)
     return Predictions(ids, predictor.classes, predictor.probabilities(inputs, tick))
 
 
-def _items(
+def items_of(
     predictor: Predictor, data: str, features: Sequence[Path], form: str, meaning: str
 ) -> tuple[tuple[str, ...], Inputs]:
+    """Names and inputs of whatever the user points at."""
     path = Path(data)
     if predictor.images and form == "auto" and data not in EMBEDDED:
         files = image_files(path)
         if files:
             root = path if path.is_dir() else path.parent
             names = tuple(file.relative_to(root).as_posix() for file in files)
-            return names, FileInputs(files, predictor.shape[-1], workers=predictor.recipe.workers)
+            recipe, size = predictor.recipe, predictor.shape[-1]
+            return names, FileInputs(files, size, workers=recipe.workers, aspect=recipe.aspect)
     if not predictor.images and not features and path.suffix == ".npz" and _has_features_only(path):
         read = read_features([path])
         return tuple(read.ids.tolist()), ArrayInputs(_checked(read.x, predictor, data))
@@ -112,7 +114,7 @@ def _items(
 def inputs_for(predictor: Predictor, dataset: Dataset, rows: npt.NDArray[np.int64]) -> Inputs:
     """Inputs of some rows of a data set, if they are what the model takes."""
     given = input_shape(dataset, predictor.recipe)
-    if len(given) != len(predictor.shape) or given[0] != predictor.shape[0]:
+    if not same_kind(given, predictor.shape):
         raise InputError(
             f"{dataset.name}: has {_kind(given)}, the model takes {_kind(predictor.shape)}"
             f"{'' if predictor.images else '; give them with --features FILE'}"
@@ -123,6 +125,8 @@ def inputs_for(predictor: Predictor, dataset: Dataset, rows: npt.NDArray[np.int6
 def _kind(shape: tuple[int, ...]) -> str:
     if len(shape) == 1:
         return f"{shape[0]} features per item"
+    if len(shape) == 2:
+        return f"tokens of {shape[1]} features"
     return f"images with {shape[0]} channel{'' if shape[0] == 1 else 's'}"
 
 
@@ -143,8 +147,8 @@ def _has_features_only(path: Path) -> bool:
 
 
 def _checked(x: np.ndarray, predictor: Predictor, data: str) -> Tensor:
-    if x.shape[1:] != predictor.shape:
+    if not same_kind(x.shape[1:], predictor.shape):
         raise InputError(
-            f"{data}: has {x.shape[1]} features per item, the model takes {predictor.shape[0]}"
+            f"{data}: has {_kind(x.shape[1:])}, the model takes {_kind(predictor.shape)}"
         )
     return torch.from_numpy(x)

@@ -118,6 +118,7 @@ def summarise(training: Training, folder: Path | None, seconds: float) -> dict[s
         "run": None if folder is None else os.fspath(folder),
         "data": task.name,
         "lr": recipe.lr,
+        "options": dict(recipe.options),
         "selected_on": training.selected_on,
         "weights": training.best.weights,
         "observation": dict(task.observation),

@@ -63,13 +63,6 @@ def split_views(together: Outputs, n_views: int) -> tuple[Outputs, ...]:
     """One `Outputs` per view from the outputs of all views on top of each other."""
     if n_views == 1:
         return (together,)
-    embeddings = together.embeddings
-    return tuple(
-        Outputs(*parts)
-        for parts in zip(
-            torch.chunk(together.logits, n_views),
-            torch.chunk(together.features, n_views),
-            [None] * n_views if embeddings is None else torch.chunk(embeddings, n_views),
-            strict=True,
-        )
-    )
+    parts = (together.logits, together.features, together.embeddings, together.maps)
+    chunks = [[None] * n_views if x is None else torch.chunk(x, n_views) for x in parts]
+    return tuple(Outputs(*view) for view in zip(*chunks, strict=True))

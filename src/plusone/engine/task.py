@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from plusone.data.dataset import Dataset
+from plusone.data.image_cache import cached_images
 from plusone.data.images import decode_all
 from plusone.data.matrix import LabelMatrix
 from plusone.data.observation import observe_table
@@ -72,7 +74,7 @@ def make_task(dataset: Dataset, recipe: Recipe, tick: Callable[[], None] | None 
     table = apply_observation(dataset.table, recipe)
     table = hold_out_validation(table, share=recipe.val_share, seed=recipe.split_seed)
     shape = input_shape(dataset, recipe)
-    make_inputs = dataset_inputs(dataset, recipe, shape, tick)
+    make_inputs = dataset_inputs(dataset, recipe, shape, tick, cache_dir=recipe.cache_dir)
 
     def part(split: str) -> Part:
         rows = table.rows_of(split)
@@ -129,17 +131,33 @@ def input_shape(dataset: Dataset, recipe: Recipe) -> tuple[int, ...]:
     return (3, size, size)
 
 
+def same_kind(given: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether inputs of one shape suit a model for another: channels, or features, must agree."""
+    if len(given) != len(wanted):
+        return False
+    return given[0] == wanted[0] if len(given) == 3 else given[-1] == wanted[-1]
+
+
 def dataset_inputs(
     dataset: Dataset,
     recipe: Recipe,
     shape: tuple[int, ...],
     tick: Callable[[], None] | None = None,
+    *,
+    cache_dir: str | None = None,
 ) -> Callable[[npt.NDArray[np.int64]], Inputs]:
-    """A function from row numbers to inputs of the given shape."""
+    """A function from row numbers to inputs of the given shape.
+
+    Args:
+        dataset: The data.
+        recipe: The settings.
+        shape: Shape of one input.
+        tick: Called once per decoded image.
+        cache_dir: Folder to keep decoded images in. Training passes the recipe's; whoever uses a
+            trained model elsewhere need not have that folder.
+    """
     table = dataset.table
-    if input_shape(dataset, recipe)[:1] != shape[:1] or (
-        len(shape) == 1 and dataset.features is None
-    ):
+    if not same_kind(input_shape(dataset, recipe), shape):
         raise InputError(f"{dataset.name}: its inputs do not have the expected shape {shape}")
     if dataset.features is not None:
         x = torch.from_numpy(np.ascontiguousarray(dataset.features))
@@ -150,25 +168,34 @@ def dataset_inputs(
     size = shape[-1]
 
     def from_files(rows: npt.NDArray[np.int64]) -> Inputs:
-        paths = tuple(table.path(row) for row in rows)
-        if len(table) * 3 * size * size <= recipe.cache_mb * 1_000_000:
-            return ArrayInputs(decode_all(paths, size, tick), flip=recipe.flip)
-        return FileInputs(paths, size, flip=recipe.flip, workers=recipe.workers)
+        paths, aspect = tuple(table.path(row) for row in rows), recipe.aspect
+        small = len(table) * 3 * size * size <= recipe.cache_mb * 1_000_000
+        if cache_dir is not None:
+            mapped = cached_images(paths, size, Path(cache_dir), tick, aspect)
+            return ArrayInputs(mapped.clone() if small else mapped, flip=recipe.flip)
+        if small:
+            return ArrayInputs(decode_all(paths, size, tick, aspect), flip=recipe.flip)
+        return FileInputs(paths, size, recipe.flip, recipe.workers, aspect)
 
     return from_files
 
 
 def expected_positives(recipe: Recipe, task: Task) -> float | None:
-    """The k that methods may use: as given, or counted from the training truth if asked for."""
+    """The k that methods may use: as given, or counted where labels are known.
+
+    "truth" counts on the training items, as the papers do. Where nothing is given and the method
+    needs it, the validation items are counted: their labels are known for choosing an epoch.
+    """
     given = recipe.expected_positives
     if given == "truth":
         if task.train.truth is None:
             raise InputError("expected_positives = 'truth' needs a data set with all labels")
         return float(task.train.truth.per_item(1).mean())
-    if given is None and get_method(recipe.method).needs_k:
+    if given is not None or not get_method(recipe.method).needs_k:
+        return given
+    if task.val.truth is None or recipe.select_on == "observed":
         raise InputError(
             f"the method {recipe.method} needs the expected number of positives per item: "
-            "--set expected_positives=1.5 (count them on a few items), or "
-            "--set expected_positives=truth where all labels are known"
+            "--set expected_positives=1.5 (count them on a few items)"
         )
-    return given
+    return float(task.val.truth.per_item(1).mean())

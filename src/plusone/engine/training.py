@@ -5,29 +5,33 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from plusone.engine.build import below, build
+from plusone.engine import state
+from plusone.engine.best import Best
+from plusone.engine.build import build
 from plusone.engine.inputs import ArrayInputs, Inputs
 from plusone.engine.labels import label_batches
 from plusone.engine.optim import make_optimizer
 from plusone.engine.predict import predict
-from plusone.engine.step import Forward, training_step
+from plusone.engine.state import State
+from plusone.engine.step import Forward, split_views, training_step
 from plusone.engine.task import Part, Task, expected_positives
 from plusone.engine.threads import suitable_threads
 from plusone.errors import InputError
+from plusone.methods import get_method
 from plusone.metrics import mean_average_precision
 from plusone.models.classifier import Classifier
 from plusone.models.ema import Ema
+from plusone.models.freezing import freeze_statistics, freeze_weights
 from plusone.recipe import Recipe
+from plusone.schedules import one_cycle
 from plusone.seeds import derive, generator, seeded
-from plusone.types import Batch, Clock, Stage, TrainLabels
-
-State = dict[str, Tensor]
+from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
 
 
 @dataclass(frozen=True)
@@ -55,17 +59,6 @@ class EpochRecord:
     seconds: float
 
 
-@dataclass(frozen=True)
-class Best:
-    """The best weights of a stage so far."""
-
-    score: float
-    epoch: int
-    weights: str
-    model: State
-    method: State
-
-
 class Training:
     """A model, a method and where they are in their training.
 
@@ -91,7 +84,8 @@ class Training:
     ) -> None:
         self.task, self.recipe = task, recipe
         self.on_step, self.on_extract = on_step, on_extract
-        self.stages = recipe.resolved_stages(images=task.images)
+        phases = get_method(recipe.method).phases
+        self.stages = recipe.resolved_stages(images=task.images, phases=phases)
         self.k = expected_positives(recipe, task)
         labels = TrainLabels(task.train.observed, self.k, recipe.seed)
         self.model, self.method = build(
@@ -108,7 +102,7 @@ class Training:
         self._pooled: dict[int, tuple[Part, Inputs]] = {}
         self.stage = self.epoch = 0
         self.best: Best | None = None
-        self._begin_stage()
+        self.begin_stage()
 
     @property
     def done(self) -> bool:
@@ -134,7 +128,7 @@ class Training:
             record = EpochRecord(
                 self.stage, self.epoch, losses, score, self.selected_on, best, weights, seconds
             )
-            if self.epoch == clock.epochs:
+            if self.epoch == clock.epochs or self._out_of_patience():
                 self._next_stage()
             yield record
 
@@ -164,16 +158,19 @@ class Training:
         self.model.train()
         if _keeps_backbone(self.stages[clock.stage]):
             self.model.backbone.eval()
+        if task.images:
+            freeze_statistics(self.model.backbone, recipe.freeze, norm=recipe.freeze_norm)
         with seeded(recipe.seed, "dropout", *place):
             for step, (view, observed) in enumerate(zip(views, labels, strict=True)):
                 index = order[step * recipe.batch_size : (step + 1) * recipe.batch_size]
                 clock = replace(clock, step=step)
-                batch = Batch(view, observed, index)
+                self._set_rates(clock)
+                batch = Batch(view, observed, index, self._teach(view))
                 values = self._step(forward, batch, clock)
                 for name, value in values.items():
                     sums[name] = sums.get(name, 0.0) + value
-                if self.ema is not None:
-                    self.ema.update(self.model)
+                for average in self.averages.values():
+                    average.update(self.model)
                 if self.on_step is not None:
                     self.on_step(clock)
         with torch.no_grad():
@@ -188,6 +185,22 @@ class Training:
             weight.numel() for weight in self.model.head.parameters()
         )
 
+    def _set_rates(self, clock: Clock) -> None:
+        """Learning rates of this step, if the recipe has a schedule."""
+        if self.recipe.schedule == "one_cycle":
+            done = (clock.epoch * clock.steps + clock.step) / (clock.epochs * clock.steps)
+            for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
+                group["lr"] = rate * one_cycle(done)
+
+    def _teach(self, views: tuple[Tensor, ...]) -> tuple[Outputs, ...]:
+        """What the averaged model says about each view, for methods that have a teacher."""
+        if "teacher" not in self.averages:
+            return ()
+        teacher = self.averages["teacher"].model
+        forward = self._forward(self.task.train, teacher)[2]
+        with torch.no_grad():
+            return split_views(forward(torch.cat(views)), len(views))
+
     def _step(self, forward: Forward, batch: Batch, clock: Clock) -> dict[str, float]:
         head, method, optimizer = self.model.head, self.method, self.optimizer
         try:
@@ -201,7 +214,10 @@ class Training:
     def _evaluate(self) -> tuple[float, str, Classifier]:
         """Validation mAP of the better of the raw and the averaged weights, and that model."""
         found = []
-        for name, model in (("raw", self.model), *([("ema", self.ema.model)] if self.ema else [])):
+        models = {"raw": self.model}
+        if "ema" in self.averages:
+            models["ema"] = self.averages["ema"].model
+        for name, model in models.items():
             inputs, kind, forward = self._forward(self.task.val, model)
             scores = self.method.probabilities(predict(model, forward, inputs, kind=kind))
             score = mean_average_precision(scores, self._val_target, empty=self.recipe.empty)
@@ -216,7 +232,8 @@ class Training:
         """Inputs of the present stage, their kind, and what to apply to them."""
         stage = self.stages[min(self.stage, len(self.stages) - 1)]
         if not self.task.images:
-            return part.inputs, "features", model.head
+            # Vectors go straight to the head; tokens may have to be pooled for it first.
+            return part.inputs, "features", model.head if len(self.task.shape) == 1 else model
         if stage.inputs == "images":
             return part.inputs, "images", model
         if id(part) not in self._pooled:
@@ -226,13 +243,23 @@ class Training:
             self._pooled[id(part)] = (part, ArrayInputs(pooled.clone()))
         return self._pooled[id(part)][1], "features", model.head
 
-    def _begin_stage(self) -> None:
+    def begin_stage(self) -> None:
+        """Makes method, optimizer and averages ready for the present stage."""
         stage = self.stages[self.stage]
         self._pooled.clear()  # the backbone may have moved since
         self.model.backbone.requires_grad_(not _keeps_backbone(stage))
+        if self.task.images:
+            freeze_weights(self.model.backbone, self.recipe.freeze, norm=self.recipe.freeze_norm)
         self.method.begin_stage(stage)
         self.optimizer = make_optimizer(self.model, self.method, self.recipe, stage)
-        self.ema = Ema(self.model, self.recipe.ema) if self.recipe.ema else None
+        self._rates = [group["lr"] for group in self.optimizer.param_groups]
+        decays = {"ema": self.recipe.ema, "teacher": self.method.teacher}
+        self.averages = {name: Ema(self.model, decay) for name, decay in decays.items() if decay}
+
+    def _out_of_patience(self) -> bool:
+        assert self.best is not None
+        patience = self.recipe.patience
+        return patience is not None and self.epoch - self.best.epoch >= patience
 
     def _next_stage(self) -> None:
         """Goes on to the next stage; after the last one the best weights are put in place."""
@@ -243,46 +270,15 @@ class Training:
             self.method.load_state_dict(self.best.method)
         if not self.done:
             self.epoch, self.best = 0, None
-            self._begin_stage()
+            self.begin_stage()
 
     def state(self) -> tuple[State, dict[str, Any]]:
         """Everything that changes in training: tensors by name, and plain values."""
-        tensors = {f"model.{key}": value for key, value in self.model.state_dict().items()}
-        tensors |= {f"method.{key}": value for key, value in self.method.state_dict().items()}
-        if not self.done:
-            for number, slot in self.optimizer.state_dict()["state"].items():
-                kept = {key: value for key, value in slot.items() if value is not None}
-                tensors |= {f"optimizer.{number}.{key}": value for key, value in kept.items()}
-            if self.ema is not None:
-                tensors |= {f"ema.{key}": v for key, v in self.ema.model.state_dict().items()}
-        plain: dict[str, Any] = {"stage": self.stage, "epoch": self.epoch, "best": None}
-        if self.best is not None:
-            tensors |= {f"best.model.{key}": value for key, value in self.best.model.items()}
-            tensors |= {f"best.method.{key}": value for key, value in self.best.method.items()}
-            kept = asdict(replace(self.best, model={}, method={}))
-            plain["best"] = {name: kept[name] for name in ("score", "epoch", "weights")}
-        return tensors, plain
+        return state.pack(self)
 
     def load_state(self, tensors: State, plain: dict[str, Any]) -> None:
         """Takes over what `state()` gave."""
-        self.stage, self.epoch = plain["stage"], plain["epoch"]
-        if not self.done:
-            self._begin_stage()
-        self.model.load_state_dict(below(tensors, "model."))
-        self.method.load_state_dict(below(tensors, "method."))
-        if not self.done:
-            slots: dict[int, dict[str, Tensor]] = {}
-            for key, value in below(tensors, "optimizer.").items():
-                number, name = key.split(".", 1)
-                slots.setdefault(int(number), {})[name] = value
-            groups = self.optimizer.state_dict()["param_groups"]
-            self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
-            if self.ema is not None:
-                self.ema.model.load_state_dict(below(tensors, "ema."))
-        self.best = None
-        if plain["best"] is not None:
-            model, method = below(tensors, "best.model."), below(tensors, "best.method.")
-            self.best = Best(**plain["best"], model=model, method=method)
+        state.unpack(self, tensors, plain)
 
 
 def _keeps_backbone(stage: Stage) -> bool:

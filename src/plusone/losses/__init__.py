@@ -12,6 +12,7 @@ from plusone.losses.binary import (
     observed_bce,
 )
 from plusone.losses.categorical import softmax_cross_entropy
+from plusone.losses.contrastive import label_aware_contrast
 from plusone.losses.correcting import large_loss, large_losses, self_corrected
 from plusone.losses.counting import expected_positive_penalty, expected_positives
 from plusone.losses.entropy import entropy_maximization, entropy_minimization
@@ -22,6 +23,7 @@ from plusone.losses.leveraged import balanced_lambda, consistency, leveraged_asy
 from plusone.losses.margin import hill
 from plusone.losses.penalties import l1_penalty, squared_l2_penalty
 from plusone.losses.pseudo import entropy_with_pseudo_labels
+from plusone.losses.pseudo_consistency import pseudo_label_consistency
 from plusone.losses.ranking import pairwise_ranking
 from plusone.losses.reduction import Reduction, reduce
 from plusone.losses.robust import (
@@ -29,11 +31,13 @@ from plusone.losses.robust import (
     false_negative_probability,
     generalized_cross_entropy,
 )
+from plusone.losses.unified import UnifiedLoss
 from plusone.losses.variant import Variant
 from plusone.losses.weak import sample_negative, sampled_negative, weak_negative
 
 __all__ = [
     "Reduction",
+    "UnifiedLoss",
     "Variant",
     "assume_negative",
     "assume_negative_smoothed",
@@ -52,12 +56,14 @@ __all__ = [
     "generalized_robust",
     "hill",
     "l1_penalty",
+    "label_aware_contrast",
     "large_loss",
     "large_losses",
     "leveraged_asymmetric",
     "observed_bce",
     "online_estimation",
     "pairwise_ranking",
+    "pseudo_label_consistency",
     "reduce",
     "sample_negative",
     "sampled_negative",

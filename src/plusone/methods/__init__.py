@@ -8,8 +8,12 @@ from plusone import losses
 from plusone.errors import InputError
 from plusone.methods.base import Method, MethodInfo, Options
 from plusone.methods.em_apl import EmApl, EmAplOptions
+from plusone.methods.en import En, EnConsistencyOptions, EnConsistent, EnOptions, EnSpatial
 from plusone.methods.epr import Epr, EprOptions
 from plusone.methods.gr import Gr, GrOptions
+from plusone.methods.gr_learned import GrLearned, GrLearnedOptions
+from plusone.methods.lac import PHASES as LAC_PHASES
+from plusone.methods.lac import Lac, LacOptions
 from plusone.methods.large_loss import (
     LargeLossOptions,
     LargeLossPermanent,
@@ -47,6 +51,8 @@ RIDNIK = "Ridnik et al., Asymmetric Loss for Multi-Label Classification, ICCV"
 ZHANG = "Zhang et al., Simple and Robust Loss Design with Missing Labels, arXiv"
 
 KIM = "Kim et al., Large Loss Matters in Weakly Supervised Multi-Label Classification, CVPR"
+VERELST = "Verelst et al., Spatial Consistency Loss, WACV"
+XIE = "Xie et al., Label-Aware Global Consistency, NeurIPS"
 LASD = "Leveraged Asymmetric Loss with Disambiguation, submitted to ICLR"
 
 METHODS: dict[str, MethodInfo] = {
@@ -146,6 +152,19 @@ METHODS: dict[str, MethodInfo] = {
         Splc, SplcOptions, ZHANG, 2021,
         "confident unobserved labels count as positives from the second epoch on",
     ),
+    "en": MethodInfo(
+        En, EnOptions, VERELST, 2023,
+        "each class's lowest predictions are negatives, as many as expected; others are ignored",
+        needs_k=True,
+    ),
+    "en_cl": MethodInfo(
+        EnConsistent, EnConsistencyOptions, VERELST, 2023,
+        "en, and predictions agree with those of the model's moving average", needs_k=True,
+    ),
+    "en_scl": MethodInfo(
+        EnSpatial, EnConsistencyOptions, VERELST, 2023,
+        "en, and class maps agree with those of the model's moving average", needs_k=True,
+    ),
     "las": MethodInfo(
         Las, LasOptions, LASD, 2023, "asl with leveraged (down-weighted) unobserved labels"
     ),
@@ -168,6 +187,19 @@ METHODS: dict[str, MethodInfo] = {
     "gr": MethodInfo(
         Gr, GrOptions, CHEN, 2024,
         "robust losses and growing trust in the model's own guesses",
+    ),
+    "gr_learned": MethodInfo(
+        GrLearned, GrLearnedOptions, CHEN, 2024,
+        "gr with its trust and weights learned; published as worse, kept as that comparison",
+    ),
+    "lac": MethodInfo(
+        Lac, LacOptions, XIE, 2022,
+        "one embedding per class; confident labels agree between views and across images",
+        phases=LAC_PHASES,
+        defaults={
+            "optimizer": "adamw", "weight_decay": 0.01, "schedule": "one_cycle", "lr": 1e-4,
+            "ema": 0.9997,
+        },
     ),
 }  # fmt: skip
 

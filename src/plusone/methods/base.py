@@ -37,6 +37,7 @@ class Method(nn.Module):
     """
 
     views: tuple[str, ...] = ("weak",)
+    teacher: float | None = None  # decay of a moving average of the model, in `batch.teacher`
     lr_mult: ClassVar[float] = 1.0
     name: str = ""  # in the method table; for messages
 
@@ -89,6 +90,9 @@ class MethodInfo:
         summary: One line for `plusone methods`.
         scheme: Which labels it is meant to see, an observation scheme.
         needs_k: Whether it needs the expected number of positives.
+        phases: Options that change from one phase of training to the next. A method with two
+            phases is trained twice the recipe's epochs, the second time from the best weights of
+            the first; in the mode linear_init the linear stage is of the first phase.
         defaults: Recipe settings that differ from the general defaults.
     """
 
@@ -99,6 +103,7 @@ class MethodInfo:
     summary: str
     scheme: str = "single"
     needs_k: bool = False
+    phases: tuple[Mapping[str, Any], ...] = ({},)
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def make_options(self, values: Mapping[str, Any]) -> Options:

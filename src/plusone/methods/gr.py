@@ -9,15 +9,20 @@ released program w and b lag one epoch behind mu and sigma: of T epochs, epoch t
 at t / T and mu, sigma at (t + 1) / T; `variant="released"` does that, and charges seen positives
 -log p. The released program also gives the linear layer 10 times the learning rate: set
 `head_lr_mult` in the recipe for that.
+
+The paper keeps q1, q2, q3 constant and names it a limitation that they do not move (section 5).
+`q2_end` and `q3_end` let q2 and q3 move along the same line; that is ours and off by default.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from plusone.losses import generalized_robust, reduce
+from plusone.losses.robust import Parameter
 from plusone.methods.base import Method, Options
 from plusone.schedules import linear
 from plusone.types import Batch, Clock, Outputs
@@ -38,35 +43,56 @@ class GrOptions(Options):
     q1: float = 0.01
     q2: float = 0.01
     q3: float = 1.0
+    q2_end: float | None = None
+    q3_end: float | None = None
     variant: str = "paper"
 
 
 class Gr(Method):
     """Schedules for w, b, mu, sigma; the rest is `plusone.losses.generalized_robust`."""
 
-    def schedule(self, clock: Clock) -> dict[str, float]:
+    def schedule(self, clock: Clock) -> Mapping[str, Parameter]:
         """w, b, mu and sigma in an epoch."""
         o = self.options
-        if o.variant == "released":
-            early, late = clock.epoch / clock.epochs, (clock.epoch + 1) / clock.epochs
-        else:
-            early = late = clock.epoch / max(clock.epochs - 1, 1)
+        at = clock.epoch / clock.epochs if o.variant == "released" else _line(clock)
+        trust = {"w": linear(at, o.w_start, o.w), "b": linear(at, o.b_start, o.b)}
+        return trust | self.scheduled_weight(clock)
+
+    def scheduled_weight(self, clock: Clock) -> dict[str, float]:
+        """The part of the schedule that shapes v: mu and sigma."""
+        o = self.options
+        at = (clock.epoch + 1) / clock.epochs if o.variant == "released" else _line(clock)
         return {
-            "w": linear(early, o.w_start, o.w),
-            "b": linear(early, o.b_start, o.b),
-            "mu": linear(late, o.mu_start, o.mu),
-            "sigma": linear(late, o.sigma_start, o.sigma),
+            "mu": linear(at, o.mu_start, o.mu),
+            "sigma": linear(at, o.sigma_start, o.sigma),
+        }
+
+    def robustness(self, clock: Clock) -> dict[str, float]:
+        """q1, q2 and q3 in an epoch; an end that is None leaves its q where it is."""
+        o, at = self.options, _line(clock)
+        if min(o.q2_end or 0.0, o.q3_end or 0.0) < 0:
+            raise ValueError(f"q2_end and q3_end must not be negative: {o.q2_end}, {o.q3_end}")
+        return {
+            "q1": o.q1,
+            "q2": o.q2 if o.q2_end is None else linear(at, o.q2, o.q2_end),
+            "q3": o.q3 if o.q3_end is None else linear(at, o.q3, o.q3_end),
         }
 
     def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
-        o = self.options
+        at = self.schedule(clock)
         table = generalized_robust(
             outs[0].logits,
             batch.observed,
-            **self.schedule(clock),
-            q1=o.q1,
-            q2=o.q2,
-            q3=o.q3,
-            variant=o.variant,
+            w=at["w"],
+            b=at["b"],
+            mu=at["mu"],
+            sigma=at["sigma"],
+            **self.robustness(clock),
+            variant=self.options.variant,
         )
         return {"loss": reduce(table)}
+
+
+def _line(clock: Clock) -> float:
+    """0 in the first epoch of a stage, 1 in its last."""
+    return clock.epoch / max(clock.epochs - 1, 1)

@@ -3,34 +3,59 @@
 Cole et al. 2021, Multi-Label Learning from Single Positive Labels, CVPR, section 5.4 and the
 implementation notes of section 6.1.
 
-The estimate is a parameter `[N, L]` with 10 times the learning rate. It starts uniform between
-probabilities 0.4 and 0.6, a seen positive at 0.995 and a seen negative at 0.005. The EPR part
-follows the released program ("released": seen labels divided by L, lambda 1), because the paper
-leaves lambda open and its figures come from that program. As there, the dense Adam moves rows
-outside the batch too.
+The estimate learns at 10 times the learning rate. As published it is a parameter `[N, L]` that
+starts uniform between probabilities 0.4 and 0.6, a seen positive at 0.995 and a seen negative at
+0.005. The EPR part follows the released program ("released": seen labels divided by L, lambda 1),
+because the paper leaves lambda open and its figures come from that program. As there, the dense
+Adam moves rows outside the batch too.
+
+The options `estimator="factored"` and `"network"` need less memory; section 7 of the paper names
+them as open. How they differ is said in `plusone.methods.estimators` and, for the row-wise updates
+of the factored one, in `plusone.engine.row_adam`.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from plusone.errors import InputError
 from plusone.losses import online_estimation
 from plusone.methods.base import Method, Options
-from plusone.seeds import generator
-from plusone.types import Batch, Clock, Outputs, TrainLabels
+from plusone.methods.estimators import (
+    DenseEstimator,
+    Estimator,
+    FactoredEstimator,
+    NetworkEstimator,
+    with_seen,
+)
+from plusone.models.heads import Head
+from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
+
+ESTIMATORS = ("dense", "factored", "network")
+BLOCK = 1 << 22  # entries of the estimate computed at once
 
 
 @dataclass(frozen=True)
 class RoleOptions(Options):
-    """Weight of the count's penalty and the EPR variant."""
+    """Weight of the count's penalty, the EPR variant, and the label estimator.
+
+    Args:
+        lam: Weight of the penalty on the number of positives.
+        variant: "released" or "paper", see `plusone.losses.expected_positives`.
+        estimator: "dense", "factored" or "network".
+        rank: Rank of the factored estimator.
+        hidden: Hidden units of the network estimator.
+    """
 
     lam: float = 1.0
     variant: str = "released"
+    estimator: str = "dense"
+    rank: int = 64
+    hidden: int = 256
 
 
 class Role(Method):
@@ -38,29 +63,84 @@ class Role(Method):
 
     lr_mult = 10.0
 
-    def __init__(self, labels: TrainLabels, options: Options) -> None:
+    def __init__(self, labels: TrainLabels, options: RoleOptions) -> None:
         super().__init__(labels, options)
         if labels.expected_positives is None:
             raise InputError("the method role needs expected_positives")
-        bound = _logit(0.6)
-        shape = (labels.n_items, labels.n_classes)
-        start = torch.empty(shape).uniform_(-bound, bound, generator=generator(labels.seed, "role"))
-        observed = torch.from_numpy(labels.observed.dense())
-        start[observed == 1] = _logit(0.995)
-        start[observed == -1] = _logit(0.005)
-        self.phi = nn.Parameter(start)
+        _check(options)
+        self.estimator: Estimator
+        if options.estimator == "dense":
+            self.estimator = DenseEstimator(labels)
+        elif options.estimator == "factored":
+            self.estimator = FactoredEstimator(
+                labels.n_items, labels.n_classes, options.rank, labels.seed
+            )
+        self.register_load_state_dict_pre_hook(_rename_phi)  # type: ignore[no-untyped-call]
+
+    def make_head(self, dim: int) -> Head:
+        """The linear head; the network estimator is made here, where the width is known."""
+        if self.options.estimator == "network":
+            self.estimator = NetworkEstimator(dim, self.labels, self.options.hidden)
+        return super().make_head(dim)
+
+    def begin_stage(self, stage: Stage) -> None:
+        fixed = sorted({"estimator", "rank", "hidden"} & stage.options.keys())
+        if any(stage.options[name] != getattr(self._first_options, name) for name in fixed):
+            raise InputError(
+                f"the options {', '.join(fixed)} of role cannot change from stage to stage; set "
+                "them for the whole recipe"
+            )
+        super().begin_stage(stage)
 
     def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
-        k = self.labels.expected_positives
+        k, o = self.labels.expected_positives, self.options
         assert k is not None
-        phi, o = self.phi[batch.index], self.options
+        phi = self.estimator(batch.index, outs[0].features.detach())
+        if not self.estimator.holds_seen:
+            phi = with_seen(phi, batch.observed)
         return online_estimation(
             outs[0].logits, phi, batch.observed, k=k, lam=o.lam, variant=o.variant
         )
 
-    def estimates(self) -> Tensor:
-        return self.phi.detach().sigmoid()
+    def after_step(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> None:
+        self.estimator.remember(batch.index, outs[0].features)
+
+    @torch.no_grad()
+    def estimates(self) -> Tensor | None:
+        """The recovered labels `[N, L]`; None from a network that could not keep them.
+
+        Besides the result it needs memory for one block of rows.
+        """
+        if not self.estimator.recalls:
+            return None
+        n_items, n_classes = self.labels.n_items, self.labels.n_classes
+        found = torch.empty(n_items, n_classes)
+        step = max(1, BLOCK // n_classes)
+        for start in range(0, n_items, step):
+            index = torch.arange(start, min(start + step, n_items))
+            phi = self.estimator.recall(index)
+            if not self.estimator.holds_seen:
+                observed = torch.from_numpy(self.labels.observed.dense(index.numpy()))
+                phi = with_seen(phi, observed)
+            found[start : start + step] = phi
+        return found.sigmoid_()
 
 
-def _logit(p: float) -> float:
-    return math.log(p / (1 - p))
+def _check(options: RoleOptions) -> None:
+    """Refuses option values that no estimator can be built with."""
+    if options.estimator not in ESTIMATORS:
+        raise InputError(
+            f"the option estimator of role cannot be {options.estimator!r}; "
+            f"known: {', '.join(ESTIMATORS)}"
+        )
+    for name in ("rank", "hidden"):
+        if getattr(options, name) < 1:
+            raise InputError(
+                f"the option {name} of role must be at least 1, not {getattr(options, name)}"
+            )
+
+
+def _rename_phi(role: Role, state: dict[str, Tensor], prefix: str, *rest: Any) -> None:
+    """Reads states from when the dense estimate was a parameter of the method itself."""
+    if f"{prefix}phi" in state:
+        state[f"{prefix}estimator.phi"] = state.pop(f"{prefix}phi")

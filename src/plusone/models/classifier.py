@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from plusone.errors import InputError
 from plusone.models.heads import Head
 from plusone.types import Outputs
+
+Precision = Literal["float32", "bf16"]
 
 
 class Normalize(nn.Module):
@@ -33,18 +37,33 @@ class Classifier(nn.Module):
     """Backbone, then head. Features in memory use `nn.Identity()` as the backbone.
 
     Args:
-        backbone: Gives a feature map `[B, D, h, w]` or features `[B, D]`.
+        backbone: Gives a feature map `[B, D, h, w]`, tokens `[B, T, D]` or features `[B, D]`.
         head: Gives `Outputs` from what its `pool` makes of them.
+        precision: "bf16" computes the backbone in bfloat16 where torch deems it safe; the weights,
+            the head and whatever follows stay in float32.
     """
 
-    def __init__(self, backbone: nn.Module, head: Head) -> None:
+    def __init__(self, backbone: nn.Module, head: Head, precision: Precision = "float32") -> None:
         super().__init__()
         self.backbone = backbone
         self.head = head
+        self.precision = precision
 
     def features(self, inputs: Tensor) -> Tensor:
         """What the head gets to see of a batch of inputs."""
-        pooled: Tensor = self.head.pool(self.backbone(inputs))
+        if self.precision == "bf16":
+            with torch.autocast(inputs.device.type, dtype=torch.bfloat16):
+                maps = self.backbone(inputs)
+            maps = maps.float()
+        else:
+            maps = self.backbone(inputs)
+        if not isinstance(maps, Tensor) or maps.ndim not in (2, 3, 4):
+            given = f"{tuple(maps.shape)}" if isinstance(maps, Tensor) else type(maps).__name__
+            raise InputError(
+                "a backbone must return a tensor [B, D, h, w], [B, T, D] or [B, D]; "
+                f"{type(self.backbone).__name__} returned {given}"
+            )
+        pooled: Tensor = self.head.pool(maps)
         return pooled
 
     def forward(self, inputs: Tensor) -> Outputs:

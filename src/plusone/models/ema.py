@@ -20,7 +20,7 @@ class Ema:
 
     def __init__(self, model: Classifier, decay: float) -> None:
         self.decay = decay
-        self.model = copy.deepcopy(model).requires_grad_(False)
+        self.model = copy.deepcopy(model).requires_grad_(False).eval()
 
     @torch.no_grad()
     def update(self, model: Classifier) -> None:

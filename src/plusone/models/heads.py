@@ -14,8 +14,11 @@ class Head(nn.Module):
     def pool(self, features: Tensor) -> Tensor:
         """What of the backbone's output this head needs; this is what gets cached.
 
-        A feature map `[B, D, h, w]` becomes its average `[B, D]`; vectors pass unchanged.
+        A feature map `[B, D, h, w]` and tokens `[B, T, D]` become their average `[B, D]`; vectors
+        pass unchanged.
         """
+        if features.ndim == 3:
+            return features.mean(dim=1)
         return features.mean(dim=(2, 3)) if features.ndim == 4 else features
 
     def forward(self, features: Tensor) -> Outputs:

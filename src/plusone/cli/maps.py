@@ -1,0 +1,81 @@
+"""The command maps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from plusone.cli.common import (
+    Features,
+    Form,
+    Json,
+    Meaning,
+    UnusedSeed,
+    check_folder,
+    emit,
+    progress,
+    say,
+)
+from plusone.cli.use import Run
+
+
+def maps(
+    run: Run,
+    data: Annotated[str, typer.Argument(help="An image, a folder of images, or a data set.")],
+    to: Annotated[Path, typer.Option("--out", "-o", help="Folder to write into.")],
+    top: Annotated[int, typer.Option(min=1, help="Classes shown beside each image.")] = 3,
+    pictures: Annotated[int, typer.Option(min=0, help="Images to draw, from the first.")] = 20,
+    features: Features = None,
+    form: Form = "auto",
+    meaning: Meaning = "auto",
+    seed: UnusedSeed = 0,
+    as_json: Json = False,
+) -> None:
+    """Show where a model looked for each class (methods lac and en_scl).
+
+    Writes maps.npz (ids, classes, probabilities [N, L], maps [N, L, h, w]) and a picture for each
+    of the first images with its most likely classes.
+
+    Example: [bold]plusone maps runs/photos-lac-seed0 new-photos --out looked[/bold]
+    """
+    import numpy as np
+    import torch
+
+    from plusone.engine.build import load_run
+    from plusone.engine.maps import class_maps
+    from plusone.engine.prediction import items_of
+    from plusone.files import replacing
+    from plusone.report.overlay import strip
+
+    check_folder(to)
+    predictor = load_run(run)
+    ids, inputs = items_of(predictor, data, features or [], form, meaning)
+    found, scores, drawn = [], [], 0
+    to.mkdir(parents=True, exist_ok=True)
+    with progress("looking", len(ids)) as (bar, task):
+        for views, likely, places in class_maps(predictor, inputs, lambda n: bar.advance(task, n)):
+            for row in range(len(views) if predictor.images else 0):
+                if drawn == pictures:
+                    break
+                best = likely[row].argsort(descending=True)[:top]
+                titles = [f"{predictor.classes[c]} {100 * likely[row, c]:.0f} %" for c in best]
+                sheet = strip(views[row], places[row, best], titles, Path(ids[drawn]).name)
+                with replacing(to / f"{drawn:04d}.png") as part:
+                    sheet.save(part, format="png")
+                drawn += 1
+            found.append(places.half())
+            scores.append(likely)
+    with replacing(to / "maps.npz") as part, part.open("wb") as file:
+        np.savez(
+            file,
+            allow_pickle=False,
+            ids=np.asarray(ids, dtype=np.str_),
+            classes=np.asarray(predictor.classes, dtype=np.str_),
+            probabilities=torch.cat(scores).numpy(),
+            maps=torch.cat(found).numpy(),
+        )
+    if as_json:
+        emit({"out": str(to), "items": len(ids), "pictures": drawn})
+    say(f"{len(ids)} items in {to / 'maps.npz'}, {drawn} pictures beside it")

@@ -1,0 +1,102 @@
+"""The command `prepare`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from plusone.cli.common import Json, check_folder, emit, out, say, table
+from plusone.errors import InputError
+
+if TYPE_CHECKING:
+    from plusone.data.prepare import Prepared
+
+FILE = "labels.npz"
+
+
+def prepare(
+    data: Annotated[str, typer.Argument(help="voc, coco, nuswide or cub.")],
+    root: Annotated[Path, typer.Argument(help="Folder of the downloaded, unpacked files.")],
+    to: Annotated[Path, typer.Option("--out", "-o", help=f"Folder to write {FILE} into.")],
+    split: Annotated[
+        str, typer.Option(help="papers, or official (NUS-WIDE: its own two parts).")
+    ] = "papers",
+    missing: Annotated[
+        str | None,
+        typer.Option(
+            help="Items without image file: refuse, drop or keep; nuswide drops by default."
+        ),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Other counts than the papers' are an error.")
+    ] = False,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Seed of NUS-WIDE's random split.")
+    ] = 1200,
+    as_json: Json = False,
+) -> None:
+    """Make a label table of a public data set, and check it against the papers' counts.
+
+    Images stay where they are. docs/datasets.md says where each data set is obtained.
+
+    Example: [bold]plusone prepare voc VOCdevkit --out voc[/bold], then
+    [bold]plusone train voc/labels.npz --recipe recipes/voc/gr.toml[/bold]
+    """
+    from plusone.data.formats import write
+    from plusone.data.prepare import prepare as read
+
+    check_folder(to)
+    made = read(data, root, split=split, missing=missing, seed=seed)
+    if strict and made.differences:
+        raise InputError("\n".join(_warnings(made)))
+    write(made.table, to / FILE)
+    if as_json:
+        emit(_summary(made, to / FILE))
+        return
+    rows: list[tuple[str, object, object]] = [
+        (count.what, _figure(count.found), _figure(count.expected)) for count in made.counts
+    ]
+    rows.append(("items without a positive", _figure(_without_positive(made)), None))
+    out.print(table(made.data.title, ("", "found", "published"), rows))
+    for note in made.table.notes:
+        say(f"note: {note}")
+    for warning in _warnings(made):
+        say(f"warning: {warning}")
+    say(f"next: plusone train {to / FILE} --recipe recipes/{data}/gr.toml")
+
+
+def _warnings(made: Prepared) -> list[str]:
+    """One sentence for each count that is not the published one."""
+    source = made.expected.source
+    return [f"{made.data.title}, {count.sentence} ({source})" for count in made.differences]
+
+
+def _without_positive(made: Prepared) -> int:
+    return int((made.table.labels.per_item(1) == 0).sum())
+
+
+def _figure(value: float | None) -> str | None:
+    return None if value is None else f"{value:,}"
+
+
+def _summary(made: Prepared, file: Path) -> dict[str, Any]:
+    """What is printed, for machines."""
+    labels = made.table
+    return {
+        "out": str(file),
+        "data": made.data.title,
+        "images": None if labels.root is None else str(labels.root),
+        "items": {split: len(labels.rows_of(split)) for split in ("train", "test")},
+        "classes": len(labels.classes),
+        "items_without_positive": _without_positive(made),
+        "counts": [
+            {"what": c.what, "found": c.found, "published": c.expected, "agrees": c.fits}
+            for c in made.counts
+        ],
+        "source": made.expected.source,
+        "agrees": not made.differences,
+        "warnings": _warnings(made),
+        "notes": list(labels.notes),
+    }

@@ -1,0 +1,171 @@
+"""EN: as many of each class's lowest predictions count as negatives as there should be negatives.
+
+Verelst et al. 2023, Spatial Consistency Loss for Training Multi-Label Classifiers from Single-Label
+Annotations, WACV, as told by Chen et al. 2024 (GR), https://arxiv.org/abs/2405.03501, App. B,
+Eq. 20. At the beginning of each epoch and for each class, the N - N_c items with the lowest moving
+average of the class's probability become negatives; the other unobserved labels cost nothing.
+
+What our source leaves open, and how it is here:
+
+- N_c, the expected positives of a class, is the number of its seen positives times k N / S, with
+  k `expected_positives` and S all seen positives (k itself, if each item has one). That is right
+  if each positive of an item is as likely to be the seen one. It is at least the seen positives;
+  a class that was never seen has none, so all its labels are negatives.
+- Seen negatives count towards the N - N_c; a seen positive is never made a negative.
+- The first epoch of training has no averages yet and assumes negatives (`an`).
+- The average is over an item's visits, one per epoch, of the probability that the training step
+  computed anyway: no pass of its own, and the order of items does not matter. It starts with the
+  first probability. It is a float32 buffer `[N, L]`, because half precision would make ties.
+
+`en_cl` and `en_scl` add the squared distance between the probabilities of the model and those of
+the moving average of its weights: of whole images (cl, each on the other's augmentation) or at
+every place of the class maps (scl). Deviations from Verelst et al.: their average is one of an
+image's outputs over the epochs, ours one of the weights; their maps follow random crops, ours
+compare both models on one and the same view, so that no place has to be found again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from plusone.errors import InputError
+from plusone.losses import consistency, observed_bce, reduce
+from plusone.methods.base import Method, Options
+from plusone.models.heads import Head
+from plusone.models.spatial import SpatialHead
+from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
+
+
+@dataclass(frozen=True)
+class EnOptions(Options):
+    """decay: share of the old average of a confidence kept at each visit; ours."""
+
+    decay: float = 0.5
+
+
+@dataclass(frozen=True)
+class EnConsistencyOptions(EnOptions):
+    """weight: of the consistency; teacher_decay: of the averaged weights. Both are ours."""
+
+    weight: float = 1.0
+    teacher_decay: float = 0.999
+
+
+class En(Method):
+    """Averages of probabilities and the present negatives, found by the items' index."""
+
+    def __init__(self, labels: TrainLabels, options: EnOptions) -> None:
+        super().__init__(labels, options)
+        self.counts = missing_negatives(labels)
+        self.confidence: Tensor  # -1 before the first visit
+        self.negatives: Tensor
+        self.register_buffer("confidence", torch.full(labels.observed.shape, -1.0))
+        self.register_buffer("negatives", torch.from_numpy(labels.observed.dense() == 0))
+
+    def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
+        if not 0 <= self.options.decay < 1:
+            raise ValueError(f"decay must lie in [0, 1), got {self.options.decay}")
+        assumed = self.negatives[batch.index] & (batch.observed == 0)
+        table = observed_bce(outs[0].logits, torch.where(assumed, -1.0, batch.observed))
+        return {"loss": reduce(table)}
+
+    def after_step(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> None:
+        now = self.probabilities(outs[0].logits).to(self.confidence.dtype)
+        old = self.confidence[batch.index]
+        new = torch.where(old < 0, now, torch.lerp(now, old, self.options.decay))
+        self.confidence[batch.index] = new
+
+    def after_epoch(self, clock: Clock, predict: Callable[[], Tensor]) -> None:
+        unobserved = torch.from_numpy(self.labels.observed.dense() == 0)
+        self.negatives.copy_(lowest(self.confidence, unobserved, self.counts))
+
+    def estimates(self) -> Tensor:
+        seen = torch.from_numpy(self.labels.observed.dense())
+        found = torch.where(seen == 0, self.confidence.clamp(min=0), 0.0)
+        return torch.where(seen == 1, 1.0, found)
+
+
+class EnConsistent(En):
+    """`en_cl`: the model on one augmentation agrees with its moving average on the other."""
+
+    views: tuple[str, ...] = ("weak", "weak")
+
+    def __init__(self, labels: TrainLabels, options: EnConsistencyOptions) -> None:
+        super().__init__(labels, options)
+        self.teacher = options.teacher_decay
+
+    def begin_stage(self, stage: Stage) -> None:
+        super().begin_stage(stage)
+        self.teacher = self.options.teacher_decay
+
+    def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
+        o = self.options
+        if not 0 < o.teacher_decay < 1 or o.weight < 0:
+            got = f"{o.teacher_decay}, {o.weight}"
+            raise ValueError(f"need 0 < teacher_decay < 1 and weight >= 0, got {got}")
+        if len(batch.teacher) != len(outs):
+            raise ValueError("the batch lacks the outputs of the model's moving average")
+        distances = [
+            consistency(self.compared(out), self.compared(other))
+            for out, other in zip(outs, reversed(batch.teacher), strict=True)
+        ]
+        mean = reduce(torch.stack(distances))
+        return super().loss(outs, batch, clock) | {"consistency": o.weight * mean}
+
+    def compared(self, out: Outputs) -> Tensor:
+        """The logits that must agree."""
+        return out.logits
+
+
+class EnSpatial(EnConsistent):
+    """`en_scl`: the class maps agree; feature vectors have no maps and their logits agree."""
+
+    views = ("weak",)  # one view, seen by both models: places stay where they are
+
+    def make_head(self, dim: int) -> Head:
+        return SpatialHead(dim, self.labels.n_classes)
+
+    def compared(self, out: Outputs) -> Tensor:
+        return out.logits if out.maps is None else out.maps
+
+
+def missing_negatives(labels: TrainLabels) -> Tensor:
+    """How many unobserved labels of each class should be negatives, int64 `[L]`.
+
+    >>> from plusone.data.matrix import LabelMatrix
+    >>> seen = LabelMatrix.from_dense([[1, 0], [1, 0], [0, 1], [0, 0]])
+    >>> missing_negatives(TrainLabels(seen, expected_positives=1.5)).tolist()
+    [0, 2]
+    """
+    if labels.expected_positives is None:
+        raise InputError("the methods en, en_cl and en_scl need expected_positives")
+    positives = torch.from_numpy(labels.observed.per_class(1))
+    negatives = torch.from_numpy(labels.observed.per_class(-1))
+    factor = labels.expected_positives * labels.n_items / max(int(positives.sum()), 1)
+    expected = torch.maximum((positives * factor).round().long(), positives)
+    return (labels.n_items - negatives - expected).clamp(min=0)
+
+
+def lowest(confidence: Tensor, among: Tensor, counts: Tensor) -> Tensor:
+    """Marks each class's lowest entries, exactly `counts` of them; of equal ones the first.
+
+    Args:
+        confidence: `[N, L]`.
+        among: Which entries may be marked, bool `[N, L]`.
+        counts: How many of each class, int64 `[L]`; no more than may be marked.
+
+    Returns:
+        bool `[N, L]`.
+
+    >>> lowest(torch.tensor([[0.3], [0.1], [0.2]]), torch.ones(3, 1).bool(), torch.tensor([2]))
+    tensor([[False],
+            [ True],
+            [ True]])
+    """
+    order = torch.sort(torch.where(among, confidence, torch.inf), dim=0, stable=True).indices
+    ranks = torch.arange(len(confidence)).unsqueeze(1)
+    return torch.zeros_like(among).scatter_(0, order, ranks < counts)

@@ -1,0 +1,144 @@
+"""LAC: label-wise embeddings, confident pseudo labels, and contrast between classes.
+
+Xie et al. 2022, Label-Aware Global Consistency for Multi-Label Learning with Single Positive
+Labels, NeurIPS, Eq. 2-7 and section 4.1.
+
+The loss is AN on the weak view, plus `lam_plc` times the consistency of the strong view with
+confident predictions on the weak one (PLC), plus `lam_lac` times the contrast of the embeddings of
+seen and confident labels with each other and with a queue of past ones (LAC). Training has two
+phases, each of the recipe's epochs, the second from the best weights of the first: AN + PLC, then
+all three. In the first phase the projection has no term and so does not move.
+
+`variant = "released"` follows the authors' program where it differs, see `losses/contrastive.py`
+and `losses/pseudo_consistency.py`; all its terms are means where the paper has sums over classes.
+
+Deviations: the projection belongs to the method, not to the head (it is not needed to predict), so
+weight decay does not reach it. The one-cycle schedule moves the learning rate only, not Adam's
+momentum. On feature vectors the weak and the strong view are the same, apart from dropout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from plusone.losses import (
+    assume_negative,
+    label_aware_contrast,
+    pseudo_label_consistency,
+    reduce,
+)
+from plusone.losses.variant import is_released
+from plusone.methods.base import Method, Options
+from plusone.models.heads import Head
+from plusone.models.labelwise import LabelwiseHead
+from plusone.types import Batch, Clock, Outputs, TrainLabels
+
+
+@dataclass(frozen=True)
+class LacOptions(Options):
+    """Published for COCO: delta_first 0.6, delta 0.9, temperature 0.5, queue 512.
+
+    delta_first is the threshold wherever there is no contrast: in the first phase.
+
+    width, heads, feedforward, encoder_layers, decoder_layers and projection size the model; the
+    released program has 2048, 4, 8192, 1, 2 and 128.
+    """
+
+    delta_first: float = 0.6
+    delta: float = 0.9
+    lam_plc: float = 1.0
+    lam_lac: float = 1.0
+    temperature: float = 0.5
+    queue: int = 512
+    variant: str = "paper"
+    width: int = 256
+    heads: int = 4
+    feedforward: int = 1024
+    encoder_layers: int = 1
+    decoder_layers: int = 2
+    dropout: float = 0.1
+    projection: int = 128
+
+
+PHASES: tuple[dict[str, float], ...] = ({"lam_lac": 0.0}, {})
+
+
+class Lac(Method):
+    """Keeps a ring buffer of the last `queue` embeddings."""
+
+    views = ("weak", "strong")
+
+    def __init__(self, labels: TrainLabels, options: LacOptions) -> None:
+        super().__init__(labels, options)
+        o = options
+        self.projector = nn.Sequential(
+            nn.Linear(o.width, o.width), nn.ReLU(), nn.Linear(o.width, o.projection)
+        )
+        self.register_buffer("queue", torch.zeros(o.queue, o.projection))
+        self.register_buffer("queue_classes", torch.full((o.queue,), -1))
+        self.register_buffer("queue_end", torch.zeros((), dtype=torch.int64))
+        self.queue: Tensor
+        self.queue_classes: Tensor
+        self.queue_end: Tensor
+
+    def make_head(self, dim: int) -> Head:
+        o = self._first_options
+        return LabelwiseHead(
+            dim,
+            self.labels.n_classes,
+            width=o.width,
+            heads=o.heads,
+            feedforward=o.feedforward,
+            encoder_layers=o.encoder_layers,
+            decoder_layers=o.decoder_layers,
+            dropout=o.dropout,
+        )
+
+    def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
+        o, (weak, strong), y = self.options, outs, batch.observed
+        table = assume_negative(weak.logits, y)
+        terms = {"an": reduce(table, "mean" if is_released(o.variant) else "item")}
+        if o.lam_plc:
+            delta = o.delta if o.lam_lac else o.delta_first
+            terms["plc"] = o.lam_plc * pseudo_label_consistency(
+                strong.logits, weak.logits, y, delta=delta, variant=o.variant
+            )
+        if o.lam_lac:
+            embeddings, classes = self._embeddings(outs, y)
+            filled = self.queue_classes >= 0
+            terms["lac"] = o.lam_lac * label_aware_contrast(
+                embeddings,
+                classes,
+                queue=self.queue[filled],
+                queue_classes=self.queue_classes[filled],
+                temperature=o.temperature,
+                total=len(outs) * y.numel(),
+                variant=o.variant,
+            )
+        return terms
+
+    def after_step(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> None:
+        size = len(self.queue)
+        if not self.options.lam_lac or not size:
+            return
+        embeddings, classes = self._embeddings(outs, batch.observed)
+        newest = slice(max(len(embeddings) - size, 0), None)
+        embeddings, classes = embeddings[newest], classes[newest]
+        slots = (self.queue_end + torch.arange(len(embeddings))) % size
+        self.queue[slots], self.queue_classes[slots] = embeddings, classes
+        self.queue_end.copy_((self.queue_end + len(embeddings)) % size)
+
+    def _embeddings(self, outs: tuple[Outputs, ...], y: Tensor) -> tuple[Tensor, Tensor]:
+        """Projected unit vectors `[n, d]` of the seen and the confident labels, both views."""
+        likely = outs[0].logits.detach().sigmoid() >= self.options.delta
+        items, classes = ((y == 1) | (likely & (y == 0))).nonzero(as_tuple=True)
+        chosen = []
+        for out in outs:
+            assert out.embeddings is not None
+            chosen.append(out.embeddings[items, classes])
+        z = functional.normalize(self.projector(torch.cat(chosen)), dim=1)
+        return z, classes.repeat(len(outs))

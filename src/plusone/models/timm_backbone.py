@@ -1,0 +1,157 @@
+"""Any network of timm as a backbone (extra `image`)."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import math
+import socket
+import sys
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from plusone.errors import InputError
+from plusone.models.torchvision_fix import import_torchvision
+from plusone.models.weights import load_weights
+
+WEIGHTS = "model.safetensors"
+LOCAL = "set weights to a local file, or to none to train from scratch"
+
+
+class TimmBackbone(nn.Module):
+    """A timm network up to its last feature map, without pooling and classifier.
+
+    Grey images are shown to it as colour images of three equal channels.
+
+    Args:
+        name: Name of the network in timm, with or without a tag (`resnet50.a1_in1k`).
+        size: Side of the images; matters to networks that take one size only.
+
+    Attributes:
+        dim: Channels of the map.
+        mean: Of each channel, as the network's weights expect it, in [0, 1].
+        std: Spread, likewise.
+    """
+
+    def __init__(self, name: str, size: int) -> None:
+        super().__init__()
+        about = timm_config(name)
+        native = int(about.input_size[-1])
+        sized = {"img_size": size} if about.fixed_input_size and size != native else {}
+        try:
+            net = _timm().create_model(name, pretrained=False, num_classes=0, **sized)
+        except (TypeError, ValueError, AssertionError) as error:
+            if not sized:
+                raise
+            raise InputError(
+                f"timm/{name}: takes images of {native} pixels and not of {size} "
+                f"({error}); set image_size = {native}"
+            ) from None
+        self.name, self.about = name, about
+        self.net = net
+        self.dim = int(net.num_features)
+        self.mean, self.std = tuple(about.mean), tuple(about.std)
+        self.last = getattr(net, "output_fmt", "NCHW") == "NHWC"
+        self.extra = int(getattr(net, "num_prefix_tokens", 0))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Feature map `[B, dim, h, w]` of images `[B, 3, H, W]`; tokens `[B, T, dim]` if no map."""
+        return as_map(self.net.forward_features(images), channels_last=self.last, extra=self.extra)
+
+    def load(self, path: Path) -> None:
+        """Takes the weights of a file."""
+        classifier = self.about.classifier
+        names = (classifier,) if isinstance(classifier, str) else tuple(classifier or ())
+        load_weights(self.net, path, classifier=names, adapt=self._adapt)
+
+    def load_own(self) -> None:
+        """Takes the weights that timm offers: from the hub's local cache, or from the hub."""
+        if not self.about.hf_hub_id:
+            raise InputError(f"timm/{self.name}: timm has no weights for it; {LOCAL}")
+        self.load(_from_hub(self.about.hf_hub_id))
+
+    def _adapt(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Translates as timm does: names, and position tables to another image size."""
+        module = sys.modules[_timm().models.model_entrypoint(self.name).__module__]
+        translate = getattr(module, "checkpoint_filter_fn", None)
+        return tensors if translate is None else dict(translate(tensors, self.net))
+
+
+def as_map(features: Tensor, *, channels_last: bool = False, extra: int = 0) -> Tensor:
+    """A map `[B, D, h, w]` from what networks give as features.
+
+    Args:
+        features: A map `[B, D, h, w]` or, if `channels_last`, `[B, h, w, D]`; or tokens
+            `[B, T, D]`, which are the map of a square image, row by row, if T is a square.
+        channels_last: Where the channels of a map are.
+        extra: Tokens in front that stand for no place, such as a class token; they are left out.
+    """
+    if features.ndim == 4:
+        return features.permute(0, 3, 1, 2) if channels_last else features
+    if features.ndim != 3:
+        return features
+    tokens = features[:, extra:]
+    side = math.isqrt(tokens.shape[1])
+    if side * side != tokens.shape[1]:
+        return tokens
+    return tokens.transpose(1, 2).reshape(len(tokens), -1, side, side)
+
+
+def timm_config(name: str) -> Any:
+    """Facts about a network of timm: image size, mean, spread, weights; refuses unknown names."""
+    timm = _timm()
+    if not timm.is_model(name):
+        close = difflib.get_close_matches(name, timm.list_models(), n=5)
+        hint = f"; close names: {', '.join(close)}" if close else ""
+        raise InputError(f"unknown backbone timm/{name}{hint}")
+    try:
+        return timm.get_pretrained_cfg(name, allow_unregistered=False)
+    except RuntimeError:
+        known = timm.list_models(f"{name.partition('.')[0]}.*", pretrained=True)
+        listed = f"; known: {', '.join(known)}" if known else ""
+        raise InputError(f"timm/{name}: timm knows no weights of that name{listed}") from None
+
+
+def _timm() -> Any:
+    try:
+        import_torchvision()
+        return importlib.import_module("timm")
+    except ImportError:
+        raise InputError(
+            "backbones of timm need the extra image: pip install timm torchvision"
+        ) from None
+
+
+def _from_hub(repository: str) -> Path:
+    """The weights file of a repository of the hub, from its local cache or downloaded into it."""
+    hub = importlib.import_module("huggingface_hub")
+    cached = hub.try_to_load_from_cache(repository, WEIGHTS)
+    if isinstance(cached, str):
+        return Path(cached)
+    if not _hub_is_reachable():
+        raise InputError(
+            f"{repository}: not in the local cache, and the hub is not reachable; {LOCAL}"
+        )
+    try:
+        return Path(hub.hf_hub_download(repository, WEIGHTS))
+    except Exception as error:  # downloads fail in many ways, and all mean the same to a user
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"{repository}: cannot be downloaded ({first}); {LOCAL}") from error
+
+
+def _hub_is_reachable() -> bool:
+    """Whether the hub's name is known here; its own client retries for most of a minute first."""
+    constants = importlib.import_module("huggingface_hub.constants")
+    if constants.HF_HUB_OFFLINE:
+        return False
+    if urllib.request.getproxies():
+        return True  # the proxy knows names that we do not
+    try:
+        socket.getaddrinfo(urllib.parse.urlsplit(constants.ENDPOINT).hostname, 443)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,111 @@
+"""LAC: its terms, its queue, its two phases."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from plusone.losses import assume_negative, label_aware_contrast, pseudo_label_consistency, reduce
+from plusone.methods import METHODS
+from plusone.types import Clock, Stage
+
+CLOCK = Clock(0, 0, 2, 0, 3)
+SMALL = {"width": 8, "heads": 2, "feedforward": 16, "projection": 6}
+
+
+@pytest.fixture
+def lac(make):
+    return lambda **options: make("lac", options=SMALL | options)
+
+
+@pytest.mark.parametrize("variant", ["paper", "released"])
+def test_terms_are_the_formulas(lac, variant):
+    case = lac(variant=variant, lam_plc=0.5, lam_lac=2.0, delta=0.55)
+    batch = case.batch()
+    outs, y = case.outputs(batch), batch.observed
+    terms = case.method.loss(outs, batch, CLOCK)
+    mean = "mean" if variant == "released" else "item"
+    torch.testing.assert_close(terms["an"], reduce(assume_negative(outs[0].logits, y), mean))
+    plc = pseudo_label_consistency(outs[1].logits, outs[0].logits, y, delta=0.55, variant=variant)
+    torch.testing.assert_close(terms["plc"], 0.5 * plc)
+    used, classes = [], []
+    for out in outs:
+        for i in range(len(y)):
+            for j in range(y.shape[1]):
+                if y[i, j] == 1 or out.logits[i, j].sigmoid() >= 0.55:
+                    z = case.method.projector(out.embeddings[i, j])
+                    used.append(z / z.norm())
+                    classes.append(j)
+    contrast = label_aware_contrast(
+        torch.stack(used), torch.tensor(classes), total=2 * y.numel(), variant=variant
+    )
+    torch.testing.assert_close(terms["lac"], 2.0 * contrast)
+
+
+def test_a_seen_negative_is_never_contrasted(lac):
+    case = lac(delta=0.5)
+    batch = case.batch(observed=torch.full_like(case.observed, -1))
+    assert case.method.loss(case.outputs(batch), batch, CLOCK)["lac"] == 0
+
+
+def test_the_queue_is_a_ring(lac):
+    case = lac(queue=7, delta=1.0)  # at delta 1 only seen labels count: two entries per item
+    pushed = []
+    for rows in ([0], [1, 2], [3], [4, 5]):
+        batch = case.batch(rows)
+        outs = case.outputs(batch)
+        with torch.no_grad():
+            pushed.append(case.method._embeddings(outs, batch.observed))
+            case.method.after_step(outs, batch, CLOCK)
+    z = torch.cat([entry[0] for entry in pushed])
+    classes = torch.cat([entry[1] for entry in pushed])
+    assert len(z) == 12
+    end = int(case.method.queue_end)
+    assert end == 12 % 7
+    oldest_first = torch.arange(end, end + 7) % 7
+    assert torch.equal(case.method.queue[oldest_first], z[-7:])
+    assert torch.equal(case.method.queue_classes[oldest_first], classes[-7:])
+
+
+def test_more_embeddings_than_the_queue_holds(lac):
+    case = lac(queue=3, delta=1.0)
+    batch = case.batch()
+    outs = case.outputs(batch)
+    with torch.no_grad():
+        z, classes = case.method._embeddings(outs, batch.observed)
+        case.method.after_step(outs, batch, CLOCK)
+    assert len(z) > 3
+    order = (torch.arange(3) + int(case.method.queue_end)) % 3
+    assert torch.equal(case.method.queue[order], z[-3:])
+    assert torch.equal(case.method.queue_classes[order], classes[-3:])
+    assert case.total(batch).isfinite()
+
+
+def test_an_empty_queue_and_no_queue(lac):
+    for size in (0, 5):
+        case = lac(queue=size)
+        batch = case.batch()
+        assert case.total(batch).isfinite()
+        with torch.no_grad():
+            case.method.after_step(case.outputs(batch), batch, CLOCK)
+
+
+def test_the_first_phase_has_no_contrast_and_leaves_the_projection_alone(lac):
+    case = lac(delta_first=0.5)
+    first, second = METHODS["lac"].phases
+    case.method.begin_stage(Stage("features", 2, 1e-3, options=first))
+    batch = case.batch()
+    outs = case.outputs(batch)
+    terms = case.method.loss(outs, batch, CLOCK)
+    assert set(terms) == {"an", "plc"}
+    torch.testing.assert_close(
+        terms["plc"],
+        pseudo_label_consistency(outs[1].logits, outs[0].logits, batch.observed, delta=0.5),
+    )
+    sum(terms.values()).backward()
+    assert all(weight.grad is None for weight in case.method.projector.parameters())
+    case.method.after_step(outs, batch, CLOCK)
+    assert (case.method.queue_classes == -1).all()
+    case.method.begin_stage(Stage("features", 2, 1e-3, options=second))
+    sum(case.terms(batch).values()).backward()
+    assert all(weight.grad is not None for weight in case.method.projector.parameters())

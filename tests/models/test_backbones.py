@@ -1,0 +1,226 @@
+"""Backbones of the table, weights from files, own modules, and bfloat16."""
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from plusone.data.dataset import Dataset
+from plusone.engine.build import load_run
+from plusone.engine.inputs import ArrayInputs
+from plusone.engine.run import train
+from plusone.engine.task import make_task
+from plusone.engine.training import Training
+from plusone.errors import InputError
+from plusone.models.backbones import backbone_for, core
+from plusone.models.classifier import Classifier
+from plusone.models.heads import LinearHead
+from plusone.models.weights import load_weights, read_weights
+from plusone.recipe import make_recipe
+
+IMAGES = torch.randint(0, 256, (2, 3, 16, 16), dtype=torch.uint8)
+
+
+def small_data(channels=1, n=24):
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (n, channels, 16, 16), dtype=np.uint8)
+    return Dataset.from_arrays(
+        x, (rng.random((n, 3)) < 0.5).astype(int) | np.eye(n, 3, dtype=int), complete=True
+    )
+
+
+def recipe_for(**settings):
+    return make_recipe({"method": "an", "epochs": 1, "batch_size": 8}, settings)
+
+
+def layers(**extra):
+    """Weights of a small network by name."""
+    torch.manual_seed(1)
+    net = nn.ModuleDict({"stem": nn.Conv2d(1, 2, 3), "norm": nn.BatchNorm2d(2)})
+    return net, {
+        name: torch.randn_like(value.float()) for name, value in net.state_dict().items()
+    } | extra
+
+
+def written(path, tensors):
+    if path.suffix == ".safetensors":
+        save_file(tensors, path)
+    else:
+        torch.save(tensors, path)
+    return path
+
+
+@pytest.mark.parametrize("name", ["w.safetensors", "w.pth", "w.pt", "w.bin"])
+def test_weights_of_every_kind_of_file(tmp_path, name):
+    net, tensors = layers()
+    load_weights(net, written(tmp_path / name, tensors))
+    assert torch.equal(net["stem"].weight, tensors["stem.weight"])
+    assert torch.equal(net["norm"].running_var, tensors["norm.running_var"])
+
+
+@pytest.mark.parametrize("prefix", ["module.", "model.backbone.1.net.", "backbone."])
+def test_prefixes_wrappers_heads_and_old_batch_norms(tmp_path, prefix):
+    net, tensors = layers()
+    given = {f"{prefix}{name}": value for name, value in tensors.items() if "tracked" not in name}
+    given |= {f"{prefix}fc.weight": torch.ones(3, 2), "head.linear.weight": torch.ones(1)}
+    load_weights(net, written(tmp_path / "w.pth", {"state_dict": given, "epoch": 3}))
+    assert torch.equal(net["stem"].weight, tensors["stem.weight"])
+
+
+def test_what_does_not_fit_is_named_in_one_sentence(tmp_path):
+    net, tensors = layers()
+    before = net["stem"].weight.clone()
+    wrong = tensors | {"stem.weight": torch.ones(2, 3, 3, 3), "norm.more": torch.ones(1)}
+    del wrong["stem.bias"]
+    path = written(tmp_path / "w.safetensors", wrong)
+    with pytest.raises(InputError) as caught:
+        load_weights(net, path)
+    assert str(caught.value) == (
+        f"weights {path}: does not fit the backbone (stem.bias is missing, "
+        "stem.weight is 2 x 3 x 3 x 3, not 2 x 1 x 3 x 3, norm.more is too much)"
+    )
+    assert torch.equal(net["stem"].weight, before)
+    other = written(tmp_path / "o.safetensors", {"a": torch.ones(1)})
+    with pytest.raises(InputError, match=r"stem.weight is missing.* and 3 more\)$"):
+        load_weights(net, other)
+    load_weights(
+        net,
+        written(tmp_path / "h.pth", tensors | {"norm.fc.w": torch.ones(1)}),
+        classifier=["norm.fc"],
+    )
+
+
+class Trap:
+    """Unpickling it would create a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (str(self.path), "w"))
+
+
+def test_strangers_files_are_not_unpickled(tmp_path):
+    torch.save({"a": Trap(tmp_path / "harm")}, tmp_path / "w.pth")
+    with pytest.raises(InputError, match=r"w\.pth: cannot be read as a weights file") as caught:
+        read_weights(tmp_path / "w.pth")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "harm").exists()
+
+
+def test_files_that_are_no_weights(tmp_path):
+    for name in ("a.safetensors", "a.pth"):
+        with pytest.raises(InputError, match="cannot be read as a weights file"):
+            read_weights(tmp_path / name)
+        (tmp_path / name).write_bytes(b"")
+        with pytest.raises(InputError, match="cannot be read as a weights file"):
+            read_weights(tmp_path / name)
+    with pytest.raises(InputError, match="holds something else than named tensors"):
+        read_weights(written(tmp_path / "b.pth", {"epoch": 3}))
+    with pytest.raises(InputError, match=r"is not a file that ends in \.safetensors, \.pth"):
+        read_weights(tmp_path / "imagenet")
+
+
+def test_the_small_network_from_a_run_of_it(tmp_path):
+    task = make_task(small_data(), recipe_for())
+    train(task, recipe_for(), tmp_path / "run")
+    file = tmp_path / "run" / "model.safetensors"
+    backbone = backbone_for("cnn").build(1, 16, str(file))
+    expected = load_run(tmp_path / "run").model.backbone.state_dict()
+    assert all(torch.equal(value, expected[name]) for name, value in backbone.state_dict().items())
+    with pytest.raises(InputError, match="does not fit the backbone"):
+        backbone_for("cnn").build(3, 16, str(file))
+
+
+def test_lite0_with_and_without_its_weights():
+    pytest.importorskip("efficientnet_lite_pytorch", reason="needs the extra lite0")
+    torch.manual_seed(0)
+    row = backbone_for("lite0")
+    own, again, none = row.build(3, 64), row.build(3, 64, "auto"), row.build(3, 64, "none")
+    first = [core(net)._conv_stem.weight for net in (own, again, none)]
+    assert torch.equal(first[0], first[1])
+    assert not torch.equal(first[0], first[2])
+    assert own.state_dict().keys() == none.state_dict().keys()
+    pixels = torch.zeros(1, 3, 64, 64, dtype=torch.uint8)
+    assert own.eval()(pixels).shape == none.eval()(pixels).shape == (1, 1280, 2, 2)
+
+
+def test_names():
+    assert backbone_for("auto") is backbone_for("cnn")
+    with pytest.raises(
+        InputError, match="unknown backbone 'vgg'; known: cnn, lite0, and timm/NAME"
+    ):
+        backbone_for("vgg")
+
+
+def test_bf16_is_close_and_gives_float32():
+    torch.manual_seed(0)
+    backbone = backbone_for("cnn").build(3, 16)
+    head = LinearHead(48, 4)
+    exact, rough = Classifier(backbone, head), Classifier(backbone, head, "bf16")
+    seen = []
+    core(backbone).layers[0][0].register_forward_hook(lambda m, i, out: seen.append(out.dtype))
+    a, b = exact(IMAGES), rough(IMAGES)
+    assert seen == [torch.float32, torch.bfloat16]
+    assert b.logits.dtype == b.features.dtype == torch.float32
+    assert not torch.equal(a.features, b.features)
+    torch.testing.assert_close(a.features, b.features, atol=0.05, rtol=0.05)
+    b.logits.sum().backward()
+    assert all(weight.grad.dtype == torch.float32 for weight in rough.parameters())
+
+
+def test_a_run_in_bf16_predicts_in_bf16(tmp_path):
+    recipe = recipe_for(precision="bf16")
+    task = make_task(small_data(), recipe)
+    train(task, recipe, tmp_path / "run")
+    predictor = load_run(tmp_path / "run")
+    assert predictor.model.precision == "bf16"
+    inputs = ArrayInputs(task.val.inputs.x)
+    found = predictor.probabilities(inputs)
+    predictor.model.precision = "float32"
+    assert not torch.equal(found, predictor.probabilities(inputs))
+
+
+class Own(nn.Module):
+    dim = 6
+
+    def __init__(self, form):
+        super().__init__()
+        self.conv, self.form = nn.Conv2d(1, 6, 4, stride=4), form
+
+    def forward(self, images):
+        maps = self.conv(images.float() / 255)
+        return {
+            "map": maps, "tokens": maps.flatten(2).transpose(1, 2), "vectors": maps.mean((2, 3)),
+            "list": [maps], "number": maps.mean(),
+        }[self.form]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["map", "tokens", "vectors"])
+@pytest.mark.parametrize("mode", ["finetune", "linear"])
+def test_own_modules(form, mode):
+    recipe = recipe_for(mode=mode)
+    torch.manual_seed(0)
+    net = Own(form)
+    before = net.conv.weight.clone()
+    training = Training(make_task(small_data(), recipe), recipe, backbone=net)
+    assert training.model.head.linear.in_features == 6
+    (record,) = training.epochs()
+    assert 0 <= record.val_map <= 1
+    assert torch.equal(before, net.conv.weight) == (mode == "linear")
+
+
+@pytest.mark.parametrize(("form", "given"), [("list", "list"), ("number", r"\(\)")])
+def test_own_modules_that_return_something_else(form, given):
+    recipe = recipe_for()
+    training = Training(make_task(small_data(), recipe), recipe, backbone=Own(form))
+    with pytest.raises(InputError, match=rf"a backbone must return .*; Own returned {given}$"):
+        next(training.epochs())
+
+
+def test_own_modules_without_a_size():
+    recipe = recipe_for()
+    task = make_task(small_data(), recipe)
+    with pytest.raises(InputError, match="Conv2d has no attribute dim"):
+        Training(task, recipe, backbone=nn.Conv2d(1, 6, 4))

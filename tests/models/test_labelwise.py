@@ -1,0 +1,110 @@
+"""The label-wise embedding model."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from plusone.models.labelwise import Attention, LabelwiseHead, sine_positions
+
+
+def head(**options):
+    torch.manual_seed(0)
+    sizes = {"width": 8, "heads": 2, "feedforward": 16} | options
+    return LabelwiseHead(5, 3, **sizes).eval()
+
+
+@pytest.mark.parametrize(("shape", "grid"), [((5, 4, 6), (4, 6)), ((7, 5), (1, 7)), ((5,), (1, 1))])
+def test_maps_tokens_and_vectors(shape, grid):
+    model = head()
+    x = torch.randn(2, *shape)
+    assert model.pool(x) is x
+    out = model(x)
+    assert out.logits.shape == (2, 3)
+    assert out.embeddings.shape == (2, 3, 8)
+    assert out.maps.shape == (2, 3, *grid)
+    torch.testing.assert_close(out.maps.sum((2, 3)), torch.ones(2, 3))
+    assert not out.maps.requires_grad
+
+
+def test_a_logit_is_its_own_row_of_its_own_embedding():
+    model = head()
+    out = model(torch.randn(2, 5, 3, 3))
+    for j in range(3):
+        expected = out.embeddings[:, j] @ model.weight[j] + model.bias[j]
+        torch.testing.assert_close(out.logits[:, j], expected)
+
+
+def test_classes_do_not_see_each_other():
+    """There is no attention among the queries: a class is the same without the others."""
+    model, alone, x = head(), head(), torch.randn(2, 5, 3, 3)
+    whole = model(x).logits
+    for name in ("queries", "weight", "bias"):
+        setattr(alone, name, torch.nn.Parameter(getattr(model, name)[1:2].detach()))
+    torch.testing.assert_close(alone(x).logits[:, 0], whole[:, 1])
+
+
+def test_positions_matter_for_maps_and_not_for_tokens():
+    model = head(encoder_layers=2)
+    x = torch.randn(2, 5, 2, 3)
+    turned = x.flip(3)
+    assert not torch.allclose(model(x).logits, model(turned).logits)
+    tokens = x.flatten(2).transpose(1, 2)
+    torch.testing.assert_close(model(tokens).logits, model(tokens.flip(1)).logits)
+
+
+def test_positions_tell_every_place_apart():
+    for size in (7, 8, 16):
+        places = sine_positions(5, 6, size, torch.zeros(1))
+        assert places.shape == (30, size)
+        assert torch.cdist(places, places).fill_diagonal_(1.0).min() > 1e-3
+
+
+def test_attention_equals_torch():
+    torch.manual_seed(1)
+    ours, theirs = Attention(8, 2), torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    with torch.no_grad():
+        theirs.in_proj_weight.copy_(
+            torch.cat([layer.weight for layer in (ours.query, ours.key, ours.value)])
+        )
+        theirs.in_proj_bias.copy_(
+            torch.cat([layer.bias for layer in (ours.query, ours.key, ours.value)])
+        )
+        theirs.out_proj.load_state_dict(ours.out.state_dict())
+    q, k, v = torch.randn(2, 3, 8), torch.randn(2, 5, 8), torch.randn(2, 5, 8)
+    for found, expected in zip(ours(q, k, v), theirs(q, k, v), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_width_and_heads_must_fit():
+    with pytest.raises(ValueError, match="width 9 cannot be split among 2 heads"):
+        head(width=9)
+
+
+def test_the_attention_looks_at_what_matters():
+    """Trained to find a mark, the map of its class is highest where the mark is."""
+    torch.manual_seed(0)
+    model = LabelwiseHead(4, 1, width=16, heads=2, feedforward=32, dropout=0.0)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    make = torch.Generator().manual_seed(2)
+
+    def scenes(n):
+        x = 0.3 * torch.randn(n, 4, 3, 3, generator=make)
+        there = torch.rand(n, generator=make) < 0.5
+        place = torch.randint(0, 9, (n,), generator=make)
+        x.flatten(2)[torch.arange(n)[there], :, place[there]] += torch.tensor([2.0, -2.0, 2.0, 2.0])
+        return x, there, place
+
+    for _ in range(150):
+        x, there, _ = scenes(64)
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(
+            model(x).logits[:, 0], there.float()
+        )
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    x, there, place = scenes(200)
+    out = model.eval()(x)
+    assert ((out.logits[:, 0] > 0) == there).float().mean() > 0.95
+    found = out.maps[:, 0].flatten(1).argmax(1)
+    assert (found == place)[there].float().mean() > 0.8
