@@ -109,7 +109,7 @@ def test_settings_of_the_digits_are_for_the_digits(tmp_path):
     data = arrays()
     np.savez(tmp_path / "digits.npz", x=data.features, y=data.table.labels.dense() == 1)
     with pytest.raises(InputError, match="expected number of positives"):
-        plusone.fit(str(tmp_path / "digits.npz"), "epr")
+        plusone.fit(str(tmp_path / "digits.npz"), "epr", select_on="observed")
 
 
 def test_weights_per_label_follow_their_rows():

@@ -13,12 +13,14 @@ from plusone.version import __version__
 COMMANDS = (
     "demo",
     "methods",
+    "prepare",
     "inspect",
     "observe",
     "features",
     "train",
     "evaluate",
     "predict",
+    "maps",
     "bench",
     "report",
 )

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from plusone.engine.inputs import Inputs
+from plusone.engine.processes import joined, share
 from plusone.types import Outputs
 
 ROWS = {"features": 65_536, "images": 128}
@@ -24,6 +25,8 @@ def predict(
 ) -> Tensor:
     """Applies `forward` to all inputs with `module` in evaluation mode.
 
+    Where several processes run, each does a share and all get the whole; all must call it.
+
     Args:
         module: Put into evaluation mode meanwhile.
         forward: Gives a tensor, or `Outputs` whose logits are taken.
@@ -37,10 +40,10 @@ def predict(
     training = module.training
     module.eval()
     parts = []
-    for (view,) in inputs.batches(torch.arange(len(inputs)), ROWS[kind], ("plain",), 0):
+    for (view,) in inputs.batches(share(len(inputs)), ROWS[kind], ("plain",), 0):
         out = forward(view)
         parts.append(out.logits if isinstance(out, Outputs) else out)
         if tick is not None:
             tick(len(view))
     module.train(training)
-    return torch.cat(parts)
+    return joined(torch.cat(parts), len(inputs))

@@ -76,12 +76,13 @@ def train(
             leftover.unlink(missing_ok=True)
         if (folder / "metrics.json").exists():
             return read_metrics(folder)
-    else:
+    # Made before anything is written: settings that cannot work must leave no run behind.
+    training = Training(task, recipe, on_step=on_step, on_extract=on_extract)
+    if not (folder / "recipe.toml").exists():
         folder.mkdir(parents=True, exist_ok=True)
         write_table(observed_table(task), folder / "observed.npz")
-        write_json(folder / "data.json", describe(task, expected_positives(recipe, task), source))
+        write_json(folder / "data.json", describe(task, training.k, source))
         write_text(folder / "recipe.toml", recipe.to_toml())
-    training = Training(task, recipe, on_step=on_step, on_extract=on_extract)
     spent = _restore(training, folder)
     started = saved = time.perf_counter()
     with (folder / "records.jsonl").open("a", encoding="utf-8") as lines:
@@ -114,6 +115,7 @@ def summarise(training: Training, folder: Path | None, seconds: float) -> dict[s
         "val_map": training.best.score,
         "test_map": None,
         "best_epoch": training.best.epoch,
+        "stage_val_map": list(training.stage_scores),
         "seconds": round(seconds, 3),
         "run": None if folder is None else os.fspath(folder),
         "data": task.name,

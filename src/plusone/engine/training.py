@@ -102,6 +102,7 @@ class Training:
         self._pooled: dict[int, tuple[Part, Inputs]] = {}
         self.stage = self.epoch = 0
         self.best: Best | None = None
+        self.stage_scores: list[float] = []
         self.begin_stage()
 
     @property
@@ -263,9 +264,10 @@ class Training:
 
     def _next_stage(self) -> None:
         """Goes on to the next stage; after the last one the best weights are put in place."""
+        assert self.best is not None
+        self.stage_scores.append(self.best.score)
         self.stage += 1
         if self.done or self.stages[self.stage].start_from == "best":
-            assert self.best is not None
             self.model.load_state_dict(self.best.model)
             self.method.load_state_dict(self.best.method)
         if not self.done:

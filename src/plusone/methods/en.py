@@ -49,10 +49,13 @@ class EnOptions(Options):
 
 @dataclass(frozen=True)
 class EnConsistencyOptions(EnOptions):
-    """weight: of the consistency; teacher_decay: of the averaged weights. Both are ours."""
+    """weight: of the consistency; teacher_decay: of the averaged weights. Both are ours.
+
+    A teacher far behind holds the model back: on VOC features 0.99 validates better than 0.999.
+    """
 
     weight: float = 1.0
-    teacher_decay: float = 0.999
+    teacher_decay: float = 0.99
 
 
 class En(Method):
