@@ -28,6 +28,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/map.py
 	$(BIN)/python benchmarks/linear.py $(SHARED)/data/VOCdevkit --features $(SHARED)/data/voc2012_features
 	$(BIN)/python benchmarks/extract.py $(SHARED)/data/ucmerced/labels.csv
+	$(BIN)/python benchmarks/estimators.py $(SHARED)/data/VOCdevkit --features $(SHARED)/data/voc2012_features
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || { echo "plusone needs Python 3.11 or newer: make PYTHON=python3.11"; exit 1; }

@@ -184,13 +184,6 @@ def test_a_run_folder_can_be_read_again(estimator, tmp_path):
     assert torch.equal(read.method.estimates(), again.method.estimates())
 
 
-def test_runs_from_before_the_estimators_are_read(make):
-    case = make("role")
-    phi = torch.randn(8, 6)
-    case.method.load_state_dict({"phi": phi})
-    assert torch.equal(case.method.estimator.phi, phi)
-
-
 def test_a_step_of_the_factored_estimator_leaves_other_rows_alone():
     training = make_training(feature_data(), "factored")
     before = training.method.estimator.items.weight.detach().clone()

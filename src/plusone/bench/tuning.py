@@ -31,12 +31,17 @@ OPTIONS: dict[str, list[Settings]] = {
     "ll_ct": [{"delta_rel": 0.05}, {"delta_rel": 0.5}],
     "ll_cp": [{"delta_rel": 0.05}, {"delta_rel": 0.5}],
     "splc": [{"tau": 0.5}, {"tau": 0.8}],
+    "en": [{"decay": 0.0}, {"decay": 0.9}],
+    "en_cl": [{"weight": 0.1}, {"weight": 10.0}],
+    "en_scl": [{"weight": 0.1}, {"weight": 10.0}],
     "las": [{"gamma_neg": 2.0}, {"gamma_neg": 1.0}],
     "lasd": [{"lam_plus": 0.03}, {"tau": 0.7}, {"gamma_neg": 2.0}],
     "em": [{"alpha": 0.05}, {"alpha": 0.2}],
     "em_apl": [{"alpha": 0.1, "beta": 0.4}, {"alpha": 0.1, "beta": 0.9}],
     "entmin": [{"alpha": 0.01}, {"negatives": True}],
     "gr": [{"w": 10.0, "b": -8.0}, {"w": 4.0, "b": -2.0}],
+    "gr_learned": [{"learn_v": False}],
+    "lac": [{"variant": "released"}, {"delta": 0.7}],
 }
 
 

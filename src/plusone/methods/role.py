@@ -17,7 +17,6 @@ of the factored one, in `plusone.engine.row_adam`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -75,7 +74,6 @@ class Role(Method):
             self.estimator = FactoredEstimator(
                 labels.n_items, labels.n_classes, options.rank, labels.seed
             )
-        self.register_load_state_dict_pre_hook(_rename_phi)  # type: ignore[no-untyped-call]
 
     def make_head(self, dim: int) -> Head:
         """The linear head; the network estimator is made here, where the width is known."""
@@ -138,9 +136,3 @@ def _check(options: RoleOptions) -> None:
             raise InputError(
                 f"the option {name} of role must be at least 1, not {getattr(options, name)}"
             )
-
-
-def _rename_phi(role: Role, state: dict[str, Tensor], prefix: str, *rest: Any) -> None:
-    """Reads states from when the dense estimate was a parameter of the method itself."""
-    if f"{prefix}phi" in state:
-        state[f"{prefix}estimator.phi"] = state.pop(f"{prefix}phi")
