@@ -162,7 +162,7 @@ def test_the_backbone_and_its_frozen_parts_exist():
     if importlib.util.find_spec("timm") is None:
         pytest.skip("timm is not installed (extra image)")
     recipe = make_recipe(tomllib.loads(text_of("coco/lac")))
-    backbone = backbone_for(recipe.backbone).build(3, 64, "none")
+    backbone = backbone_for(recipe.backbone).build(3, 64, "random")
     freeze_weights(backbone, recipe.freeze, norm=recipe.freeze_norm)
     trained = {name for name, weights in backbone.named_parameters() if weights.requires_grad}
     assert any("layer2.0.conv1" in name for name in trained)

@@ -40,3 +40,12 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, value: object) -> None:
     """Writes a JSON file in one step."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def file_state(path: Path) -> tuple[int, int] | None:
+    """Size and time of change of a file or folder, to notice another content; None without one."""
+    try:
+        about = path.stat()
+    except OSError:
+        return None
+    return about.st_size, about.st_mtime_ns

@@ -22,6 +22,7 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 MethodOptions = Annotated[dict[str, Any], AfterValidator(_given)]
 
 
@@ -61,7 +62,7 @@ class Recipe(BaseModel):
     empty: Literal["zero", "skip"] = Field(
         "zero", description="mAP of a class without positives: 0 (the papers) or left out"
     )
-    expected_positives: float | Literal["truth"] | None = Field(
+    expected_positives: Positive | Literal["truth"] | None = Field(
         None,
         description="positives per item (k); 'truth' counts them on the training items, as the "
         "papers do; default: counted on validation items with all labels, for methods that need k",
@@ -92,7 +93,7 @@ class Recipe(BaseModel):
     )
     weights: str = Field(
         "auto",
-        description="weights of the backbone: auto = its own, none = random, or a local file "
+        description="weights of the backbone: auto = its own, random, or a local file "
         "(.safetensors, .pth, .pt, .bin)",
     )
     freeze: tuple[str, ...] = Field(

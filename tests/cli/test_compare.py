@@ -169,6 +169,13 @@ def test_tuning_chooses_the_rate_then_the_options_then_trains_the_other_seeds(cl
     assert "alpha 0.2" in (tmp_path / "table.md").read_text()
 
 
+def test_options_that_were_given_are_not_searched(cli, tmp_path, tuned):
+    arguments = ("bench", "digits-features", "-m", "em", "--tune", "--lr", "1e-3", "--seed", 0)
+    answer = cli(*arguments, "-s", "options.alpha=0.3", "--out", tmp_path, "--json")
+    assert answer.code == 0
+    assert tuned == [(1e-3, {"alpha": 0.3}, 0)]
+
+
 def test_every_grid_fits_its_method():
     from plusone.bench.tuning import OPTIONS
     from plusone.methods import METHODS
@@ -177,3 +184,5 @@ def test_every_grid_fits_its_method():
         default = METHODS[name].make_options({})
         made = [METHODS[name].make_options(options) for options in grid]
         assert len({str(entry) for entry in (default, *made)}) == len(grid) + 1, name
+    fixed = {"iu", "iun", "an", "bce", "wan_sampled", "pr", "softmax"}  # nothing to choose
+    assert OPTIONS.keys() == METHODS.keys() - fixed

@@ -34,8 +34,11 @@ def test_table(train, tmp_path, monkeypatch):
     assert answer.code == 0
     assert "val mAP" in answer.out
     assert "recovered" in answer.out
-    assert (tmp_path / "runs" / "labels-gr-seed0" / "metrics.json").exists()
-    assert "next: plusone evaluate runs/labels-gr-seed0\n" in answer.err
+    (made,) = (tmp_path / "runs").iterdir()
+    assert made.name.endswith("-gr-seed0")
+    assert not made.name.startswith("labels")  # the file is called so; its folder tells more
+    assert (made / "metrics.json").exists()
+    assert f"next: plusone evaluate runs/{made.name}\n" in answer.err
 
 
 def test_the_same_seed_gives_the_same_result(train, tmp_path):
@@ -108,3 +111,26 @@ def test_ctrl_c_says_how_to_go_on(train, monkeypatch, tmp_path):
     monkeypatch.setattr("plusone.data.source.load_source", stop)
     answer = train("-o", tmp_path / "r")
     assert (answer.code, answer.err) == (130, "plusone: stopped by Ctrl-C\n")
+
+
+def test_a_setting_can_be_turned_off_on_the_command_line(cli, folder, tmp_path):
+    recipe = tmp_path / "r.toml"
+    recipe.write_text("patience = 3\nema = 0.9\n")
+    answer = cli(
+        "train", folder / "labels.csv", "-x", folder / "x.npz", "-r", recipe, "--epochs", 1,
+        "-o", tmp_path / "run", "-s", "ema=none", "-s", "image_size=32",
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    assert "without effect on features: image_size" in answer.err
+    written = (tmp_path / "run" / "recipe.toml").read_text()
+    assert "ema" not in written
+    assert "patience = 3" in written
+
+
+def test_options_that_cannot_work_leave_no_run_behind(bad, folder, tmp_path):
+    data = (folder / "labels.csv", "-x", folder / "x.npz", "-o", tmp_path / "run")
+    err = bad("train", *data, "-m", "gr", "-s", "options.sigma=0").err
+    assert "sigma and sigma_start must be positive" in err
+    err = bad("train", *data, "-s", "weights=none").err
+    assert "weights = None" in err
+    assert not (tmp_path / "run").exists()

@@ -9,7 +9,7 @@ from PIL import Image
 
 from plusone.data import image_cache
 from plusone.data.image_cache import cached_images
-from plusone.data.images import cropped_shape, decode, decode_all
+from plusone.data.images import decode, decode_all, middle
 from plusone.errors import InputError
 
 
@@ -24,10 +24,10 @@ def files(tmp_path):
     return [saved(tmp_path / f"{n}.png", 20 + n, 31, n) for n in range(5)]
 
 
-def test_shapes_before_a_crop():
-    assert cropped_shape(500, 375, 224) == (341, 256)
-    assert cropped_shape(375, 500, 448) == (512, 683)
-    assert cropped_shape(10, 10, 16) == (18, 18)
+def test_the_square_in_the_middle():
+    assert middle(375, 500, 224) == (23, 86, 351, 414)
+    assert middle(500, 375, 448) == (86, 23, 414, 351)
+    assert middle(1, 9, 16) == (0, 4, 1, 5)
 
 
 @pytest.mark.parametrize(("height", "width"), [(60, 90), (90, 60), (64, 64), (3, 200)])
@@ -35,11 +35,12 @@ def test_a_crop_keeps_the_aspect_and_the_middle(tmp_path, height, width):
     path = saved(tmp_path / "a.png", height, width)
     found = decode(path, 28, "crop")
     assert found.shape == (3, 28, 28)
-    h, w = cropped_shape(height, width, 28)
-    assert min(h, w) == 32
-    shown = Image.open(path).resize((w, h), Image.Resampling.BILINEAR)
-    left, top = (w - 28) // 2, (h - 28) // 2
-    expected = np.array(shown.crop((left, top, left + 28, top + 28))).transpose(2, 0, 1)
+    left, top, right, bottom = middle(width, height, 28)
+    assert right - left == bottom - top == round(min(height, width) * 28 / 32)
+    assert abs((left + right) - width) <= 1
+    assert abs((top + bottom) - height) <= 1
+    shown = Image.open(path).crop((left, top, right, bottom))
+    expected = np.array(shown.resize((28, 28), Image.Resampling.BILINEAR)).transpose(2, 0, 1)
     assert np.abs(found.numpy().astype(int) - expected).max() <= 1
 
 

@@ -100,7 +100,7 @@ def test_missing_images_are_dropped_before_the_draw(tmp_path: Path) -> None:
     assert "zebra/0002_7.jpg" not in table.ids.tolist()
     assert "2 of 5 items were dropped" in " ".join(table.notes)
     assert len(prepare("nuswide", tmp_path, missing="keep").table) == 5
-    with pytest.raises(InputError, match=r"zebra/0002_7\.jpg: is missing, as are 1 other images"):
+    with pytest.raises(InputError, match=r"zebra/0002_7\.jpg: is missing, one of 2 missing images"):
         prepare("nuswide", tmp_path, missing="refuse")
 
 

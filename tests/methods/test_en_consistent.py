@@ -10,6 +10,7 @@ from plusone.data import Dataset
 from plusone.data.matrix import LabelMatrix
 from plusone.engine.task import make_task
 from plusone.engine.training import Training
+from plusone.errors import InputError
 from plusone.methods import METHODS
 from plusone.methods.en import missing_negatives
 from plusone.models.classifier import Classifier
@@ -59,9 +60,9 @@ def test_a_missing_average_is_refused(name):
     ("name", "options"),
     [("en", {"decay": 1.0}), ("en_scl", {"weight": -1.0}), ("en_scl", {"teacher_decay": 1.0})],
 )
-def test_settings_are_checked_in_the_first_step(name, options):
-    with pytest.raises(ValueError, match="decay"):
-        step(build(name, **options), both(torch.zeros(6, 3)), both(torch.zeros(6, 3)))
+def test_settings_are_checked_before_anything_starts(name, options):
+    with pytest.raises(InputError, match="decay"):
+        METHODS[name].make_options(options)
 
 
 def test_the_decay_of_the_average_follows_the_stage():

@@ -12,7 +12,6 @@ from plusone.methods.estimators import (
     DenseEstimator,
     FactoredEstimator,
     NetworkEstimator,
-    pooled,
     with_seen,
 )
 from plusone.types import TrainLabels
@@ -116,13 +115,6 @@ def test_the_network_notes_what_it_says_about_the_batch(monkeypatch):
     assert large.state_dict().keys() == {
         "first.weight", "first.bias", "second.weight", "second.bias",
     }  # fmt: skip
-
-
-def test_the_network_sees_maps_and_tokens_as_their_mean():
-    vectors = torch.randn(2, 3)
-    assert pooled(vectors) is vectors
-    torch.testing.assert_close(pooled(vectors[:, :, None, None].expand(2, 3, 4, 5)), vectors)
-    torch.testing.assert_close(pooled(vectors[:, None].expand(2, 7, 3)), vectors)
 
 
 def test_the_dense_estimator_holds_a_number_for_every_label():

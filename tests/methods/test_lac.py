@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from plusone.errors import InputError
 from plusone.losses import assume_negative, label_aware_contrast, pseudo_label_consistency, reduce
 from plusone.methods import METHODS
 from plusone.types import Clock, Stage
@@ -22,7 +23,9 @@ def lac(make):
 def test_terms_are_the_formulas(lac, variant):
     case = lac(variant=variant, lam_plc=0.5, lam_lac=2.0, delta=0.55)
     batch = case.batch()
-    outs, y = case.outputs(batch), batch.observed
+    weak, strong = batch.views[0], 3 * batch.views[0].flip(0) + 1  # the views must not be the same
+    outs, y = (case.model(weak), case.model(strong)), batch.observed
+    assert ((outs[0].logits > 0.2) != (outs[1].logits > 0.2)).any()
     terms = case.method.loss(outs, batch, CLOCK)
     mean = "mean" if variant == "released" else "item"
     torch.testing.assert_close(terms["an"], reduce(assume_negative(outs[0].logits, y), mean))
@@ -32,7 +35,7 @@ def test_terms_are_the_formulas(lac, variant):
     for out in outs:
         for i in range(len(y)):
             for j in range(y.shape[1]):
-                if y[i, j] == 1 or out.logits[i, j].sigmoid() >= 0.55:
+                if y[i, j] == 1 or outs[0].logits[i, j].sigmoid() >= 0.55:
                     z = case.method.projector(out.embeddings[i, j])
                     used.append(z / z.norm())
                     classes.append(j)
@@ -109,3 +112,29 @@ def test_the_first_phase_has_no_contrast_and_leaves_the_projection_alone(lac):
     case.method.begin_stage(Stage("features", 2, 1e-3, options=second))
     sum(case.terms(batch).values()).backward()
     assert all(weight.grad is not None for weight in case.method.projector.parameters())
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"heads": 3}, "width 8 cannot be split among 3 heads"),
+        ({"queue": -1}, "queue must be at least 0, got -1"),
+        ({"decoder_layers": 0}, "decoder_layers must be at least 1, got 0"),
+        ({"dropout": 2.0}, "dropout must lie in"),
+        ({"delta": 0.3}, "must lie between 0.5 and 1"),
+        ({"temperature": 0.0}, "temperature must be positive"),
+    ],
+)
+def test_options_that_cannot_work_are_refused_at_once(lac, options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        lac(**options)
+
+
+def test_sizes_cannot_change_between_stages(lac):
+    method = lac().method
+    method.begin_stage(Stage("features", 1, 0.1, options={"width": 8, "delta": 0.7}))
+    assert method.options.delta == 0.7
+    with pytest.raises(
+        InputError, match=r"the option queue of .* cannot change from stage to stage"
+    ):
+        method.begin_stage(Stage("features", 1, 0.1, options={"queue": 9}))

@@ -202,8 +202,8 @@ def test_a_step_of_the_factored_estimator_leaves_other_rows_alone():
     ("options", "sentence"),
     [
         ({"estimator": "magic"}, "cannot be 'magic'; known: dense, factored, network"),
-        ({"rank": 0}, "rank of role must be at least 1, not 0"),
-        ({"hidden": -3}, "hidden of role must be at least 1, not -3"),
+        ({"rank": 0}, "rank must be at least 1, not 0"),
+        ({"hidden": -3}, "hidden must be at least 1, not -3"),
     ],
 )
 def test_impossible_options_are_refused(make, options, sentence):
@@ -213,9 +213,12 @@ def test_impossible_options_are_refused(make, options, sentence):
 
 def test_the_estimator_cannot_change_between_stages(make):
     method = make("role").method
+    method.name = "role"
     method.begin_stage(Stage("features", 1, 0.1, options={"estimator": "dense", "lam": 2.0}))
     assert method.options.lam == 2
-    with pytest.raises(InputError, match="estimator of role cannot change from stage to stage"):
+    with pytest.raises(
+        InputError, match="the option estimator of role cannot change from stage to stage"
+    ):
         method.begin_stage(Stage("features", 1, 0.1, options={"estimator": "network"}))
 
 

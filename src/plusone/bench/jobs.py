@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from plusone.bench.pool import in_processes
+from plusone.files import file_state
 from plusone.methods import get_method
 from plusone.recipe import Recipe
 from plusone.version import __version__
@@ -25,12 +26,6 @@ class Source:
     features: tuple[str, ...] = ()
     format: str = "auto"
     labels: str = "auto"
-
-    def state(self) -> list[tuple[int, int]]:
-        """Size and time of change of the files, so that changed data is not taken for the old."""
-        paths = [Path(name) for name in (self.data, *self.features)]
-        stats = [path.stat() for path in paths if path.exists()]
-        return [(stat.st_size, stat.st_mtime_ns) for stat in stats]
 
 
 @dataclass(frozen=True)
@@ -46,7 +41,9 @@ class Job:
         options = get_method(self.recipe.method).make_options(self.recipe.options)
         # Only what differs from the defaults, so that a setting added later changes no name.
         given = sorted(self.recipe.model_dump(exclude_defaults=True).items())
-        parts = (__version__, self.source, self.source.state(), options, given)
+        files = (self.source.data, *self.source.features, self.recipe.weights)
+        states = [file_state(Path(name)) for name in files]  # other content is other training
+        parts = (__version__, self.source, states, options, given)
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
     @property

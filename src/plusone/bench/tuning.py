@@ -50,9 +50,16 @@ def rate_grid(rates: Sequence[float | None]) -> list[Settings]:
     return [{} if rate is None else {"lr": rate} for rate in rates]
 
 
-def option_grid(method: str, chosen: Settings) -> list[Settings]:
-    """The chosen settings, and the same with each of the method's alternative options."""
-    return [chosen, *(chosen | {"options": options} for options in OPTIONS.get(method, []))]
+def option_grid(method: str, chosen: Settings, given: Settings) -> list[Settings]:
+    """The chosen settings, and the same with each of the method's alternative options.
+
+    Args:
+        method: Its name.
+        chosen: Settings so far.
+        given: Options the user gave; alternatives to these are not tried.
+    """
+    others = [options for options in OPTIONS.get(method, []) if not options.keys() & given.keys()]
+    return [chosen, *(chosen | {"options": options} for options in others)]
 
 
 def best_settings(tried: Sequence[Settings], results: Sequence[dict[str, Any]]) -> Settings:

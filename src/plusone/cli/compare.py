@@ -107,7 +107,8 @@ def bench(
             return _best(tried, _run(jobs, to, workers))
 
         rate = choose(grids)
-        settled = choose({name: option_grid(name, rate[name]) for name in chosen})
+        pinned = given.get("options", {})
+        settled = choose({name: option_grid(name, rate[name], pinned) for name in chosen})
         grids = {name: [settled[name]] for name in chosen}
     results = _run(_jobs(source, chosen, numbers, grids, given), to, workers)
     rows = summarise(results)

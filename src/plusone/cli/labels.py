@@ -127,8 +127,11 @@ def features(
     Example: [bold]plusone features photos --backbone lite0 --out photos.npz[/bold]
     """
     from plusone.engine.extract import extract_to_file
+    from plusone.models.backbones import backbone_for
 
     check_file(to)
+    if weights == "random" or (weights == "auto" and not backbone_for(backbone).pretrained):
+        say(f"note: {backbone} begins with random weights; its features say little")
     dataset = load(data, None, form, meaning)
     again = going_on("run the same command again to go on")
     with again, progress("extracting", len(dataset.table)) as (bar, task):

@@ -19,6 +19,7 @@ from plusone.cli.common import (
     say,
 )
 from plusone.cli.use import Run
+from plusone.errors import InputError
 
 
 def maps(
@@ -52,10 +53,14 @@ def maps(
     check_folder(to)
     predictor = load_run(run)
     ids, inputs = items_of(predictor, data, features or [], form, meaning)
+    if not ids:
+        raise InputError(f"{data}: has no items")
+    if (to / "maps.npz").exists():
+        raise InputError(f"{to}: holds maps already; choose another --out")
     found, scores, drawn = [], [], 0
-    to.mkdir(parents=True, exist_ok=True)
     with progress("looking", len(ids)) as (bar, task):
         for views, likely, places in class_maps(predictor, inputs, lambda n: bar.advance(task, n)):
+            to.mkdir(parents=True, exist_ok=True)
             for row in range(len(views) if predictor.images else 0):
                 if drawn == pictures:
                     break

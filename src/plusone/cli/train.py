@@ -30,6 +30,12 @@ if TYPE_CHECKING:
     from plusone.engine.training import EpochRecord
     from plusone.types import Clock
 
+IMAGES_ONLY = frozenset(
+    {
+        "backbone", "weights", "freeze", "freeze_norm", "precision", "image_size", "aspect",
+        "cache_dir", "cache_mb",
+    }
+)  # fmt: skip
 SELECTED = {"truth": "all", "observed": "the seen"}
 
 
@@ -94,12 +100,13 @@ def train(
         "seed": seed,
         "observe": observe,
     }
-    said = make_layers(read_toml(recipe) if recipe else {}, parse_settings(settings or []), flags)
+    given = {key: value for key, value in flags.items() if value is not None}
+    said = (read_toml(recipe) if recipe else {}, parse_settings(settings or []), given)
     where = str(recipe) if recipe else "settings"
     info = get_method(make_recipe(*said, source=where).method)
     full = make_recipe(DATA_DEFAULTS.get(data, {}), info.defaults, *said, source=where)
     info.make_options(full.options)
-    folder = to or Path("runs") / f"{Path(data).stem or 'data'}-{full.method}-seed{full.seed}"
+    folder = to or Path("runs") / f"{_name(data)}-{full.method}-seed{full.seed}"
     check_folder(folder)
     if (folder / "recipe.toml").exists() and not resume:
         raise InputError(
@@ -120,6 +127,8 @@ def train(
         f"{task.name}: {len(task.train)} train, {len(task.val)} val, {len(task.test or ())} test "
         f"items, {len(task.classes)} classes; labels seen: {scheme}; method {full.method}"
     )
+    if not task.images and (idle := sorted(IMAGES_ONLY & full.model_fields_set)):
+        say(f"without effect on features: {', '.join(idle)}")
     if full.expected_positives is None and (k := expected_positives(full, task)) is not None:
         say(f"expected positives per item: {k:.3g}, counted on the validation items")
     stages = full.resolved_stages(images=task.images, phases=info.phases)
@@ -161,6 +170,13 @@ def train(
     _print(metrics, task.name)
 
 
+def _name(data: str) -> str:
+    """What to call a run on this data: the file's name, or its folder's if it is just "labels"."""
+    path = Path(data)
+    name = path.resolve().parent.name if path.stem == "labels" else path.stem
+    return name or "data"
+
+
 def _print(metrics: dict[str, Any], data: str) -> None:
     """The result as a table, and what to do with it."""
     rows = [
@@ -178,8 +194,3 @@ def _print(metrics: dict[str, Any], data: str) -> None:
     split = " --split val" if metrics["test_map"] is None else ""
     say(f"next: plusone evaluate {metrics['run']}{split}")
     say(f"      plusone predict {metrics['run']} NEW_ITEMS --out tags.csv")
-
-
-def make_layers(*layers: dict[str, Any]) -> list[dict[str, Any]]:
-    """Settings the user gave, without those that were left out."""
-    return [{key: value for key, value in layer.items() if value is not None} for layer in layers]

@@ -31,8 +31,8 @@ def decode(path: Path, size: int, aspect: Aspect = "stretch") -> Tensor:
         path: The file.
         size: Side of the result.
         aspect: "stretch" resizes to the square without keeping the aspect, as the published
-            protocol does; "crop" resizes the short side to `size * 256 / 224`, rounded, and cuts
-            the square out of the middle.
+            protocol does; "crop" cuts the middle square of 224 / 256 of the short side out and
+            resizes it.
     """
     try:
         with Image.open(path) as opened:
@@ -46,30 +46,28 @@ def decode(path: Path, size: int, aspect: Aspect = "stretch") -> Tensor:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path}: cannot be read as an image ({error})") from None
+    if aspect == "crop":
+        image = image.crop(middle(*image.size, size))
     pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1)
-    if aspect == "stretch":
-        return _resized(pixels, size, size).contiguous()
-    height, width = cropped_shape(pixels.shape[1], pixels.shape[2], size)
-    resized = _resized(pixels, height, width)
-    top, left = (height - size) // 2, (width - size) // 2
-    return resized[:, top : top + size, left : left + size].contiguous()
+    return _resized(pixels, size).contiguous()
 
 
-def cropped_shape(height: int, width: int, size: int) -> tuple[int, int]:
-    """Height and width to resize to before a crop of `size`.
+def middle(width: int, height: int, size: int) -> tuple[int, int, int, int]:
+    """The square in the middle that "crop" cuts out: left, top, right, bottom.
 
-    >>> cropped_shape(300, 600, 224)
-    (256, 512)
+    >>> middle(512, 256, 224)
+    (144, 16, 368, 240)
     """
-    scale = round(size * CROPPED) / min(height, width)
-    return round(height * scale), round(width * scale)
+    side = max(1, round(min(width, height) * size / round(size * CROPPED)))
+    left, top = (width - side) // 2, (height - side) // 2
+    return left, top, left + side, top + side
 
 
-def _resized(pixels: Tensor, height: int, width: int) -> Tensor:
-    if pixels.shape[1:] == (height, width):
+def _resized(pixels: Tensor, size: int) -> Tensor:
+    if pixels.shape[1:] == (size, size):
         return pixels
     resized = functional.interpolate(
-        pixels[None], size=(height, width), mode="bilinear", antialias=True, align_corners=False
+        pixels[None], size=(size, size), mode="bilinear", antialias=True, align_corners=False
     )
     return resized[0]
 

@@ -79,6 +79,8 @@ def fit(
     said = settings | ({"backbone": backbone} if isinstance(backbone, str) else {})
     recipe = make_recipe(defaults, get_method(method).defaults, said, {"method": method})
     module = backbone if isinstance(backbone, nn.Module) else None
+    if module is not None and recipe.weights != "auto":
+        raise InputError("weights are for backbones by name; load them into the module yourself")
     training = Training(make_task(dataset, recipe), recipe, backbone=module)
     records = []
     for record in training.epochs():

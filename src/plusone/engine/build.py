@@ -45,7 +45,9 @@ def build(
     """
     info = get_method(recipe.method)
     for stage in recipe.stages:
-        info.make_options(stage.options)  # refuses what does not exist before anything starts
+        info.make_options(
+            recipe.options | stage.options
+        )  # refuses what does not exist before anything starts
     with seeded(recipe.seed, "initial weights"):
         method = info.build(labels, info.make_options(recipe.options))
         method.name = recipe.method

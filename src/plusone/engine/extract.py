@@ -17,7 +17,7 @@ from plusone.data.features import write_features
 from plusone.data.images import Aspect
 from plusone.engine.inputs import FileInputs
 from plusone.errors import InputError
-from plusone.files import replacing
+from plusone.files import file_state, replacing
 from plusone.models.backbones import backbone_for
 from plusone.models.heads import Head
 from plusone.models.labelwise import as_tokens
@@ -67,7 +67,9 @@ def extract_to_file(
     about |= {"aspect": aspect} if aspect != "stretch" else {}
     about |= {"weights": weights} if weights != "auto" else {}
     about |= {"tokens": True} if tokens else {}
-    key = hashlib.sha256(repr((about, table.ids.tolist())).encode()).hexdigest()[:12]
+    paths = tuple(table.path(number) for number in range(len(table)))
+    states = [file_state(file) for file in (Path(weights), *paths)]
+    key = hashlib.sha256(repr((about, table.ids.tolist(), states)).encode()).hexdigest()[:12]
     parts = path.with_name(f".{path.name}.{key}.parts")
     parts.mkdir(parents=True, exist_ok=True)
     done = len(list(parts.glob("*.npy"))) * ITEMS_PER_PART
@@ -76,7 +78,6 @@ def extract_to_file(
     net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     pool = _tokens if tokens else Head().pool
     rows = torch.arange(min(done, len(table)), len(table))
-    paths = tuple(table.path(number) for number in range(len(table)))
     inputs = FileInputs(paths, side, flip=False, workers=workers, aspect=aspect)
     waiting: list[np.ndarray] = []
     for (images,) in inputs.batches(rows, BATCH, ("plain",), 0) if len(rows) else ():

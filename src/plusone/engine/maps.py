@@ -18,7 +18,7 @@ ROWS = 64
 def class_maps(
     predictor: Predictor, inputs: Inputs, tick: Callable[[int], None] | None = None
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Goes over inputs in order, some at a time, so that any number of them fits.
+    """Goes over inputs in order, some at a time.
 
     Args:
         predictor: A trained model.
@@ -31,9 +31,10 @@ def class_maps(
     predictor.model.eval()
     for (view,) in inputs.batches(torch.arange(len(inputs)), ROWS, ("plain",), 0):
         out = predictor.model(view)
-        if out.maps is None:
+        if out.maps is None or out.maps.shape[2:] == (1, 1):
             raise InputError(
-                f"the method {predictor.recipe.method} has no maps; lac and en_scl have"
+                f"this model of {predictor.recipe.method} has no maps; those of lac and en_scl "
+                "have, if trained on images or tokens"
             )
         yield view, predictor.method.probabilities(out.logits), out.maps
         if tick is not None:

@@ -84,6 +84,8 @@ def predict_items(
     with images. A model for features takes a feature file, or a data set with features.
     """
     ids, inputs = items_of(predictor, data, features, form, meaning)
+    if not ids:
+        raise InputError(f"{data}: has no items")
     return Predictions(ids, predictor.classes, predictor.probabilities(inputs, tick))
 
 

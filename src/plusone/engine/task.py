@@ -191,6 +191,10 @@ def expected_positives(recipe: Recipe, task: Task) -> float | None:
         if task.train.truth is None:
             raise InputError("expected_positives = 'truth' needs a data set with all labels")
         return float(task.train.truth.per_item(1).mean())
+    if given is not None and given > len(task.classes):
+        raise InputError(
+            f"expected_positives = {given:g} is more than the {len(task.classes)} classes there are"
+        )
     if given is not None or not get_method(recipe.method).needs_k:
         return given
     if task.val.truth is None or recipe.select_on == "observed":

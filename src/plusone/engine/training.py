@@ -99,6 +99,8 @@ class Training:
         self._val_target = torch.from_numpy(wanted.dense() == 1)
         if not self._val_target.any():
             raise InputError("no validation item has a positive label, so no epoch can be chosen")
+        # What a backbone of the user's own keeps fixed stays so.
+        self._trainable = [w for w in self.model.backbone.parameters() if w.requires_grad]
         self._pooled: dict[int, tuple[Part, Inputs]] = {}
         self.stage = self.epoch = 0
         self.best: Best | None = None
@@ -248,7 +250,8 @@ class Training:
         """Makes method, optimizer and averages ready for the present stage."""
         stage = self.stages[self.stage]
         self._pooled.clear()  # the backbone may have moved since
-        self.model.backbone.requires_grad_(not _keeps_backbone(stage))
+        for weight in self._trainable:
+            weight.requires_grad_(not _keeps_backbone(stage))
         if self.task.images:
             freeze_weights(self.model.backbone, self.recipe.freeze, norm=self.recipe.freeze_norm)
         self.method.begin_stage(stage)

@@ -17,7 +17,11 @@ from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
 
 @dataclass(frozen=True)
 class Options:
-    """Settings of a method. Subclasses add fields; defaults come from the paper."""
+    """Settings of a method. Subclasses add fields; defaults come from the paper.
+
+    Values that cannot work are best refused in `__post_init__` by a `ValueError`: it is raised
+    before anything is trained or written.
+    """
 
 
 class Method(nn.Module):
@@ -40,6 +44,7 @@ class Method(nn.Module):
     teacher: float | None = None  # decay of a moving average of the model, in `batch.teacher`
     lr_mult: ClassVar[float] = 1.0
     name: str = ""  # in the method table; for messages
+    fixed: ClassVar[tuple[str, ...]] = ()  # options that cannot change from stage to stage
 
     def __init__(self, labels: TrainLabels, options: Options) -> None:
         super().__init__()
@@ -57,6 +62,13 @@ class Method(nn.Module):
 
     def begin_stage(self, stage: Stage) -> None:
         """Called before a stage starts; lays the stage's options over the recipe's."""
+        for name in self.fixed:
+            first = getattr(self._first_options, name)
+            if stage.options.get(name, first) != first:
+                raise InputError(
+                    f"the option {name} of {self.name} cannot change from stage to stage; set it "
+                    "for the whole recipe"
+                )
         self.options = dataclasses.replace(self._first_options, **stage.options)
 
     def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
@@ -116,7 +128,10 @@ class MethodInfo:
             default = known[name].default
             if not _fits(value, default):
                 raise InputError(f"method option {name} cannot be {value!r} (default {default!r})")
-        return self.options(**values)
+        try:
+            return self.options(**values)
+        except ValueError as error:
+            raise InputError(f"method options: {error}") from None
 
 
 def _fits(value: object, default: object) -> bool:

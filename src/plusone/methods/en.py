@@ -46,6 +46,10 @@ class EnOptions(Options):
 
     decay: float = 0.5
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.decay < 1:
+            raise ValueError(f"decay must lie in [0, 1), got {self.decay}")
+
 
 @dataclass(frozen=True)
 class EnConsistencyOptions(EnOptions):
@@ -56,6 +60,12 @@ class EnConsistencyOptions(EnOptions):
 
     weight: float = 1.0
     teacher_decay: float = 0.99
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.teacher_decay < 1 or self.weight < 0:
+            got = f"{self.teacher_decay}, {self.weight}"
+            raise ValueError(f"need 0 < teacher_decay < 1 and weight >= 0, got {got}")
 
 
 class En(Method):
@@ -70,8 +80,6 @@ class En(Method):
         self.register_buffer("negatives", torch.from_numpy(labels.observed.dense() == 0))
 
     def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
-        if not 0 <= self.options.decay < 1:
-            raise ValueError(f"decay must lie in [0, 1), got {self.options.decay}")
         assumed = self.negatives[batch.index] & (batch.observed == 0)
         table = observed_bce(outs[0].logits, torch.where(assumed, -1.0, batch.observed))
         return {"loss": reduce(table)}
@@ -107,9 +115,6 @@ class EnConsistent(En):
 
     def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
         o = self.options
-        if not 0 < o.teacher_decay < 1 or o.weight < 0:
-            got = f"{o.teacher_decay}, {o.weight}"
-            raise ValueError(f"need 0 < teacher_decay < 1 and weight >= 0, got {got}")
         if len(batch.teacher) != len(outs):
             raise ValueError("the batch lacks the outputs of the model's moving average")
         distances = [

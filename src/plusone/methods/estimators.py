@@ -152,7 +152,7 @@ class NetworkEstimator(Estimator):
             self.register_buffer("noted", torch.zeros(shape, dtype=torch.float16))
 
     def forward(self, index: Tensor, features: Tensor) -> Tensor:
-        logits: Tensor = self.second(relu(self.first(pooled(features))))
+        logits: Tensor = self.second(relu(self.first(features)))
         return logits
 
     def remember(self, index: Tensor, features: Tensor) -> None:
@@ -169,10 +169,3 @@ def _table(start: Tensor) -> nn.Embedding:
         start, freeze=False, sparse=True
     )
     return made
-
-
-def pooled(features: Tensor) -> Tensor:
-    """One vector per item, `[B, D]`: the mean of a map `[B, D, h, w]` or of tokens `[B, T, D]`."""
-    if features.ndim == 4:
-        return features.mean(dim=(2, 3))
-    return features.mean(dim=1) if features.ndim == 3 else features

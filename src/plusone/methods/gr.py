@@ -47,6 +47,15 @@ class GrOptions(Options):
     q3_end: float | None = None
     variant: str = "paper"
 
+    def __post_init__(self) -> None:
+        check_sigma(self.sigma, self.sigma_start)
+
+
+def check_sigma(*values: float) -> None:
+    """Refuses widths of the confidence weight that are not positive."""
+    if min(values) <= 0:
+        raise ValueError(f"sigma and sigma_start must be positive, got {values[0]}, {values[1]}")
+
 
 class Gr(Method):
     """Schedules for w, b, mu, sigma; the rest is `plusone.losses.generalized_robust`."""

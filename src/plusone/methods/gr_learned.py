@@ -23,7 +23,7 @@ from torch import nn
 
 from plusone.losses.robust import Parameter
 from plusone.methods.base import Options
-from plusone.methods.gr import Gr
+from plusone.methods.gr import Gr, check_sigma
 from plusone.types import Clock, Stage, TrainLabels
 
 SIGMA_FLOOR = 0.01
@@ -47,9 +47,16 @@ class GrLearnedOptions(Options):
     q3_end: float | None = None
     variant: str = "paper"
 
+    def __post_init__(self) -> None:
+        check_sigma(self.sigma, self.sigma_start)
+        if self.learn_v and (self.mu, self.sigma) != (type(self).mu, type(self).sigma):
+            raise ValueError("mu and sigma end a schedule: to use it, set learn_v to false")
+
 
 class GrLearned(Gr):
     """The learned numbers are parameters `[L]`: `learned_w`, `learned_b` and so on."""
+
+    fixed = ("w_start", "b_start", "mu_start", "sigma_start")
 
     def __init__(self, labels: TrainLabels, options: GrLearnedOptions) -> None:
         super().__init__(labels, options)
@@ -72,8 +79,6 @@ class GrLearned(Gr):
         found: dict[str, Parameter] = {"w": self.learned_w, "b": self.learned_b}
         if not o.learn_v:
             return found | self.scheduled_weight(clock)
-        if (o.mu, o.sigma) != (GrLearnedOptions.mu, GrLearnedOptions.sigma):
-            raise ValueError("mu and sigma end a schedule: to use it, set learn_v to false")
         return found | {
             "mu": self.learned_mu,
             "sigma": self.learned_sigma.clamp(min=SIGMA_FLOOR),

@@ -14,7 +14,8 @@ and `losses/pseudo_consistency.py`; all its terms are means where the paper has 
 
 Deviations: the projection belongs to the method, not to the head (it is not needed to predict), so
 weight decay does not reach it. The one-cycle schedule moves the learning rate only, not Adam's
-momentum. On feature vectors the weak and the strong view are the same, apart from dropout.
+momentum. The queue takes embeddings as the projection gives them after the step. On feature vectors
+the weak and the strong view are the same, apart from dropout.
 """
 
 from __future__ import annotations
@@ -63,6 +64,21 @@ class LacOptions(Options):
     dropout: float = 0.1
     projection: int = 128
 
+    def __post_init__(self) -> None:
+        sizes = ("width", "heads", "feedforward", "decoder_layers", "projection")
+        for name in (*sizes, "encoder_layers", "queue"):
+            least = 1 if name in sizes else 0
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} cannot be split among {self.heads} heads")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must lie in [0, 1), got {self.dropout}")
+        if not (0.5 <= self.delta <= 1 and 0.5 <= self.delta_first <= 1):
+            raise ValueError("delta and delta_first must lie between 0.5 and 1")
+        if self.temperature <= 0:
+            raise ValueError(f"temperature must be positive, got {self.temperature}")
+
 
 PHASES: tuple[dict[str, float], ...] = ({"lam_lac": 0.0}, {})
 
@@ -71,6 +87,10 @@ class Lac(Method):
     """Keeps a ring buffer of the last `queue` embeddings."""
 
     views = ("weak", "strong")
+    fixed = (
+        "queue", "width", "heads", "feedforward", "encoder_layers", "decoder_layers", "dropout",
+        "projection",
+    )  # fmt: skip
 
     def __init__(self, labels: TrainLabels, options: LacOptions) -> None:
         super().__init__(labels, options)

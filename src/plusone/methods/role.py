@@ -32,7 +32,7 @@ from plusone.methods.estimators import (
     with_seen,
 )
 from plusone.models.heads import Head
-from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
+from plusone.types import Batch, Clock, Outputs, TrainLabels
 
 ESTIMATORS = ("dense", "factored", "network")
 BLOCK = 1 << 22  # entries of the estimate computed at once
@@ -56,17 +56,26 @@ class RoleOptions(Options):
     rank: int = 64
     hidden: int = 256
 
+    def __post_init__(self) -> None:
+        if self.estimator not in ESTIMATORS:
+            raise ValueError(
+                f"estimator cannot be {self.estimator!r}; known: {', '.join(ESTIMATORS)}"
+            )
+        for name in ("rank", "hidden"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+
 
 class Role(Method):
     """Needs `expected_positives`; `estimates()` gives the recovered labels."""
 
     lr_mult = 10.0
+    fixed = ("estimator", "rank", "hidden")
 
     def __init__(self, labels: TrainLabels, options: RoleOptions) -> None:
         super().__init__(labels, options)
         if labels.expected_positives is None:
             raise InputError("the method role needs expected_positives")
-        _check(options)
         self.estimator: Estimator
         if options.estimator == "dense":
             self.estimator = DenseEstimator(labels)
@@ -80,15 +89,6 @@ class Role(Method):
         if self.options.estimator == "network":
             self.estimator = NetworkEstimator(dim, self.labels, self.options.hidden)
         return super().make_head(dim)
-
-    def begin_stage(self, stage: Stage) -> None:
-        fixed = sorted({"estimator", "rank", "hidden"} & stage.options.keys())
-        if any(stage.options[name] != getattr(self._first_options, name) for name in fixed):
-            raise InputError(
-                f"the options {', '.join(fixed)} of role cannot change from stage to stage; set "
-                "them for the whole recipe"
-            )
-        super().begin_stage(stage)
 
     def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
         k, o = self.labels.expected_positives, self.options
@@ -122,17 +122,3 @@ class Role(Method):
                 phi = with_seen(phi, observed)
             found[start : start + step] = phi
         return found.sigmoid_()
-
-
-def _check(options: RoleOptions) -> None:
-    """Refuses option values that no estimator can be built with."""
-    if options.estimator not in ESTIMATORS:
-        raise InputError(
-            f"the option estimator of role cannot be {options.estimator!r}; "
-            f"known: {', '.join(ESTIMATORS)}"
-        )
-    for name in ("rank", "hidden"):
-        if getattr(options, name) < 1:
-            raise InputError(
-                f"the option {name} of role must be at least 1, not {getattr(options, name)}"
-            )

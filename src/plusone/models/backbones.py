@@ -25,14 +25,12 @@ class Backbone:
     Args:
         make: Function of (channels, image side, whether to load its own weights, if it has any).
         size: Image side it is used with unless the recipe says otherwise.
-        pretrained: Whether it comes with weights worth extracting features with.
-        summary: One line for messages.
+        pretrained: Whether it has weights of its own.
     """
 
     make: Callable[[int, int, bool], Normalized]
     size: int
     pretrained: bool
-    summary: str
 
     def build(self, channels: int, size: int, weights: str = "auto") -> nn.Module:
         """The module.
@@ -102,12 +100,12 @@ def _timm(name: str) -> Backbone:
             net.load_own()
         return Normalized(net, net.mean, net.std)
 
-    return Backbone(make, int(timm_config(name).input_size[-1]), True, f"{name} of timm")
+    return Backbone(make, int(timm_config(name).input_size[-1]), True)
 
 
 BACKBONES: dict[str, Backbone] = {
-    "cnn": Backbone(_small_cnn, 64, False, "small CNN trained from scratch"),
-    "lite0": Backbone(_lite0, 224, True, "EfficientNet-Lite0, ImageNet weights (extra lite0)"),
+    "cnn": Backbone(_small_cnn, 64, False),
+    "lite0": Backbone(_lite0, 224, True),
 }
 
 

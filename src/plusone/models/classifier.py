@@ -54,7 +54,6 @@ class Classifier(nn.Module):
         if self.precision == "bf16":
             with torch.autocast(inputs.device.type, dtype=torch.bfloat16):
                 maps = self.backbone(inputs)
-            maps = maps.float()
         else:
             maps = self.backbone(inputs)
         if not isinstance(maps, Tensor) or maps.ndim not in (2, 3, 4):
@@ -63,7 +62,7 @@ class Classifier(nn.Module):
                 "a backbone must return a tensor [B, D, h, w], [B, T, D] or [B, D]; "
                 f"{type(self.backbone).__name__} returned {given}"
             )
-        pooled: Tensor = self.head.pool(maps)
+        pooled: Tensor = self.head.pool(maps.float() if self.precision == "bf16" else maps)
         return pooled
 
     def forward(self, inputs: Tensor) -> Outputs:

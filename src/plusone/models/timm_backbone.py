@@ -12,6 +12,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from plusone.errors import InputError
@@ -19,7 +20,7 @@ from plusone.models.torchvision_fix import import_torchvision
 from plusone.models.weights import load_weights
 
 WEIGHTS = "model.safetensors"
-LOCAL = "set weights to a local file, or to none to train from scratch"
+LOCAL = "set weights to a local file, or to random to train from scratch"
 
 
 class TimmBackbone(nn.Module):
@@ -44,12 +45,14 @@ class TimmBackbone(nn.Module):
         sized = {"img_size": size} if about.fixed_input_size and size != native else {}
         try:
             net = _timm().create_model(name, pretrained=False, num_classes=0, **sized)
-        except (TypeError, ValueError, AssertionError) as error:
-            if not sized:
+            _try_once(net, size)
+        except (TypeError, ValueError, AssertionError, RuntimeError) as error:
+            if size == native:
                 raise
+            first = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise InputError(
                 f"timm/{name}: takes images of {native} pixels and not of {size} "
-                f"({error}); set image_size = {native}"
+                f"({first}); set image_size = {native}"
             ) from None
         self.name, self.about = name, about
         self.net = net
@@ -81,6 +84,14 @@ class TimmBackbone(nn.Module):
         return tensors if translate is None else dict(translate(tensors, self.net))
 
 
+@torch.inference_mode()
+def _try_once(net: nn.Module, size: int) -> None:
+    """Some networks find out only when they see an image that its size does not suit them."""
+    training = net.training
+    net.eval().forward_features(torch.zeros(1, 3, size, size))  # type: ignore[operator]
+    net.train(training)
+
+
 def as_map(features: Tensor, *, channels_last: bool = False, extra: int = 0) -> Tensor:
     """A map `[B, D, h, w]` from what networks give as features.
 
@@ -89,16 +100,23 @@ def as_map(features: Tensor, *, channels_last: bool = False, extra: int = 0) -> 
             `[B, T, D]`, which are the map of a square image, row by row, if T is a square.
         channels_last: Where the channels of a map are.
         extra: Tokens in front that stand for no place, such as a class token; they are left out.
+            One more is, if only then the rest is a square: not every network tells of its own.
     """
     if features.ndim == 4:
         return features.permute(0, 3, 1, 2) if channels_last else features
     if features.ndim != 3:
         return features
     tokens = features[:, extra:]
-    side = math.isqrt(tokens.shape[1])
-    if side * side != tokens.shape[1]:
+    if not _is_square(tokens.shape[1]) and _is_square(tokens.shape[1] - 1):
+        tokens = tokens[:, 1:]
+    if not _is_square(tokens.shape[1]):
         return tokens
+    side = math.isqrt(tokens.shape[1])
     return tokens.transpose(1, 2).reshape(len(tokens), -1, side, side)
+
+
+def _is_square(n: int) -> bool:
+    return n > 1 and math.isqrt(n) ** 2 == n
 
 
 def timm_config(name: str) -> Any:

@@ -25,7 +25,9 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     """Tensors by name from a .safetensors, .pth, .pt or .bin file."""
     if path.suffix not in (".safetensors", *PICKLED):
         known = ", ".join((".safetensors", *PICKLED))
-        raise InputError(f"weights {path}: is not a file that ends in {known}, nor auto, nor none")
+        raise InputError(
+            f"weights {path}: is not a file that ends in {known}, nor auto, nor random"
+        )
     try:
         if path.suffix == ".safetensors":
             return load_file(path)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from plusone.data.table import LabelTable, Strings
+from plusone.data.formats.checks import missing_images
+from plusone.data.table import LabelTable
 from plusone.errors import InputError
 
 WAYS = ("refuse", "drop", "keep")
@@ -27,13 +25,14 @@ def settle_images(table: LabelTable, way: str, *, title: str, page: str) -> Labe
     root = table.root
     if root is None or not len(table):
         return table
-    missing = missing_rows(table.ids, root)
+    missing = np.asarray(missing_images(table.ids, root), dtype=np.int64)
     if not len(missing):
         return table
     everything = len(missing) == len(table)
     if way == "keep":
-        note = f"{len(missing):,} of {len(table):,} items have no image file below {root}; kept"
-        return replace(table, root=None if everything else root, notes=(*table.notes, note))
+        note = f"{len(missing):,} of {len(table):,} items have no image file below {root}; "
+        note += "all were kept, for training on features"
+        return replace(table, root=None, notes=(*table.notes, note))
     first = root / str(table.ids[missing[0]])
     if everything:
         raise InputError(
@@ -46,26 +45,7 @@ def settle_images(table: LabelTable, way: str, *, title: str, page: str) -> Labe
             table.take(np.setdiff1d(np.arange(len(table)), missing)), notes=(*table.notes, note)
         )
     raise InputError(
-        f"{first}: is missing, as are {len(missing) - 1:,} other images of {len(table):,}; "
+        f"{first}: is missing, one of {len(missing):,} missing images of {len(table):,}; "
         f"{title} is obtained from {page} (--missing drop leaves these items out, "
         "--missing keep keeps them for training on features)"
     )
-
-
-def missing_rows(ids: Strings, root: Path) -> npt.NDArray[np.int64]:
-    """Rows of the ids that name no file below `root`, int64, ascending.
-
-    Folders are listed once: asking for each of 270,000 files takes far longer.
-    """
-    listings: dict[str, frozenset[str]] = {}
-    missing = []
-    for row, name in enumerate(ids.tolist()):
-        folder, _, file = name.rpartition("/")
-        if folder not in listings:
-            try:
-                listings[folder] = frozenset(os.listdir(root / folder))
-            except OSError:
-                listings[folder] = frozenset()
-        if file not in listings[folder]:
-            missing.append(row)
-    return np.asarray(missing, dtype=np.int64)
