@@ -370,15 +370,6 @@ def test_k_is_counted_or_asked_for(training, feature_data):
         training(feature_data(complete=False), method="epr", expected_positives="truth")
 
 
-@pytest.mark.parametrize("name", sorted(METHODS))
-def test_every_method_trains_one_epoch(name, training, feature_data):
-    made = training(feature_data(80), method=name, epochs=1, expected_positives=1.7)
-    records = run(made)
-    assert len(records) == len(METHODS[name].phases)
-    assert all(math.isfinite(value) for record in records for value in record.losses.values())
-    assert all(0 < record.val_map <= 1 for record in records)
-
-
 def test_data_without_a_validation_share_is_refused(training, feature_data):
     with pytest.raises(InputError, match="no items are left for the val split"):
         training(feature_data(2, split=["train", "train"]))

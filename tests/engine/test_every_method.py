@@ -1,0 +1,52 @@
+"""Every method of the table trains, on features and on images, and resumes to the same result."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from plusone.methods import METHODS
+
+SMALL = {"lac": {"width": 8, "heads": 2, "feedforward": 16, "queue": 30, "delta": 0.5}}
+SOON = {"em_apl": {"warmup": 1}}  # so that it acts within a few epochs
+
+
+def settings(name, **rest):
+    options = SMALL.get(name, {}) | SOON.get(name, {})
+    return {"method": name, "expected_positives": 1.7, "lr": 0.02, "options": options} | rest
+
+
+@pytest.fixture(params=sorted(METHODS))
+def name(request):
+    return request.param
+
+
+@pytest.mark.parametrize("kind", ["features", "images"])
+def test_stopped_and_resumed_it_ends_the_same(name, kind, training, feature_data, image_data):
+    if kind == "features":
+        data, given = feature_data(80), settings(name, epochs=3, batch_size=16)
+    else:
+        data, given = image_data(), settings(name, epochs=3, backbone=True, flip=True, ema=0.9)
+    whole = training(data, **given)
+    records = []
+    stopped = None
+    for record in whole.epochs():
+        records.append(record)
+        if len(records) == 2:
+            tensors, plain = whole.state()
+            stopped = ({key: value.clone() for key, value in tensors.items()}, plain)
+    assert len(records) == 3 * len(METHODS[name].phases)
+    assert all(math.isfinite(value) for record in records for value in record.losses.values())
+    assert all(0 < record.val_map <= 1 for record in records)
+    torch.manual_seed(7)  # whatever the process did before must not matter
+    resumed = training(data, **given)
+    resumed.load_state(*stopped)
+    rest = list(resumed.epochs())
+    assert [dataclasses.replace(record, seconds=0.0) for record in rest] == [
+        dataclasses.replace(record, seconds=0.0) for record in records[2:]
+    ]
+    for mine, theirs in ((resumed.model, whole.model), (resumed.method, whole.method)):
+        state, other = mine.state_dict(), theirs.state_dict()
+        assert state.keys() == other.keys()
+        assert all(torch.equal(state[key], other[key]) for key in state)
