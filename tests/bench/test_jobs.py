@@ -105,6 +105,16 @@ def test_keys_tell_trainings_apart(source):
     assert jobs[0].name == "an, seed 0, lr 0.001"
 
 
+def test_other_weights_in_the_same_file_are_another_training(source, tmp_path):
+    weights = tmp_path / "w.safetensors"
+    weights.write_bytes(b"one")
+    job = Job(source, make_recipe({"method": "an", "weights": str(weights)}))
+    before = job.key
+    assert job.key == before
+    weights.write_bytes(b"another")
+    assert job.key != before
+
+
 @pytest.mark.slow
 def test_processes_give_the_same_results(source, trained, tmp_path, monkeypatch):
     here = run_jobs(make_jobs(source), tmp_path / "a.jsonl")

@@ -70,3 +70,26 @@ def test_a_stopped_extraction_goes_on(dataset, tmp_path, stop):
 def test_data_without_image_files_is_refused(feature_data, tmp_path):
     with pytest.raises(InputError, match="no image files"):
         run(feature_data(), tmp_path / "f.npz")
+
+
+def test_a_changed_image_is_not_mixed_with_the_old_parts(dataset, pictures, tmp_path):
+    def on_progress(done):
+        if done == 6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(dataset, tmp_path / "f.npz", on_progress=on_progress)
+    pictures[0].write_bytes(pictures[6].read_bytes())
+    run(dataset, tmp_path / "f.npz")
+    x = read_features([tmp_path / "f.npz"]).x
+    assert (x[0] == x[6]).all()
+
+
+def test_tokens_are_the_places_of_the_map(dataset, tmp_path):
+    about = run(dataset, tmp_path / "t.npz", tokens=True)
+    assert about["dim"] == 48
+    tokens = read_features([tmp_path / "t.npz"]).x.astype(np.float32)
+    assert tokens.shape == (7, 4, 48)
+    run(dataset, tmp_path / "f.npz")
+    pooled = read_features([tmp_path / "f.npz"]).x.astype(np.float32)
+    np.testing.assert_allclose(tokens.mean(1), pooled, atol=2e-3)
