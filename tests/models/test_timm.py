@@ -37,6 +37,7 @@ def python(code, **environment):
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_timm_and_torchvision_can_be_imported():
     """Where torchvision's operators cannot be loaded, the first lines fail and the rest works."""
     code, output = python(
@@ -51,6 +52,7 @@ def test_timm_and_torchvision_can_be_imported():
     assert (code, output.strip().splitlines()[-1]) == (0, "done"), output
 
 
+@pytest.mark.slow
 def test_other_troubles_of_torchvision_are_not_hidden(tmp_path):
     (tmp_path / "torchvision.py").write_text("raise RuntimeError('something else')")
     code, output = python(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {FIX} fix()")
