@@ -29,11 +29,9 @@ from plusone.types import Batch, Clock, Outputs
 
 
 @dataclass(frozen=True)
-class GrOptions(Options):
-    """Ends of the schedules as published for VOC; COCO, NUS and CUB use w 10, b -8 (CUB q3 1.5)."""
+class RobustOptions(Options):
+    """What `gr` and `gr_learned` share: starts, ends of mu and sigma, robustness."""
 
-    w: float = 2.0
-    b: float = -2.0
     mu: float = 0.8
     sigma: float = 0.5
     w_start: float = 0.0
@@ -48,13 +46,17 @@ class GrOptions(Options):
     variant: str = "paper"
 
     def __post_init__(self) -> None:
-        check_sigma(self.sigma, self.sigma_start)
+        if min(self.sigma, self.sigma_start) <= 0:
+            got = f"{self.sigma}, {self.sigma_start}"
+            raise ValueError(f"sigma and sigma_start must be positive, got {got}")
 
 
-def check_sigma(*values: float) -> None:
-    """Refuses widths of the confidence weight that are not positive."""
-    if min(values) <= 0:
-        raise ValueError(f"sigma and sigma_start must be positive, got {values[0]}, {values[1]}")
+@dataclass(frozen=True)
+class GrOptions(RobustOptions):
+    """Ends of the schedules as published for VOC; COCO, NUS and CUB use w 10, b -8 (CUB q3 1.5)."""
+
+    w: float = 2.0
+    b: float = -2.0
 
 
 class Gr(Method):

@@ -22,33 +22,20 @@ import torch
 from torch import nn
 
 from plusone.losses.robust import Parameter
-from plusone.methods.base import Options
-from plusone.methods.gr import Gr, check_sigma
+from plusone.methods.gr import Gr, RobustOptions
 from plusone.types import Clock, Stage, TrainLabels
 
 SIGMA_FLOOR = 0.01
 
 
 @dataclass(frozen=True)
-class GrLearnedOptions(Options):
+class GrLearnedOptions(RobustOptions):
     """Starts of what is learned; mu and sigma are ends of a schedule, used if learn_v is false."""
 
     learn_v: bool = True
-    w_start: float = 0.0
-    b_start: float = -2.0
-    mu_start: float = 0.5
-    sigma_start: float = 2.0
-    mu: float = 0.8
-    sigma: float = 0.5
-    q1: float = 0.01
-    q2: float = 0.01
-    q3: float = 1.0
-    q2_end: float | None = None
-    q3_end: float | None = None
-    variant: str = "paper"
 
     def __post_init__(self) -> None:
-        check_sigma(self.sigma, self.sigma_start)
+        super().__post_init__()
         if self.learn_v and (self.mu, self.sigma) != (type(self).mu, type(self).sigma):
             raise ValueError("mu and sigma end a schedule: to use it, set learn_v to false")
 
