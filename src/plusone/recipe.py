@@ -68,6 +68,12 @@ class Recipe(BaseModel):
         "papers do; default: counted on validation items with all labels, for methods that need k",
     )
 
+    probe: Literal["auto", "on", "off"] = Field(
+        "auto",
+        description="after each epoch, look at what the model says about hidden training labels, "
+        "for reports; auto = where only a head is trained, which makes it cheap",
+    )
+
     mode: Literal["auto", "linear", "finetune", "linear_init"] = Field(
         "auto", description="linear on fixed features, finetune all, or one after the other"
     )

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -110,13 +110,17 @@ def _end_last_line(journal: Path) -> None:
 def run_job(job: Job) -> dict[str, Any]:
     """Trains one job in this process."""
     from plusone.engine.run import summarise
+    from plusone.engine.run_files import finite
     from plusone.engine.task import make_task
     from plusone.engine.training import Training
 
     task = make_task(_load(job.source), job.recipe)
     training = Training(task, job.recipe)
-    seconds = sum(record.seconds for record in training.epochs())
-    return {"key": job.key} | summarise(training, None, seconds)
+    records = list(training.epochs())
+    result = summarise(training, None, sum(record.seconds for record in records))
+    source = asdict(job.source) | {"features": list(job.source.features)}
+    epochs = [finite(asdict(record)) for record in records]
+    return {"key": job.key, "source": source} | result | {"epochs": epochs}
 
 
 @lru_cache(maxsize=2)

@@ -27,7 +27,7 @@ from plusone.cli.common import (
 from plusone.errors import InputError
 
 if TYPE_CHECKING:
-    from plusone.engine.training import EpochRecord
+    from plusone.engine.records import EpochRecord
     from plusone.types import Clock
 
 IMAGES_ONLY = frozenset(

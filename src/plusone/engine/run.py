@@ -29,13 +29,15 @@ import torch
 from plusone.data.formats import write as write_table
 from plusone.data.table import LabelTable
 from plusone.engine import checkpoint
+from plusone.engine.examples import pick_examples
 from plusone.engine.inputs import ArrayInputs
+from plusone.engine.records import EpochRecord
 from plusone.engine.run_files import finite, read_description, read_metrics, read_recipe
 from plusone.engine.task import Part, Task, expected_positives
-from plusone.engine.training import EpochRecord, Training
+from plusone.engine.training import Training
 from plusone.errors import InputError
 from plusone.files import write_json, write_text
-from plusone.metrics import evaluate, evaluate_recovery
+from plusone.metrics import average_precision, evaluate, evaluate_recovery
 from plusone.recipe import Recipe
 from plusone.types import Clock
 from plusone.version import __version__
@@ -121,6 +123,9 @@ def summarise(training: Training, folder: Path | None, seconds: float) -> dict[s
         "data": task.name,
         "lr": recipe.lr,
         "options": dict(recipe.options),
+        "mode": _mode(training),
+        "k": training.k,
+        "recipe": recipe.model_dump(mode="json", exclude_defaults=True),
         "selected_on": training.selected_on,
         "weights": training.best.weights,
         "observation": dict(task.observation),
@@ -128,19 +133,36 @@ def summarise(training: Training, folder: Path | None, seconds: float) -> dict[s
         "version": __version__,
     }
     if task.test is not None and task.test.truth is not None:
-        test = evaluate(
-            training.predict(task.test), task.test.truth.dense() == 1, empty=recipe.empty
-        )
-        metrics |= {"test_map": test["map"], "test": test}
+        scores, truth = training.predict(task.test), task.test.truth.dense() == 1
+        test = evaluate(scores, truth, empty=recipe.empty)
+        per_class = average_precision(scores, truth).tolist()
+        metrics |= {"test_map": test["map"], "test": test, "test_ap": per_class}
+    scores = training.predict(task.train)
+    metrics["examples"] = pick_examples(task.train, task.classes, scores)
     if task.train.truth is not None:
         truth, seen = task.train.truth.dense() == 1, task.train.observed.dense()
-        found = {"recovery": training.predict(task.train)}
+        metrics["labels"] = {
+            "classes": list(task.classes),
+            "seen": task.train.observed.per_class(1).tolist(),
+            "true": task.train.truth.per_class(1).tolist(),
+        }
+        found = {"recovery": scores}
         if (estimates := training.method.estimates()) is not None:
             found["recovery_estimates"] = estimates
         for name, scores in found.items():
             metrics[name] = evaluate_recovery(scores, truth, seen, empty=recipe.empty)
     result: dict[str, Any] = finite(metrics)
     return result
+
+
+def _mode(training: Training) -> str:
+    """How it was trained, in a word."""
+    if training.recipe.stages:
+        return "stages"
+    inputs = {stage.inputs for stage in training.stages}
+    if len(inputs) > 1:
+        return "linear_init"
+    return "linear" if inputs == {"features"} else "finetune"
 
 
 def describe(task: Task, k: float | None, source: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -74,4 +74,6 @@ def finite(value: Any) -> Any:
     """The same value with None for numbers that JSON cannot hold."""
     if isinstance(value, dict):
         return {key: finite(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [finite(entry) for entry in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

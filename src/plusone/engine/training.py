@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from plusone.analysis.probe import prober_for
 from plusone.engine import state
 from plusone.engine.best import Best
 from plusone.engine.build import build
@@ -18,6 +19,7 @@ from plusone.engine.inputs import ArrayInputs, Inputs
 from plusone.engine.labels import label_batches
 from plusone.engine.optim import make_optimizer
 from plusone.engine.predict import predict
+from plusone.engine.records import EpochRecord
 from plusone.engine.state import State
 from plusone.engine.step import Forward, split_views, training_step
 from plusone.engine.task import Part, Task, expected_positives
@@ -32,31 +34,6 @@ from plusone.recipe import Recipe
 from plusone.schedules import one_cycle
 from plusone.seeds import derive, generator, seeded
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
-
-
-@dataclass(frozen=True)
-class EpochRecord:
-    """What one epoch brought; one line of `records.jsonl`.
-
-    Args:
-        stage: Number of the stage, from 0.
-        epoch: Number of the epoch within the stage, from 1.
-        losses: Mean of each loss term over the steps.
-        val_map: mAP on the validation items, against the labels of `selected_on`.
-        selected_on: "truth" or "observed".
-        best: Whether this is the best epoch of the stage so far.
-        weights: "raw" or "ema", whichever scored better.
-        seconds: Time taken, evaluation included.
-    """
-
-    stage: int
-    epoch: int
-    losses: dict[str, float]
-    val_map: float
-    selected_on: str
-    best: bool
-    weights: str
-    seconds: float
 
 
 class Training:
@@ -99,6 +76,7 @@ class Training:
         self._val_target = torch.from_numpy(wanted.dense() == 1)
         if not self._val_target.any():
             raise InputError("no validation item has a positive label, so no epoch can be chosen")
+        self._prober = prober_for(task.train.truth, task.train.observed)
         # What a backbone of the user's own keeps fixed stays so.
         self._trainable = [w for w in self.model.backbone.parameters() if w.requires_grad]
         self._pooled: dict[int, tuple[Part, Inputs]] = {}
@@ -123,13 +101,22 @@ class Training:
             with suitable_threads(self._work(), self.recipe.threads):
                 losses = self._train_epoch(clock)
                 score, weights, model = self._evaluate()
+                probe = self._probe()
             self.epoch += 1
             best = self.best is None or score > self.best.score
             if best:
                 self.best = Best(score, self.epoch, weights, _copy(model), _copy(self.method))
             seconds = time.perf_counter() - started
             record = EpochRecord(
-                self.stage, self.epoch, losses, score, self.selected_on, best, weights, seconds
+                self.stage,
+                self.epoch,
+                losses,
+                score,
+                self.selected_on,
+                best,
+                weights,
+                seconds,
+                probe,
             )
             if self.epoch == clock.epochs or self._out_of_patience():
                 self._next_stage()
@@ -226,6 +213,13 @@ class Training:
             score = mean_average_precision(scores, self._val_target, empty=self.recipe.empty)
             found.append((score, name, model))
         return max(found, key=lambda entry: entry[0])
+
+    def _probe(self) -> dict[str, Any] | None:
+        """What the model says about the hidden training labels, where that is wanted."""
+        wanted, cheap = self.recipe.probe, self.stages[self.stage].inputs == "features"
+        if self._prober is None or wanted == "off" or (wanted == "auto" and not cheap):
+            return None
+        return self._prober(self.method.probabilities(self._train_logits())).to_dict()
 
     def _train_logits(self) -> Tensor:
         inputs, kind, forward = self._forward(self.task.train, self.model)
