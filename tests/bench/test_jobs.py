@@ -44,7 +44,7 @@ def make_jobs(source):
     ]
 
 
-def without_seconds(value: Any) -> Any:
+def without_seconds(value):
     """The same results without the times in them."""
     if isinstance(value, dict):
         return {name: without_seconds(part) for name, part in value.items() if name != "seconds"}
