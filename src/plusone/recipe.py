@@ -55,7 +55,10 @@ class Recipe(BaseModel):
     )
     observe_seed: int = Field(1200, description="seed of the simulated annotator")
     val_share: float = Field(0.2, gt=0, lt=1, description="share of training held out if no val")
-    split_seed: int = Field(1200, description="seed of the held-out share")
+    split_seed: int = Field(1200, description="seed of the held-out share and of train_share")
+    train_share: float = Field(
+        1.0, gt=0, le=1, description="share of the training items that is learned from"
+    )
     select_on: Literal["auto", "truth", "observed"] = Field(
         "auto", description="labels the best epoch is chosen on; auto = truth where it is known"
     )
@@ -157,11 +160,13 @@ class Recipe(BaseModel):
         """The recipe as TOML; reading it back gives an equal recipe."""
         plain = self.model_dump(exclude_none=True)
         stages = plain.pop("stages")
-        lines = [f"{key} = {_toml(value)}" for key, value in plain.items()]
+        lines = [f"{key} = {to_toml_value(value)}" for key, value in plain.items()]
         for stage in stages:
             lines += ["", "[[stages]]"]
             lines += [
-                f"{key} = {_toml(value)}" for key, value in stage.items() if value is not None
+                f"{key} = {to_toml_value(value)}"
+                for key, value in stage.items()
+                if value is not None
             ]
         return "\n".join(lines) + "\n"
 
@@ -241,10 +246,13 @@ def _value(text: str) -> Any:
         return text
 
 
-def _toml(value: object) -> str:
+def to_toml_value(value: object) -> str:
+    """A value as TOML writes it."""
     if isinstance(value, Mapping):
-        inner = ", ".join(f"{json.dumps(key)} = {_toml(entry)}" for key, entry in value.items())
+        inner = ", ".join(
+            f"{json.dumps(key)} = {to_toml_value(entry)}" for key, entry in value.items()
+        )
         return f"{{ {inner} }}" if inner else "{}"
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(_toml(entry) for entry in value)}]"
+        return f"[{', '.join(to_toml_value(entry) for entry in value)}]"
     return json.dumps(value, ensure_ascii=False)

@@ -21,11 +21,13 @@ class TrainLabels:
         observed: Seen labels of the training items in three states, `[N, L]`.
         expected_positives: Positives an item is expected to have (the papers' k), if given.
         seed: Seed for whatever the method initialises or draws.
+        places: Whether inputs have places (images, feature maps, tokens) or are single vectors.
     """
 
     observed: LabelMatrix
     expected_positives: float | None = None
     seed: int = 0
+    places: bool = True
 
     @property
     def n_items(self) -> int:

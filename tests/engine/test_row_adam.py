@@ -85,7 +85,7 @@ def test_dense_parameters_move_as_without_tables(name, training, feature_data):
     for rows in (False, True):
         made = training(feature_data(40), method="an", optimizer=name, weight_decay=0.1)
         if rows:
-            made.method.table = nn.Embedding(3, 2, sparse=True)
+            made.method.rows = nn.Embedding(3, 2, sparse=True)
         stage = Stage("features", 1, 0.1)
         optimizer = make_optimizer(made.model, made.method, made.recipe, stage)
         marks = [group.get("rows", False) for group in optimizer.param_groups]
@@ -95,7 +95,7 @@ def test_dense_parameters_move_as_without_tables(name, training, feature_data):
             optimizer.zero_grad()
             cost = made.model.head(x).logits.square().sum()
             if rows:
-                cost = cost + made.method.table(torch.tensor([1])).sum()
+                cost = cost + made.method.rows(torch.tensor([1])).sum()
             cost.backward()
             optimizer.step()
         ends.append(made.model.state_dict())
@@ -105,7 +105,7 @@ def test_dense_parameters_move_as_without_tables(name, training, feature_data):
 
 def test_sgd_is_refused_with_a_sentence(training, feature_data):
     made = training(feature_data(40), method="an")
-    made.method.table = nn.Embedding(3, 2, sparse=True)
+    made.method.rows = nn.Embedding(3, 2, sparse=True)
     recipe = make_recipe({"optimizer": "sgd"})
     with pytest.raises(InputError, match="which sgd cannot do; use optimizer = adam or adamw"):
         make_optimizer(made.model, made.method, recipe, Stage("features", 1, 0.1))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.losses import assume_negative, label_aware_contrast, pseudo_label_consistency, reduce
 from plusone.methods import METHODS
-from plusone.types import Clock, Stage
+from plusone.types import Clock, Stage, TrainLabels
 
 CLOCK = Clock(0, 0, 2, 0, 3)
 SMALL = {"width": 8, "heads": 2, "feedforward": 16, "projection": 6}
@@ -114,12 +115,25 @@ def test_the_first_phase_has_no_contrast_and_leaves_the_projection_alone(lac):
     assert all(weight.grad is not None for weight in case.method.projector.parameters())
 
 
+def test_end_to_end_contrasts_from_the_first_phase_on(lac):
+    case = lac(end_to_end=True, lam_lac=0.3)
+    batch = case.batch()
+    terms = []
+    for options in METHODS["lac"].phases:
+        case.method.begin_stage(Stage("features", 2, 1e-3, options=options))
+        assert case.method.options.lam_lac == 0.3
+        terms.append(case.terms(batch))
+    assert set(terms[0]) == {"an", "plc", "lac"}
+    torch.testing.assert_close(terms[0], terms[1])
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
         ({"heads": 3}, "width 8 cannot be split among 3 heads"),
         ({"queue": -1}, "queue must be at least 0, got -1"),
         ({"decoder_layers": 0}, "decoder_layers must be at least 1, got 0"),
+        ({"width": 8.5}, "width must be a whole number, got 8.5"),
         ({"dropout": 2.0}, "dropout must lie in"),
         ({"delta": 0.3}, "must lie between 0.5 and 1"),
         ({"temperature": 0.0}, "temperature must be positive"),
@@ -138,3 +152,19 @@ def test_sizes_cannot_change_between_stages(lac):
         InputError, match=r"the option queue of .* cannot change from stage to stage"
     ):
         method.begin_stage(Stage("features", 1, 0.1, options={"queue": 9}))
+
+
+def test_vectors_get_a_smaller_model_unless_sizes_are_given():
+    seen = LabelMatrix.from_dense([[1, 0], [0, 1]])
+    info = METHODS["lac"]
+
+    def width(places: bool, **options: int) -> int:
+        method = info.build(TrainLabels(seen, places=places), info.make_options(options))
+        head = method.make_head(5)
+        out = head(torch.zeros(3, 5))
+        assert out.embeddings.shape == (3, 2, method.options.width)
+        return method.options.width
+
+    assert width(True) == 256
+    assert width(False) == 64
+    assert width(False, width=32) == 32

@@ -93,7 +93,8 @@ def load_run(folder: Path) -> Predictor:
     if not weights.exists():
         raise InputError(f"{folder}: the run is not complete; finish it with --resume")
     table = read_table(folder / "observed.npz").table
-    labels = TrainLabels(table.take(table.rows_of("train")).labels, about["k"], recipe.seed)
+    seen, places = table.take(table.rows_of("train")).labels, len(about["shape"]) > 1
+    labels = TrainLabels(seen, about["k"], recipe.seed, places)
     shape = tuple(about["shape"])
     # All weights are in the run: those that the backbone began with need not be found again.
     model, method = build(recipe, labels, shape, images=about["images"], weights="random")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from plusone.errors import RunError
+from plusone.errors import InputError, RunError
 from plusone.methods.base import Method
 from plusone.models.heads import Head, LinearHead
 from plusone.types import Batch, Clock, Outputs
@@ -57,6 +58,20 @@ def training_step(
     with torch.no_grad():
         method.after_step(outs, batch, clock)
     return values
+
+
+@contextmanager
+def blaming_options(method: str, clock: Clock) -> Iterator[None]:
+    """Blames a bad value in the first step on the method's options.
+
+    The first step is where a loss sees its options for the first time.
+    """
+    try:
+        yield
+    except ValueError as error:
+        if clock.epoch or clock.step or isinstance(error, InputError):
+            raise
+        raise InputError(f"the options of {method}: {error}") from error
 
 
 def split_views(together: Outputs, n_views: int) -> tuple[Outputs, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -71,8 +71,7 @@ def make_task(dataset: Dataset, recipe: Recipe, tick: Callable[[], None] | None 
         recipe: The settings.
         tick: Called once per decoded image.
     """
-    table = apply_observation(dataset.table, recipe)
-    table = hold_out_validation(table, share=recipe.val_share, seed=recipe.split_seed)
+    table = split_and_observe(dataset.table, recipe)
     shape = input_shape(dataset, recipe)
     make_inputs = dataset_inputs(dataset, recipe, shape, tick, cache_dir=recipe.cache_dir)
 
@@ -94,6 +93,40 @@ def make_task(dataset: Dataset, recipe: Recipe, tick: Callable[[], None] | None 
         shape=shape,
         observation=dict(table.observation) or {"scheme": "given", "digest": table.labels.digest()},
     )
+
+
+def split_and_observe(table: LabelTable, recipe: Recipe) -> LabelTable:
+    """The same items with the labels training may see, validation items held out.
+
+    Training items that `train_share` leaves out are in the split "unused".
+    """
+    table = apply_observation(table, recipe)
+    table = hold_out_validation(table, share=recipe.val_share, seed=recipe.split_seed)
+    if recipe.train_share == 1:
+        return table
+    assert table.split is not None  # it has held-out items
+    rows, split = table.rows_of("train"), table.split.astype("<U6")
+    split[rows] = "unused"
+    split[some_of(rows, recipe.train_share, recipe.split_seed)] = "train"
+    return replace(table, split=split)
+
+
+def seen_labels(table: LabelTable, recipe: Recipe) -> int:
+    """How many labels training sees, positive and negative."""
+    table = split_and_observe(table, recipe)
+    labels = table.labels.take(table.rows_of("train"))
+    return int(labels.per_class(1).sum() + labels.per_class(-1).sum())
+
+
+def some_of(rows: npt.NDArray[np.int64], share: float, seed: int) -> npt.NDArray[np.int64]:
+    """A random share of the rows, ascending, at least one; a smaller share is part of a larger.
+
+    >>> rows = np.arange(10)
+    >>> some_of(rows, 0.2, 0).tolist(), some_of(rows, 0.4, 0).tolist()
+    ([4, 6], [2, 4, 6, 7])
+    """
+    order = np.random.default_rng(seed).permutation(len(rows))
+    return np.sort(rows[order[: max(1, round(share * len(rows)))]])
 
 
 def apply_observation(table: LabelTable, recipe: Recipe) -> LabelTable:
@@ -191,10 +224,7 @@ def expected_positives(recipe: Recipe, task: Task) -> float | None:
         if task.train.truth is None:
             raise InputError("expected_positives = 'truth' needs a data set with all labels")
         return float(task.train.truth.per_item(1).mean())
-    if given is not None and given > len(task.classes):
-        raise InputError(
-            f"expected_positives = {given:g} is more than the {len(task.classes)} classes there are"
-        )
+    check_expected_positives(recipe, len(task.classes))
     if given is not None or not get_method(recipe.method).needs_k:
         return given
     if task.val.truth is None or recipe.select_on == "observed":
@@ -203,3 +233,12 @@ def expected_positives(recipe: Recipe, task: Task) -> float | None:
             "--set expected_positives=1.5 (count them on a few items)"
         )
     return float(task.val.truth.per_item(1).mean())
+
+
+def check_expected_positives(recipe: Recipe, n_classes: int) -> None:
+    """Refuses a k that no item can have."""
+    given = recipe.expected_positives
+    if isinstance(given, float) and given > n_classes:
+        raise InputError(
+            f"expected_positives = {given:g} is more than the {n_classes} classes there are"
+        )

@@ -21,7 +21,7 @@ from plusone.engine.optim import make_optimizer
 from plusone.engine.predict import predict
 from plusone.engine.records import EpochRecord
 from plusone.engine.state import State
-from plusone.engine.step import Forward, split_views, training_step
+from plusone.engine.step import Forward, blaming_options, split_views, training_step
 from plusone.engine.task import Part, Task, expected_positives
 from plusone.engine.threads import suitable_threads
 from plusone.errors import InputError
@@ -64,7 +64,7 @@ class Training:
         phases = get_method(recipe.method).phases
         self.stages = recipe.resolved_stages(images=task.images, phases=phases)
         self.k = expected_positives(recipe, task)
-        labels = TrainLabels(task.train.observed, self.k, recipe.seed)
+        labels = TrainLabels(task.train.observed, self.k, recipe.seed, len(task.shape) > 1)
         self.model, self.method = build(
             recipe, labels, task.shape, images=task.images, backbone=backbone
         )
@@ -100,27 +100,35 @@ class Training:
                     self._forward(part, self.model)  # extracts features, if there are none yet
             with suitable_threads(self._work(), self.recipe.threads):
                 losses = self._train_epoch(clock)
-                score, weights, model = self._evaluate()
-                probe = self._probe()
-            self.epoch += 1
-            best = self.best is None or score > self.best.score
-            if best:
-                self.best = Best(score, self.epoch, weights, _copy(model), _copy(self.method))
-            seconds = time.perf_counter() - started
-            record = EpochRecord(
-                self.stage,
-                self.epoch,
-                losses,
-                score,
-                self.selected_on,
-                best,
-                weights,
-                seconds,
-                probe,
-            )
-            if self.epoch == clock.epochs or self._out_of_patience():
-                self._next_stage()
-            yield record
+                found = self._evaluate()
+                probe = self.probe(self._train_logits)
+            yield self.close_epoch(losses, found, probe, started)
+
+    def close_epoch(
+        self,
+        losses: dict[str, float],
+        found: tuple[float, str, Classifier],
+        probe: dict[str, Any] | None,
+        started: float,
+    ) -> EpochRecord:
+        """Counts an epoch: keeps the best weights, and goes on to the next stage after the last.
+
+        Args:
+            losses: Mean of each loss term.
+            found: Validation mAP, which weights gave it ("raw" or "ema"), and the model.
+            probe: What `probe` gave.
+            started: When the epoch began, by `time.perf_counter`.
+        """
+        score, weights, model = found
+        stage, self.epoch = self.stage, self.epoch + 1
+        best = self.best is None or score > self.best.score
+        if best:
+            self.best = Best(score, self.epoch, weights, _copy(model), _copy(self.method))
+        seconds, on = time.perf_counter() - started, self.selected_on
+        record = EpochRecord(stage, self.epoch, losses, score, on, best, weights, seconds, probe)
+        if self.epoch == self.stages[stage].epochs or self._out_of_patience():
+            self._next_stage()
+        return record
 
     def predict(self, part: Part) -> Tensor:
         """Probabilities `[N, L]` of a part of the task under the present weights."""
@@ -156,7 +164,10 @@ class Training:
                 clock = replace(clock, step=step)
                 self._set_rates(clock)
                 batch = Batch(view, observed, index, self._teach(view))
-                values = self._step(forward, batch, clock)
+                with blaming_options(recipe.method, clock):
+                    values = training_step(
+                        forward, self.model.head, method, self.optimizer, batch, clock
+                    )
                 for name, value in values.items():
                     sums[name] = sums.get(name, 0.0) + value
                 for average in self.averages.values():
@@ -191,16 +202,6 @@ class Training:
         with torch.no_grad():
             return split_views(forward(torch.cat(views)), len(views))
 
-    def _step(self, forward: Forward, batch: Batch, clock: Clock) -> dict[str, float]:
-        head, method, optimizer = self.model.head, self.method, self.optimizer
-        try:
-            return training_step(forward, head, method, optimizer, batch, clock)
-        except ValueError as error:
-            if clock.epoch or clock.step or isinstance(error, InputError):
-                raise
-            # The first step is where a loss sees its options for the first time.
-            raise InputError(f"the options of {self.recipe.method}: {error}") from error
-
     def _evaluate(self) -> tuple[float, str, Classifier]:
         """Validation mAP of the better of the raw and the averaged weights, and that model."""
         found = []
@@ -209,17 +210,21 @@ class Training:
             models["ema"] = self.averages["ema"].model
         for name, model in models.items():
             inputs, kind, forward = self._forward(self.task.val, model)
-            scores = self.method.probabilities(predict(model, forward, inputs, kind=kind))
-            score = mean_average_precision(scores, self._val_target, empty=self.recipe.empty)
+            score = self.score(predict(model, forward, inputs, kind=kind))
             found.append((score, name, model))
         return max(found, key=lambda entry: entry[0])
 
-    def _probe(self) -> dict[str, Any] | None:
-        """What the model says about the hidden training labels, where that is wanted."""
+    def score(self, logits: Tensor) -> float:
+        """The mAP of validation logits `[N, L]`."""
+        scores = self.method.probabilities(logits)
+        return mean_average_precision(scores, self._val_target, empty=self.recipe.empty)
+
+    def probe(self, predict: Callable[[], Tensor]) -> dict[str, Any] | None:
+        """What training logits say about the hidden labels, where that is wanted."""
         wanted, cheap = self.recipe.probe, self.stages[self.stage].inputs == "features"
         if self._prober is None or wanted == "off" or (wanted == "auto" and not cheap):
             return None
-        return self._prober(self.method.probabilities(self._train_logits())).to_dict()
+        return self._prober(self.method.probabilities(predict())).to_dict()
 
     def _train_logits(self) -> Tensor:
         inputs, kind, forward = self._forward(self.task.train, self.model)

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from plusone.losses import entropy_with_pseudo_labels, reduce
-from plusone.methods.base import Method, Options
-from plusone.types import Batch, Clock, Outputs, TrainLabels
+from plusone.losses import entropy_with_pseudo_labels
+from plusone.methods.base import Options
+from plusone.methods.itemwise import Itemwise
+from plusone.types import Batch, Clock, TrainLabels
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class EmAplOptions(Options):
     theta: float = 0.9
 
 
-class EmApl(Method):
+class EmApl(Itemwise):
     """Soft negative labels in a buffer, found by the items' index."""
 
     def __init__(self, labels: TrainLabels, options: EmAplOptions) -> None:
@@ -43,12 +44,12 @@ class EmApl(Method):
         self.soft: Tensor
         self.register_buffer("soft", torch.full((labels.n_items, labels.n_classes), -1.0))
 
-    def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
+    def known(self, batch: Batch, clock: Clock) -> tuple[Tensor, ...]:
+        return batch.observed, self.soft[batch.index]
+
+    def table(self, logits: Tensor, known: tuple[Tensor, ...], clock: Clock) -> Tensor:
         o = self.options
-        table = entropy_with_pseudo_labels(
-            outs[0].logits, batch.observed, self.soft[batch.index], alpha=o.alpha, beta=o.beta
-        )
-        return {"loss": reduce(table)}
+        return entropy_with_pseudo_labels(logits, *known, alpha=o.alpha, beta=o.beta)
 
     def after_epoch(self, clock: Clock, predict: Callable[[], Tensor]) -> None:
         done, o = clock.epoch + 1, self.options

@@ -34,7 +34,8 @@ from torch import Tensor
 
 from plusone.errors import InputError
 from plusone.losses import consistency, observed_bce, reduce
-from plusone.methods.base import Method, Options
+from plusone.methods.base import Options
+from plusone.methods.itemwise import Itemwise
 from plusone.models.heads import Head
 from plusone.models.spatial import SpatialHead
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
@@ -68,7 +69,7 @@ class EnConsistencyOptions(EnOptions):
             raise ValueError(f"need 0 < teacher_decay < 1 and weight >= 0, got {got}")
 
 
-class En(Method):
+class En(Itemwise):
     """Averages of probabilities and the present negatives, found by the items' index."""
 
     def __init__(self, labels: TrainLabels, options: EnOptions) -> None:
@@ -79,10 +80,12 @@ class En(Method):
         self.register_buffer("confidence", torch.full(labels.observed.shape, -1.0))
         self.register_buffer("negatives", torch.from_numpy(labels.observed.dense() == 0))
 
-    def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
+    def known(self, batch: Batch, clock: Clock) -> tuple[Tensor, ...]:
         assumed = self.negatives[batch.index] & (batch.observed == 0)
-        table = observed_bce(outs[0].logits, torch.where(assumed, -1.0, batch.observed))
-        return {"loss": reduce(table)}
+        return (torch.where(assumed, -1.0, batch.observed),)
+
+    def table(self, logits: Tensor, known: tuple[Tensor, ...], clock: Clock) -> Tensor:
+        return observed_bce(logits, *known)
 
     def after_step(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> None:
         now = self.probabilities(outs[0].logits).to(self.confidence.dtype)

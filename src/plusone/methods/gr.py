@@ -21,11 +21,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from plusone.losses import generalized_robust, reduce
+from plusone.losses import generalized_robust
 from plusone.losses.robust import Parameter
-from plusone.methods.base import Method, Options
+from plusone.methods.base import Options
+from plusone.methods.itemwise import Itemwise
 from plusone.schedules import linear
-from plusone.types import Batch, Clock, Outputs
+from plusone.types import Clock
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class GrOptions(RobustOptions):
     b: float = -2.0
 
 
-class Gr(Method):
+class Gr(Itemwise):
     """Schedules for w, b, mu, sigma; the rest is `plusone.losses.generalized_robust`."""
 
     def schedule(self, clock: Clock) -> Mapping[str, Parameter]:
@@ -89,11 +90,11 @@ class Gr(Method):
             "q3": o.q3 if o.q3_end is None else linear(at, o.q3, o.q3_end),
         }
 
-    def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
+    def table(self, logits: Tensor, known: tuple[Tensor, ...], clock: Clock) -> Tensor:
         at = self.schedule(clock)
-        table = generalized_robust(
-            outs[0].logits,
-            batch.observed,
+        return generalized_robust(
+            logits,
+            known[0],
             w=at["w"],
             b=at["b"],
             mu=at["mu"],
@@ -101,7 +102,6 @@ class Gr(Method):
             **self.robustness(clock),
             variant=self.options.variant,
         )
-        return {"loss": reduce(table)}
 
 
 def _line(clock: Clock) -> float:

@@ -20,7 +20,7 @@ the weak and the strong view are the same, apart from dropout.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +36,7 @@ from plusone.losses.variant import is_released
 from plusone.methods.base import Method, Options
 from plusone.models.heads import Head
 from plusone.models.labelwise import LabelwiseHead
-from plusone.types import Batch, Clock, Outputs, TrainLabels
+from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,10 @@ class LacOptions(Options):
     delta_first is the threshold wherever there is no contrast: in the first phase.
 
     width, heads, feedforward, encoder_layers, decoder_layers and projection size the model; the
-    released program has 2048, 4, 8192, 1, 2 and 128.
+    released program has 2048, 4, 8192, 1, 2 and 128. None: 256, 1024 and 2 for inputs with places,
+    and 64, 128 and 1 for feature vectors, where attention has nothing to choose from.
+
+    end_to_end contrasts in the first phase too: the comparison of Table 3, published as worse.
     """
 
     delta_first: float = 0.6
@@ -56,21 +59,24 @@ class LacOptions(Options):
     temperature: float = 0.5
     queue: int = 512
     variant: str = "paper"
-    width: int = 256
+    width: int | None = None
     heads: int = 4
-    feedforward: int = 1024
+    feedforward: int | None = None
     encoder_layers: int = 1
-    decoder_layers: int = 2
+    decoder_layers: int | None = None
     dropout: float = 0.1
     projection: int = 128
+    end_to_end: bool = False
 
     def __post_init__(self) -> None:
         sizes = ("width", "heads", "feedforward", "decoder_layers", "projection")
         for name in (*sizes, "encoder_layers", "queue"):
-            least = 1 if name in sizes else 0
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        if self.width % self.heads:
+            value, least = getattr(self, name), 1 if name in sizes else 0
+            if not isinstance(value, int | None):
+                raise ValueError(f"{name} must be a whole number, got {value}")
+            if value is not None and value < least:
+                raise ValueError(f"{name} must be at least {least}, got {value}")
+        if self.width is not None and self.width % self.heads:
             raise ValueError(f"width {self.width} cannot be split among {self.heads} heads")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must lie in [0, 1), got {self.dropout}")
@@ -78,6 +84,16 @@ class LacOptions(Options):
             raise ValueError("delta and delta_first must lie between 0.5 and 1")
         if self.temperature <= 0:
             raise ValueError(f"temperature must be positive, got {self.temperature}")
+
+    def sized(self, places: bool) -> LacOptions:
+        """The same with sizes for inputs with or without places, where none are given."""
+        width, feedforward, layers = (256, 1024, 2) if places else (64, 128, 1)
+        return replace(
+            self,
+            width=self.width or width,
+            feedforward=self.feedforward or feedforward,
+            decoder_layers=self.decoder_layers or layers,
+        )
 
 
 PHASES: tuple[dict[str, float], ...] = ({"lam_lac": 0.0}, {})
@@ -93,8 +109,9 @@ class Lac(Method):
     )  # fmt: skip
 
     def __init__(self, labels: TrainLabels, options: LacOptions) -> None:
-        super().__init__(labels, options)
-        o = options
+        o = options.sized(labels.places)
+        super().__init__(labels, o)
+        assert o.width is not None
         self.projector = nn.Sequential(
             nn.Linear(o.width, o.width), nn.ReLU(), nn.Linear(o.width, o.projection)
         )
@@ -117,6 +134,11 @@ class Lac(Method):
             decoder_layers=o.decoder_layers,
             dropout=o.dropout,
         )
+
+    def begin_stage(self, stage: Stage) -> None:
+        super().begin_stage(stage)
+        if self.options.end_to_end:
+            self.options = replace(self.options, lam_lac=self._first_options.lam_lac)
 
     def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
         o, (weak, strong), y = self.options, outs, batch.observed

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from plusone.errors import InputError
-from plusone.losses import balanced_lambda, consistency, leveraged_asymmetric, reduce
-from plusone.methods.base import Method, Options
-from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
+from plusone.losses import balanced_lambda, consistency, leveraged_asymmetric
+from plusone.methods.base import Options
+from plusone.methods.itemwise import Itemwise
+from plusone.types import Clock, Stage, TrainLabels
 
 
 @dataclass(frozen=True)
@@ -41,28 +42,31 @@ class LasdOptions(Options):
     gamma_neg: float = 4.0
 
 
-class Las(Method):
+class Las(Itemwise):
     """Eq. 5: no disambiguation."""
 
-    def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
+    reduction = "item"
+
+    def table(self, logits: Tensor, known: tuple[Tensor, ...], clock: Clock) -> Tensor:
         o, n_classes = self.options, self.labels.n_classes
         lam = (
             o.lam if o.lam is not None else balanced_lambda(0.0, k=1.0, n_classes=max(n_classes, 2))
         )
-        table = leveraged_asymmetric(
-            outs[0].logits,
-            batch.observed,
+        return leveraged_asymmetric(
+            logits,
+            *known,
             lam_plus=0.0,
             lam_minus=lam,
             tau=1.0,
             gamma_pos=o.gamma_pos,
             gamma_neg=o.gamma_neg,
         )
-        return {"loss": reduce(table, "item")}
 
 
-class Lasd(Method):
+class Lasd(Itemwise):
     """Eq. 6 plus, unless alpha is 0, the consistency of Eq. 7."""
+
+    reduction = "item"
 
     def __init__(self, labels: TrainLabels, options: LasdOptions) -> None:
         super().__init__(labels, options)
@@ -74,27 +78,31 @@ class Lasd(Method):
         super().begin_stage(stage)
         self.views = _views(self.options)
 
-    def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
+    def table(self, logits: Tensor, known: tuple[Tensor, ...], clock: Clock) -> Tensor:
         o, n_classes = self.options, self.labels.n_classes
         k = self.labels.expected_positives
         assert k is not None
         lam_minus = balanced_lambda(
             o.lam_plus, k=min(max(k, 1.0), max(n_classes - 1, 1.0)), n_classes=max(n_classes, 2)
         )
-        table = leveraged_asymmetric(
-            outs[0].logits,
-            batch.observed,
+        return leveraged_asymmetric(
+            logits,
+            *known,
             lam_plus=o.lam_plus,
             lam_minus=lam_minus,
             tau=o.tau,
             gamma_pos=o.gamma_pos,
             gamma_neg=o.gamma_neg,
         )
-        terms = {"loss": reduce(table, "item")}
-        if len(outs) > 1:
-            distances = consistency(*(out.logits for out in outs))
-            terms["consistency"] = o.alpha * reduce(distances, "item")
-        return terms
+
+    def tables(
+        self, logits: tuple[Tensor, ...], known: tuple[Tensor, ...], clock: Clock
+    ) -> dict[str, Tensor]:
+        terms = super().tables(logits, known, clock)
+        return terms | {"consistency": consistency(*logits)} if len(logits) > 1 else terms
+
+    def weight(self, term: str) -> float:
+        return float(self.options.alpha) if term == "consistency" else 1.0
 
 
 def _views(options: LasdOptions) -> tuple[str, ...]:

@@ -10,15 +10,15 @@ from typing import Any
 from torch import Tensor
 
 from plusone import losses
-from plusone.losses import reduce
 from plusone.losses.reduction import Reduction
 from plusone.methods.base import Method, Options
-from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
+from plusone.methods.itemwise import Itemwise
+from plusone.types import Clock, Stage, TrainLabels
 
 LossFunction = Callable[..., Tensor]
 
 
-class Pointwise(Method):
+class Pointwise(Itemwise):
     """Reduces `function(logits, observed, **options)`.
 
     Args:
@@ -44,9 +44,8 @@ class Pointwise(Method):
         super().begin_stage(stage)
         self.keywords = _fields(self.options)
 
-    def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
-        table = self.function(outs[0].logits, batch.observed, **self.keywords)
-        return {"loss": reduce(table, self.reduction)}
+    def table(self, logits: Tensor, known: tuple[Tensor, ...], clock: Clock) -> Tensor:
+        return self.function(logits, *known, **self.keywords)
 
 
 def pointwise(

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from plusone.losses import reduce, sampled_negative
-from plusone.methods.base import Method
+from plusone.losses import observed_bce, sample_negative
+from plusone.methods.itemwise import Itemwise
 from plusone.seeds import generator
-from plusone.types import Batch, Clock, Outputs
+from plusone.types import Batch, Clock
 
 
-class SampledNegative(Method):
+class SampledNegative(Itemwise):
     """The draw depends on the seed and the clock alone, so a step can be repeated."""
 
-    def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
+    def known(self, batch: Batch, clock: Clock) -> tuple[Tensor, ...]:
         draw = generator(self.labels.seed, "negatives", clock.stage, clock.epoch, clock.step)
-        table = sampled_negative(outs[0].logits, batch.observed, generator=draw)
-        return {"loss": reduce(table)}
+        return (sample_negative(batch.observed, generator=draw),)
+
+    def table(self, logits: Tensor, known: tuple[Tensor, ...], clock: Clock) -> Tensor:
+        return observed_bce(logits, *known)

@@ -9,16 +9,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from plusone.losses import reduce, softmax_cross_entropy
-from plusone.methods.base import Method
-from plusone.types import Batch, Clock, Outputs
+from plusone.losses import softmax_cross_entropy
+from plusone.methods.itemwise import Itemwise
+from plusone.types import Clock
 
 
-class Softmax(Method):
+class Softmax(Itemwise):
     """Cross-entropy of the seen label, mean over items."""
+
+    reduction = "item"
 
     def probabilities(self, logits: Tensor) -> Tensor:
         return torch.softmax(logits, dim=1)
 
-    def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
-        return {"loss": reduce(softmax_cross_entropy(outs[0].logits, batch.observed), "item")}
+    def table(self, logits: Tensor, known: tuple[Tensor, ...], clock: Clock) -> Tensor:
+        return softmax_cross_entropy(logits, *known)

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from plusone.losses import reduce, self_corrected
-from plusone.methods.base import Method, Options
-from plusone.types import Batch, Clock, Outputs
+from plusone.losses import self_corrected
+from plusone.methods.base import Options
+from plusone.methods.itemwise import Itemwise
+from plusone.types import Clock
 
 
 @dataclass(frozen=True)
@@ -24,17 +25,16 @@ class SplcOptions(Options):
     gamma: float = 2.0
 
 
-class Splc(Method):
+class Splc(Itemwise):
     """Corrects while computing the loss; remembers nothing."""
 
-    def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
+    def table(self, logits: Tensor, known: tuple[Tensor, ...], clock: Clock) -> Tensor:
         o = self.options
-        table = self_corrected(
-            outs[0].logits,
-            batch.observed,
+        return self_corrected(
+            logits,
+            *known,
             tau=o.tau,
             margin=o.margin,
             gamma=o.gamma,
             correct=clock.epoch > 0,
         )
-        return {"loss": reduce(table)}

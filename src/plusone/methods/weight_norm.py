@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from plusone.losses import assume_negative, l1_penalty, reduce, squared_l2_penalty
-from plusone.methods.base import Method, Options
-from plusone.types import Batch, Clock, Outputs
+from plusone.losses import assume_negative, l1_penalty, squared_l2_penalty
+from plusone.methods.base import Options
+from plusone.methods.itemwise import Itemwise
+from plusone.types import Clock
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,11 @@ class L2Options(Options):
     lam: float = 1e-4
 
 
-class L1Regularized(Method):
+class L1Regularized(Itemwise):
     """AN plus lambda times the L1 norm of the head's weights."""
 
-    def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
-        return {"loss": reduce(assume_negative(outs[0].logits, batch.observed))}
+    def table(self, logits: Tensor, known: tuple[Tensor, ...], clock: Clock) -> Tensor:
+        return assume_negative(logits, *known)
 
     def penalty(self, head: nn.Module) -> dict[str, Tensor]:
         weights: list[Tensor] = [weight for weight in head.parameters() if weight.ndim > 1]

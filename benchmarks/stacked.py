@@ -1,0 +1,91 @@
+"""All learning rates and seeds at once: twelve stacked trainings against one, side by side.
+
+    python benchmarks/stacked.py VOCdevkit --features voc2012_features
+
+The grid is lr 1e-2, 1e-3, 1e-4, 1e-5 with three seeds. One training is ours as well (`Training`),
+with lr 1e-3; see `benchmarks/linear.py` for how that compares with a plain loop. Both use one
+thread, batch 16 and evaluate after each epoch. They take turns; the figure of each is its smallest
+processor time, which other programs on the machine disturb less than the time on the clock. The
+difference is the largest one in validation mAP, over the epochs, between the training that was
+timed alone and the same training in the stack.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import torch
+
+from plusone.data.source import load_source
+from plusone.engine.stacked import train_stacked, why_alone
+from plusone.engine.stacked_loss import stacked_loss
+from plusone.engine.task import Task, make_task
+from plusone.engine.training import Training
+from plusone.recipe import Recipe
+
+RATES, SEEDS = (1e-3, 1e-2, 1e-4, 1e-5), (0, 1, 2)
+METHODS = ("an", "em", "gr", "wan", "asl", "hill", "pr", "las", "splc", "softmax", "em_apl", "en")
+METHODS += ("wan_sampled", "l2r", "lasd", "epr", "ll_r", "ll_cp", "role", "lac")
+
+
+def measure(task: Task, recipes: list[Recipe], rounds: int) -> dict[str, object]:
+    """Seconds of one training and of all, and how far the first of these is from the one."""
+    alone, together = [], []
+    for _ in range(rounds):
+        started = time.process_time()
+        one = list(Training(task, recipes[0]).epochs())
+        alone.append(time.process_time() - started)
+        started = time.process_time()
+        stack = train_stacked(task, recipes)
+        together.append(time.process_time() - started)
+    pairs = zip(one, stack[0][1], strict=True)
+    method = stack[0][0].method
+    return {
+        "way": type(stacked_loss([[method]])).__name__,
+        "one_s": min(alone),
+        "all_s": min(together),
+        "ratio": min(together) / min(alone),
+        "difference": max(abs(mine.val_map - theirs.val_map) for mine, theirs in pairs),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data")
+    parser.add_argument("--features", action="append", default=[], type=Path)
+    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--methods", nargs="+", default=METHODS)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    dataset = load_source(args.data, features=args.features)
+    rows: list[dict[str, object]] = []
+    print(f"{dataset.name}: {len(RATES) * len(SEEDS)} trainings, {args.epochs} epochs, batch 16")
+    print("method        one s    all s   all / one   val mAP off by   way")
+    for method in args.methods:
+        recipes = [
+            Recipe(method=method, seed=seed, lr=lr, epochs=args.epochs)
+            for seed in SEEDS
+            for lr in RATES
+        ]
+        task = make_task(dataset, recipes[0])
+        if reason := why_alone(task, recipes[0]):
+            rows.append({"method": method, "alone": reason})
+            print(f"{method:12s}{'':41s}alone: {reason}")
+            continue
+        row = measure(task, recipes, args.rounds)
+        rows.append({"method": method} | row)
+        print(
+            f"{method:12s}{row['one_s']:7.2f}{row['all_s']:9.2f}{row['ratio']:12.2f}"
+            f"{row['difference']:17.1e}   {row['way']}"
+        )
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

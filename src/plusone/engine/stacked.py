@@ -1,0 +1,260 @@
+"""Many trainings of linear heads at once: stacked weights, one batched computation per step.
+
+On feature vectors one training is mostly the cost of calls, not of arithmetic. Here trainings that
+differ in their learning rate and seed only are put on top of each other: one product gives the
+logits of all of them, and one their gradients. The trainings of a seed see the same batches, so a
+step gathers one batch per seed. Each ends where it would have ended alone, up to rounding.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
+
+import torch
+from torch import Tensor, nn
+
+from plusone.engine.build import build
+from plusone.engine.inputs import ArrayInputs, Inputs
+from plusone.engine.labels import label_batches
+from plusone.engine.predict import ROWS
+from plusone.engine.processes import world
+from plusone.engine.records import EpochRecord
+from plusone.engine.stacked_adam import StackedAdam
+from plusone.engine.stacked_loss import add, of_seed, stacked_loss
+from plusone.engine.step import blaming_options
+from plusone.engine.task import Task, expected_positives
+from plusone.engine.threads import suitable_threads
+from plusone.engine.training import Training
+from plusone.errors import RunError
+from plusone.methods import get_method
+from plusone.methods.base import Method
+from plusone.models.heads import LinearHead
+from plusone.recipe import Recipe
+from plusone.seeds import generator
+from plusone.types import Batch, Clock, Outputs, TrainLabels
+
+LOGITS = 1 << 25  # logits predicted at once, unless one training has more
+
+
+def why_alone(task: Task, recipe: Recipe) -> str | None:
+    """Why this training cannot be stacked with others, in a few words; None if it can."""
+    if task.images or len(task.shape) != 1 or not isinstance(task.train.inputs, ArrayInputs):
+        return "its inputs are not feature vectors"
+    labels = TrainLabels(task.train.observed, expected_positives(recipe, task), places=False)
+    model, method = build(recipe, labels, task.shape, images=False)
+    phases = get_method(recipe.method).phases
+    reasons = {
+        "its head is not one linear layer": type(model.head) is not LinearHead,
+        "it learns parameters of its own": any(w.requires_grad for w in method.parameters()),
+        "it has a teacher": method.teacher is not None,
+        "it has several stages": len(recipe.resolved_stages(images=False, phases=phases)) > 1,
+        f"its optimizer is {recipe.optimizer}": recipe.optimizer != "adam",
+        "its learning rate has a schedule": recipe.schedule != "constant",
+        "its weights are averaged": recipe.ema is not None,
+        "it may stop early": recipe.patience is not None,
+        "several processes share its work": world()[1] > 1,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def train_stacked(
+    task: Task, recipes: Sequence[Recipe], on_epoch: Callable[[int], None] | None = None
+) -> list[tuple[Training, list[EpochRecord]]]:
+    """Trains recipes that differ in `lr` and `seed` only, together.
+
+    Args:
+        task: The data.
+        recipes: One per training.
+        on_epoch: Called with the number of each finished epoch, from 1.
+
+    Returns:
+        For each recipe the finished training, with its best weights in place, and its records.
+        The seconds of a record are an equal share of what the stack took.
+
+    Raises:
+        ValueError: The recipes differ in something else, or cannot be stacked (`why_alone`).
+        RunError: A loss term is not finite.
+    """
+    for name in Recipe.model_fields.keys() - {"lr", "seed"}:
+        if any(getattr(recipe, name) != getattr(recipes[0], name) for recipe in recipes):
+            raise ValueError(f"stacked recipes may differ in lr and seed, but not in {name}")
+    if recipes and (reason := why_alone(task, recipes[0])):
+        raise ValueError(f"{recipes[0].method} cannot be stacked: {reason}")
+    trainings = [Training(task, recipe) for recipe in recipes]
+    records: dict[Training, list[EpochRecord]] = {training: [] for training in trainings}
+    stacks = [Stack(rows) for rows in _rectangles(trainings)]
+    while not all(training.done for training in trainings):
+        for stack in stacks:
+            for training, record in zip(stack.trainings, stack.epoch(), strict=True):
+                records[training].append(record)
+        if on_epoch is not None:
+            on_epoch(trainings[0].epoch)
+    for stack in stacks:
+        stack.release()
+    return list(records.items())
+
+
+class Stack:
+    """Trainings with stacked weights.
+
+    The weights of their heads become views into one tensor, so whatever else a training does with
+    its model still works.
+
+    Args:
+        rows: The trainings, one row per seed: `S x R`.
+    """
+
+    def __init__(self, rows: list[list[Training]]) -> None:
+        self.rows, self.trainings = rows, [training for row in rows for training in row]
+        first = self.trainings[0]
+        self.task, self.recipe = first.task, first.recipe
+        self.layers = [_linear(training) for training in self.trainings]
+        self.weight = torch.stack([layer.weight.detach() for layer in self.layers])
+        self.bias = torch.stack([layer.bias.detach() for layer in self.layers])
+        self.weight_grad, self.bias_grad = map(torch.zeros_like, (self.weight, self.bias))
+        for place, layer in enumerate(self.layers):
+            layer.weight.data, layer.weight.grad = self.weight[place], self.weight_grad[place]
+            layer.bias.data, layer.bias.grad = self.bias[place], self.bias_grad[place]
+        flat, dim = (len(rows), 1, -1), self.weight.shape[2]
+        self.by_seed = (  # `[S, R * L, D]` and `[S, 1, R * L]`
+            self.weight.view(len(rows), -1, dim),
+            self.bias.view(flat),
+            self.weight_grad.view(len(rows), -1, dim),
+            self.bias_grad.view(flat),
+        )
+        rates = [training.optimizer.param_groups[0]["lr"] for training in self.trainings]
+        stacks, grads = (self.weight, self.bias), (self.weight_grad, self.bias_grad)
+        for training in self.trainings:
+            training.optimizer.state.clear()  # its moments are in the joint optimizer
+        self.optimizer = StackedAdam(stacks, grads, rates, self.recipe.weight_decay)
+        self.loss = stacked_loss([[training.method for training in row] for row in rows])
+        self.penalties: dict[str, Tensor] = {}  # added up over an epoch
+        self.penalised = type(first.method).penalty is not Method.penalty
+        self.remembers = type(first.method).after_step is not Method.after_step
+
+    def epoch(self) -> list[EpochRecord]:
+        """Trains and evaluates all for one epoch."""
+        started, first = time.perf_counter(), self.trainings[0]
+        steps = math.ceil(len(self.task.train) / self.recipe.batch_size)
+        clock = Clock(0, first.epoch, first.stages[0].epochs, steps - 1, steps)
+        with suitable_threads(self.recipe.batch_size * self.weight.numel(), self.recipe.threads):
+            losses = self._train(clock)
+            train, val = self._logits(self.task.train.inputs), self._logits(self.task.val.inputs)
+            with torch.no_grad():
+                for place, training in enumerate(self.trainings):
+                    training.method.after_epoch(clock, partial(train, place))
+            scores = [training.score(val(place)) for place, training in enumerate(self.trainings)]
+            probes = [
+                each.probe(partial(train, place)) for place, each in enumerate(self.trainings)
+            ]
+        records = [
+            training.close_epoch(terms, (score, "raw", training.model), probe, started)
+            for training, terms, score, probe in zip(
+                self.trainings, losses, scores, probes, strict=True
+            )
+        ]
+        seconds = (time.perf_counter() - started) / len(records)
+        return [replace(record, seconds=seconds) for record in records]
+
+    def release(self) -> None:
+        """Gives every training weights of its own."""
+        for layer in self.layers:
+            for weight in (layer.weight, layer.bias):
+                weight.data, weight.grad = weight.detach().clone(), None
+
+    def _train(self, clock: Clock) -> list[dict[str, float]]:
+        """One pass over the training items; returns the mean loss terms of each training."""
+        items, place = self.task.train, (clock.stage, clock.epoch)
+        draws = [generator(row[0].recipe.seed, "order", *place) for row in self.rows]
+        orders = torch.stack([torch.randperm(len(items), generator=draw) for draw in draws])
+        parts = torch.split(orders, self.recipe.batch_size, dim=1)
+        order, size = torch.cat([part.flatten() for part in parts]), len(parts[0].flatten())
+        views = items.inputs.batches(order, size, ("weak",), 0)
+        labels = label_batches(items.observed, order, size)
+        self.penalties.clear()
+        for step, (index, (x,), observed) in enumerate(zip(parts, views, labels, strict=True)):
+            shape = (*index.shape, -1)
+            batch = Batch((x.view(shape),), observed.view(shape), index)
+            now = replace(clock, step=step)
+            with blaming_options(self.recipe.method, now):
+                self._step(batch, now)
+        totals = self.loss.take_sums() | self.penalties
+        means = {name: (sums / clock.steps).tolist() for name, sums in totals.items()}
+        losses = [
+            dict(zip(means, values, strict=True)) for values in zip(*means.values(), strict=True)
+        ]
+        for training, terms in zip(self.trainings, losses, strict=True):
+            if not all(map(math.isfinite, terms.values())):
+                recipe = training.recipe
+                raise RunError(
+                    f"a loss term of {recipe.method} with lr {recipe.lr:g} and seed {recipe.seed} "
+                    f"is not finite in epoch {clock.epoch + 1}; a smaller lr may help"
+                )
+        return losses
+
+    def _step(self, batch: Batch, clock: Clock) -> None:
+        """One optimizer step of all; the views are `[S, B, D]`."""
+        (x,), (weight, bias, weight_grad, bias_grad) = batch.views, self.by_seed
+        flat = torch.baddbmm(bias, x, weight.transpose(1, 2))
+        logits = flat.view(*x.shape[:2], -1, self.bias.shape[1])
+        slope = self.loss.slope(logits, batch, clock).reshape(flat.shape)
+        torch.bmm(slope.transpose(1, 2), x, out=weight_grad)
+        torch.sum(slope, 1, keepdim=True, out=bias_grad)
+        if self.penalised:
+            self._add_penalties()
+        self.optimizer.step()
+        if self.remembers:
+            self._remember(logits, batch, clock)
+
+    def _add_penalties(self) -> None:
+        terms = [training.method.penalty(training.model.head) for training in self.trainings]
+        for name in terms[0]:
+            add(self.penalties, name, torch.stack([each[name].detach() for each in terms]))
+        torch.autograd.backward([term for each in terms for term in each.values()])
+
+    @torch.no_grad()
+    def _remember(self, logits: Tensor, batch: Batch, clock: Clock) -> None:
+        for seed, row in enumerate(self.rows):
+            own = of_seed(batch, seed, len(row[0].method.views))
+            for place, training in enumerate(row):
+                out = Outputs(logits[seed, :, place], own.views[0])
+                training.method.after_step((out,) * len(own.views), own, clock)
+
+    def _logits(self, inputs: Inputs) -> Callable[[int], Tensor]:
+        """A function from a training's place to its logits `[N, L]` under the present weights."""
+        assert isinstance(inputs, ArrayInputs)
+        x, (_, n_classes, dim) = inputs.x, self.weight.shape
+        width = max(1, LOGITS // (len(x) * n_classes))  # trainings
+
+        @lru_cache(maxsize=1)
+        def block(number: int) -> Tensor:
+            these = slice(number * width, (number + 1) * width)
+            weight, bias = self.weight[these].view(-1, dim), self.bias[these].flatten()
+            found = torch.empty(len(x), len(bias))
+            for start in range(0, len(x), ROWS["features"]):
+                rows = slice(start, start + ROWS["features"])
+                torch.addmm(bias, x[rows].to(weight.dtype), weight.t(), out=found[rows])
+            return found.view(len(x), -1, n_classes)
+
+        return lambda place: block(place // width)[:, place % width].contiguous()
+
+
+def _rectangles(trainings: Sequence[Training]) -> list[list[list[Training]]]:
+    """Trainings in one row per seed; rows of equal length are put together."""
+    rows: dict[int, list[Training]] = defaultdict(list)
+    for training in trainings:
+        rows[training.recipe.seed].append(training)
+    found: dict[int, list[list[Training]]] = defaultdict(list)
+    for row in rows.values():
+        found[len(row)].append(row)
+    return list(found.values())
+
+
+def _linear(training: Training) -> nn.Linear:
+    assert isinstance(training.model.head, LinearHead)
+    return training.model.head.linear
