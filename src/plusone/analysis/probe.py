@@ -9,14 +9,15 @@ GR, Fig. 3, the share of false negatives per confidence (GR, Fig. 5), PPV and NP
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from plusone.data.matrix import LabelMatrix
+
+if TYPE_CHECKING:  # whoever only reads probes need not wait for torch
+    from torch import Tensor
 
 BINS = 100
 FINE = 10_000  # the distance is taken over this many bins, so it is exact to 1e-4
@@ -66,6 +67,8 @@ class Prober:
     """
 
     def __init__(self, truth: LabelMatrix, observed: LabelMatrix) -> None:
+        import torch
+
         seen = _places(observed, observed.values != 0)
         positive = _places(truth, truth.values == 1)
         hidden = np.setdiff1d(positive, seen, assume_unique=True)
@@ -73,6 +76,8 @@ class Prober:
 
     def __call__(self, scores: Tensor) -> Probe:
         """What these probabilities `[N, L]` say."""
+        import torch
+
         bins = scores.flatten().mul(FINE).to(torch.int32).clamp_(0, FINE - 1)
         found = torch.bincount(bins[self._hidden], minlength=FINE)
         seen = torch.bincount(bins[self._seen], minlength=FINE)

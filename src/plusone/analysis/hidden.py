@@ -1,0 +1,227 @@
+"""What the papers draw of the hidden labels, from the probes of a training.
+
+Everything here is counted on the unobserved labels of the training items, by the two histograms of
+`plusone.analysis.probe`: FN are hidden positives, TN true negatives. GR counts on validation items
+and LASD on test items, with all of their labels; what is shown is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plusone.analysis.load import Epoch
+from plusone.analysis.probe import BINS, Counts, Probe
+from plusone.errors import InputError
+
+Numbers = tuple[float, ...]
+Gaps = tuple[float | None, ...]
+
+MIDDLES: Numbers = tuple(round((place + 0.5) / BINS, 4) for place in range(BINS))
+
+
+@dataclass(frozen=True)
+class Places:
+    """Which epochs were probed.
+
+    Args:
+        epoch: Epochs of the training, from 1, counted on through its stages.
+        stage: Stage of each, from 0.
+    """
+
+    epoch: tuple[int, ...]
+    stage: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class HiddenPositives:
+    """Where hidden positives are, epoch by epoch (Cole et al. 2021, Fig. 2).
+
+    Args:
+        places: The epochs.
+        p: Middles of the 100 bins.
+        shares: Share of the hidden positives in each bin, `[epochs][100]`; a row sums to 1.
+    """
+
+    places: Places
+    p: Numbers
+    shares: tuple[Numbers, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Distances:
+    """How far apart hidden positives and true negatives are, per epoch (GR, Fig. 3a; EM).
+
+    Args:
+        places: The epochs.
+        distance: Wasserstein distance of their probabilities, None where one kind is missing.
+    """
+
+    places: Places
+    distance: Gaps
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Densities:
+    """Densities of the probabilities at one moment (GR, Fig. 3b and c; EM).
+
+    Args:
+        p: Middles of the 100 bins.
+        positives: Density of hidden positives; its mean is 1, as the bins fill [0, 1].
+        negatives: Density of true negatives.
+        distance: Wasserstein distance between the two.
+    """
+
+    p: Numbers
+    positives: Numbers
+    negatives: Numbers
+    distance: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class FalseNegatives:
+    """Share of positives among unobserved labels, by confidence (GR, Fig. 5).
+
+    Args:
+        p: Middles of the 100 bins.
+        share: FN / (FN + TN) in each bin, None where the bin is empty.
+        labels: FN + TN in each bin.
+        overall: FN / (FN + TN) of all bins: the constant of GR's Assumption 1.
+    """
+
+    p: Numbers
+    share: Gaps
+    labels: tuple[int, ...]
+    overall: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class PredictiveValues:
+    """Whether a threshold tells positives from negatives, per epoch (LASD, Fig. 2).
+
+    Args:
+        places: The epochs.
+        tau: The threshold.
+        ppv: TP / (TP + FP), the share of positives above tau; None where nothing is above.
+        npv: TN / (TN + FN), the share of negatives below tau; None where nothing is below.
+        above: How many labels are above tau.
+    """
+
+    places: Places
+    tau: float
+    ppv: Gaps
+    npv: Gaps
+    above: tuple[int, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return asdict(self)
+
+
+def probes_of(epochs: Iterable[Epoch]) -> tuple[Places, list[Probe]]:
+    """The probes of a training, and the epochs they are from; epochs without one are left out."""
+    found = [
+        (number, int(epoch.get("stage", 0)), Probe.from_dict(epoch["probe"]))
+        for number, epoch in enumerate(epochs, start=1)
+        if epoch.get("probe") is not None
+    ]
+    if not found:
+        raise InputError(
+            "no epoch of this training looked at hidden labels: that needs data with all labels "
+            "known, and on images --set probe=on"
+        )
+    numbers, stages, probes = zip(*found, strict=True)
+    return Places(numbers, stages), list(probes)
+
+
+def hidden_positives(epochs: Iterable[Epoch]) -> HiddenPositives:
+    """Distribution of the hidden positives over the epochs (Cole et al. 2021, Fig. 2)."""
+    places, probes = probes_of(epochs)
+    return HiddenPositives(places, MIDDLES, tuple(_shares(probe.positives) for probe in probes))
+
+
+def distances(epochs: Iterable[Epoch]) -> Distances:
+    """Distance between hidden positives and true negatives over the epochs (GR, Fig. 3a)."""
+    places, probes = probes_of(epochs)
+    return Distances(places, tuple(probe.distance for probe in probes))
+
+
+def densities(probe: Probe) -> Densities:
+    """Densities of hidden positives and true negatives at one moment (GR, Fig. 3b and c)."""
+    positives, negatives = (
+        tuple(share * BINS for share in _shares(counts))
+        for counts in (probe.positives, probe.negatives)
+    )
+    return Densities(MIDDLES, positives, negatives, probe.distance)
+
+
+def false_negatives(probe: Probe) -> FalseNegatives:
+    """FN / (FN + TN) over 100 intervals of confidence (GR, Fig. 5)."""
+    found, rest = probe.positives, probe.negatives
+    both = found + rest
+    return FalseNegatives(
+        MIDDLES,
+        tuple(_ratio(a, b) for a, b in zip(found.tolist(), both.tolist(), strict=True)),
+        tuple(both.tolist()),
+        _ratio(int(found.sum()), int(both.sum())),
+    )
+
+
+def predictive_values(epochs: Iterable[Epoch], tau: float) -> PredictiveValues:
+    """PPV and NPV at a threshold over the epochs (LASD, Fig. 2).
+
+    They are exact: the threshold must lie on the edge of a bin. A probability equal to tau counts
+    as above it.
+
+    Args:
+        epochs: Records of a training's epochs.
+        tau: A multiple of 0.01 between 0 and 1.
+
+    Raises:
+        InputError: If tau is not on the edge of a bin.
+    """
+    edge = round(tau * BINS)
+    if not 0 < edge < BINS or abs(tau * BINS - edge) > 1e-6:
+        raise InputError(
+            f"tau = {tau:g} is not a multiple of {1 / BINS:g} between 0 and 1, and probabilities "
+            f"are counted in {BINS} bins; the nearest is {min(max(edge, 1), BINS - 1) / BINS:g}"
+        )
+    places, probes = probes_of(epochs)
+    ppv, npv, above = [], [], []
+    for probe in probes:
+        tp, fp = int(probe.positives[edge:].sum()), int(probe.negatives[edge:].sum())
+        tn, fn = int(probe.negatives[:edge].sum()), int(probe.positives[:edge].sum())
+        ppv.append(_ratio(tp, tp + fp))
+        npv.append(_ratio(tn, tn + fn))
+        above.append(tp + fp)
+    return PredictiveValues(places, edge / BINS, tuple(ppv), tuple(npv), tuple(above))
+
+
+def _shares(counts: Counts) -> Numbers:
+    """Counts as shares of their sum; zeros where there is nothing."""
+    shares: npt.NDArray[np.float64] = counts / max(int(counts.sum()), 1)
+    return tuple(shares.tolist())
+
+
+def _ratio(part: int, whole: int) -> float | None:
+    return part / whole if whole else None

@@ -1,0 +1,161 @@
+"""How well k, the positives an item has, is known from a few fully labelled items.
+
+Cole et al. 2021, Multi-Label Learning from Single Positive Labels, CVPR, App. B and Table A2: draw
+M items without replacement many times, take the mean number of positives of each draw, and give the
+5th and the 95th percentile of these means. The paper calls that an approximate 95 % interval; 90 %
+of the draws lie in it, so the level here is 0.9.
+
+The mean of a draw depends only on how many items of each count are in it, so a draw of items
+without replacement is one from the multivariate hypergeometric distribution of the counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plusone.errors import InputError
+
+SIZES = (5, 10, 25)
+LEVEL = 0.9
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An interval of k.
+
+    Args:
+        size: How many items are labelled.
+        low: Lower end.
+        high: Upper end.
+    """
+
+    size: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """k estimated from a user's own labelled items.
+
+    Args:
+        items: How many they are.
+        k: Their mean number of positives.
+        low: Lower end of its bootstrap percentile interval.
+        high: Upper end.
+        level: Share of the bootstrap samples inside.
+    """
+
+    items: int
+    k: float
+    low: float
+    high: float
+    level: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Intervals of k for several numbers of labelled items.
+
+    Args:
+        items: Items that were drawn from.
+        k: Their mean number of positives.
+        draws: Draws per size.
+        seed: Seed of the draws.
+        level: Share of the draws inside an interval.
+        rows: One interval per size.
+    """
+
+    items: int
+    k: float
+    draws: int
+    seed: int
+    level: float
+    rows: tuple[Interval, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON; `rows` is a list of dicts."""
+        return asdict(self) | {"rows": [asdict(row) for row in self.rows]}
+
+
+def k_intervals(
+    counts: npt.ArrayLike,
+    sizes: Sequence[int] = SIZES,
+    *,
+    draws: int = 100_000,
+    seed: int = 0,
+    level: float = LEVEL,
+) -> Intervals:
+    """Intervals of the estimate of k from few items (Cole et al. 2021, Table A2).
+
+    Args:
+        counts: Positives of each fully labelled item.
+        sizes: How many items are labelled.
+        draws: Draws per size; 100,000 in the paper.
+        seed: Seed of the draws.
+        level: Share of the draws inside an interval.
+
+    >>> k_intervals([2, 2, 2, 2, 2], sizes=[3], draws=10).rows
+    (Interval(size=3, low=2.0, high=2.0),)
+    """
+    values, items, whole = _tally(counts)
+    _check(draws, level)
+    rng = np.random.default_rng(seed)
+    rows = []
+    for size in sizes:
+        if not 1 <= size <= whole:
+            raise InputError(f"cannot draw {size} of {whole} items without replacement")
+        means = rng.multivariate_hypergeometric(items, size, size=draws) @ values / size
+        rows.append(Interval(size, *_ends(means, level)))
+    return Intervals(whole, float(values @ items / whole), draws, seed, level, tuple(rows))
+
+
+def interval_of(
+    counts: npt.ArrayLike, *, draws: int = 10_000, seed: int = 0, level: float = LEVEL
+) -> Estimate:
+    """Estimate of k from labelled items of one's own, with its bootstrap percentile interval.
+
+    Args:
+        counts: Positives of each item; the items are a random sample of the data.
+        draws: Bootstrap samples.
+        seed: Seed of the samples.
+        level: Share of the samples inside the interval.
+
+    >>> interval_of([1, 2, 3, 2]).k
+    2.0
+    """
+    values, items, whole = _tally(counts)
+    _check(draws, level)
+    samples = np.random.default_rng(seed).multinomial(whole, items / whole, size=draws)
+    low, high = _ends(samples @ values / whole, level)
+    return Estimate(whole, float(values @ items / whole), low, high, level)
+
+
+def _tally(
+    counts: npt.ArrayLike,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+    """The different counts, how many items have each, and how many items there are."""
+    given = np.asarray(counts, dtype=np.int64).reshape(-1)
+    if not len(given):
+        raise InputError("there are no items to count positives on")
+    values, items = np.unique(given, return_counts=True)
+    return values, items, len(given)
+
+
+def _check(draws: int, level: float) -> None:
+    if draws < 1 or not 0 < level < 1:
+        raise InputError(f"draws = {draws}, level = {level:g}: need draws > 0 and 0 < level < 1")
+
+
+def _ends(means: npt.NDArray[np.float64], level: float) -> tuple[float, float]:
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2]).tolist()
+    return low, high

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from plusone.analysis.hidden import (
+    densities,
+    distances,
+    false_negatives,
+    hidden_positives,
+    predictive_values,
+    probes_of,
+)
+from plusone.analysis.load import read_epochs
+from plusone.analysis.probe import Probe
+from plusone.errors import InputError
+
+RNG = np.random.default_rng(0)
+POSITIVES, NEGATIVES = RNG.beta(4, 2, 300), RNG.beta(1, 5, 2000)
+
+
+def probe(positives=POSITIVES, negatives=NEGATIVES) -> Probe:
+    counts = [np.histogram(values, bins=100, range=(0, 1))[0] for values in (positives, negatives)]
+    return Probe(*counts, 0.5)
+
+
+def epoch(number=1, stage=0, **values) -> dict:
+    return {"stage": stage, "epoch": number, "probe": probe(**values).to_dict()}
+
+
+def test_shares_of_hidden_positives():
+    found = hidden_positives([epoch(), epoch(2, positives=np.array([0.995, 0.995, 0.005, 0.5]))])
+    assert found.places.epoch == (1, 2)
+    assert [sum(row) for row in found.shares] == pytest.approx([1, 1])
+    assert (found.shares[1][0], found.shares[1][50], found.shares[1][99]) == (0.25, 0.25, 0.5)
+    assert (found.p[0], found.p[99]) == (0.005, 0.995)
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_densities_are_densities_and_have_the_means_of_the_values():
+    found = densities(probe())
+    for density, values in ((found.positives, POSITIVES), (found.negatives, NEGATIVES)):
+        assert np.mean(density) == pytest.approx(1)
+        assert np.mean(np.multiply(density, found.p)) == pytest.approx(values.mean(), abs=0.005)
+    assert found.distance == 0.5
+
+
+def test_share_of_false_negatives_per_bin():
+    found = false_negatives(probe())
+    for place, low in enumerate(np.arange(100) / 100):
+        fn = np.sum((low <= POSITIVES) & (low + 0.01 > POSITIVES))
+        tn = np.sum((low <= NEGATIVES) & (low + 0.01 > NEGATIVES))
+        assert found.share[place] == (None if fn + tn == 0 else pytest.approx(fn / (fn + tn)))
+    assert found.overall == pytest.approx(300 / 2300)
+    assert sum(found.labels) == 2300
+
+
+@pytest.mark.parametrize("tau", [0.01, 0.5, 0.9, 0.93, 0.99])
+def test_predictive_values_are_those_of_the_values_themselves(tau):
+    found = predictive_values([epoch()], tau)
+    tp, fp = np.sum(tau <= POSITIVES), np.sum(tau <= NEGATIVES)
+    tn, fn = 2000 - fp, 300 - tp
+    assert found.ppv[0] == (pytest.approx(tp / (tp + fp)) if tp + fp else None)
+    assert found.npv[0] == pytest.approx(tn / (tn + fn))
+    assert found.above[0] == tp + fp
+    assert found.tau == tau
+
+
+def test_nothing_above_the_threshold_has_no_value():
+    low = np.array([0.2])
+    found = predictive_values([epoch(positives=low, negatives=low)], 0.9)
+    assert (found.ppv, found.npv, found.above) == ((None,), (0.5,), (0,))
+
+
+@pytest.mark.parametrize("tau", [0.905, 0.0, 1.0, -1, 7.0])
+def test_thresholds_inside_a_bin_are_refused(tau):
+    with pytest.raises(InputError, match=r"not a multiple of 0\.01"):
+        predictive_values([epoch()], tau)
+
+
+def test_epochs_are_counted_on_through_the_stages_and_gaps_are_left_out():
+    course = [epoch(1), epoch(2) | {"probe": None}, epoch(1, stage=1), epoch(2, stage=1)]
+    places, probes = probes_of(course)
+    assert (places.epoch, places.stage) == ((1, 3, 4), (0, 1, 1))
+    assert len(probes) == 3
+    with pytest.raises(InputError, match="probe=on"):
+        distances([{"stage": 0, "epoch": 1, "probe": None}])
+
+
+def test_a_real_training_moves_hidden_positives_apart_from_negatives(an_run):
+    epochs = read_epochs(an_run)
+    found = distances(epochs)
+    assert found.places.epoch == (1, 2, 3, 4)
+    assert found.distance[-1] > found.distance[0] > 0
+    below, above = (predictive_values(epochs, tau) for tau in (0.3, 0.5))
+    assert above.ppv[-1] > below.ppv[-1] > false_negatives(probes_of(epochs)[1][-1]).overall
+
+
+def test_reading_records_needs_no_torch():
+    modules = "counts, curves, hidden, intervals, load, probe, recovery"
+    code = f"import sys; from plusone.analysis import {modules}; assert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
