@@ -7,12 +7,17 @@ import operator
 import os
 import signal
 import time
+from collections import deque
 
 import psutil
 import pytest
 
-from plusone.bench.pool import in_processes
+from plusone.bench import pool
 from plusone.errors import RunError
+
+
+def in_processes(work, items, workers, name):
+    return pool.in_processes(work, deque(items), workers, name)
 
 
 def children():
@@ -67,3 +72,14 @@ def test_workers_ignore_ctrl_c_and_use_one_thread():
 
 def test_order_of_results_is_the_order_of_finishing():
     assert list(in_processes(operator.neg, [1, 2, 3], 1, str)) == [-1, -2, -3]
+
+
+def test_work_can_be_added_while_results_come():
+    waiting = deque([5])
+    found = []
+    for result in pool.in_processes(math.factorial, waiting, 2, str):
+        found.append(result)
+        if result == 120:
+            waiting.extend([3, 4])
+    assert sorted(found) == [6, 24, 120]
+    assert children() == []

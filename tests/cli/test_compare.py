@@ -3,40 +3,67 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import pytest
 
 from plusone.cli import common
-from plusone.cli.compare import DEMO_METHODS
+from plusone.cli.bench_progress import Board
+from plusone.cli.demo import DEMO_METHODS
 
 SCORES = dict(zip(DEMO_METHODS, (0.5, 0.55, 0.6, 0.6, 0.7, 0.75, 0.65, 0.9), strict=True))
 
 
+def result_of(job, val, test):
+    recipe = job.recipe
+    return {
+        "key": job.key,
+        "source": {"data": job.source.data, "features": [], "format": "auto", "labels": "auto"},
+        "stacked": 1,
+        "method": recipe.method,
+        "seed": recipe.seed,
+        "lr": recipe.lr,
+        "options": recipe.options,
+        "data": job.source.name,
+        "mode": "finetune" if job.source.data == "digits" else "linear",
+        "val_map": val,
+        "test_map": test,
+        "best_epoch": 1,
+        "recovery": {"recovery_map": test + 0.01},
+        "k": None,
+        "recipe": recipe.model_dump(mode="json", exclude_defaults=True),
+        "observation": {"scheme": "single(protocol='cole2021')", "seed": 1200, "digest": "ab"},
+        "seconds": 12.34,
+        "run": None,
+        "version": "1",
+    }
+
+
 @pytest.fixture
-def no_training(monkeypatch):
-    """Results out of thin air, in this process."""
+def train_as(monkeypatch):
+    """Replaces trainings by a function of the job, in this process."""
+
+    def use(result):
+        monkeypatch.setattr(
+            "plusone.bench.jobs.run_unit", lambda unit: [result(job) for job in unit.jobs]
+        )
+        monkeypatch.setattr(
+            "plusone.bench.jobs.in_processes",
+            lambda work, waiting, *_: (work(waiting.popleft()) for _ in range(len(waiting))),
+        )
+
+    return use
+
+
+@pytest.fixture
+def no_training(train_as):
+    """Results out of thin air."""
 
     def result(job):
         score = SCORES.get(job.recipe.method, 0.5)
-        return {
-            "key": job.key,
-            "method": job.recipe.method,
-            "seed": job.recipe.seed,
-            "lr": job.recipe.lr,
-            "options": job.recipe.options,
-            "data": job.source.data,
-            "val_map": score - 0.01,
-            "test_map": score,
-            "best_epoch": 1,
-            "recovery": {"recovery_map": score + 0.01},
-            "seconds": 12.34,
-            "run": None,
-        }
+        return result_of(job, score - 0.01, score)
 
-    monkeypatch.setattr("plusone.bench.jobs.run_job", result)
-    monkeypatch.setattr(
-        "plusone.bench.jobs.in_processes", lambda work, items, *_: (work(item) for item in items)
-    )
+    train_as(result)
 
 
 def test_methods(cli):
@@ -55,8 +82,8 @@ def test_methods(cli):
 
 @pytest.mark.usefixtures("no_training")
 def test_demo_table_fits_80_columns_with_one_line_a_method(cli, tmp_path):
-    answer = cli("demo", "--out", tmp_path / "d")
-    assert answer.code == 0
+    answer = cli("demo", "--out", tmp_path / "d", "--no-report")
+    assert answer.code == 0, answer.err
     lines = [line.rstrip() for line in answer.out.splitlines() if line.strip()]
     assert len(lines) == 3 + len(DEMO_METHODS)  # title, header, rule, methods
     assert max(map(len, lines)) <= 80
@@ -69,7 +96,9 @@ def test_demo_table_fits_80_columns_with_one_line_a_method(cli, tmp_path):
     assert "62 %" in next(line for line in lines if " gr " in line)
     rows = json.loads((tmp_path / "d" / "results.json").read_text())["rows"]
     assert [row["method"] for row in rows] == list(DEMO_METHODS)
-    assert (tmp_path / "d" / "table.md").read_text().count("\n") == 2 + len(DEMO_METHODS)
+    table = (tmp_path / "d" / "table.md").read_text()
+    assert table.count("\n| ") == 2 + len(DEMO_METHODS)
+    assert all(row["best"] == (row["method"] == "gr") for row in rows)
 
 
 @pytest.mark.usefixtures("no_training")
@@ -77,8 +106,9 @@ def test_demo_table_fits_80_columns_with_one_line_a_method(cli, tmp_path):
 def test_bench_table_fits_narrow_and_wide_terminals(cli, tmp_path, monkeypatch, columns):
     monkeypatch.setattr(common.out, "width", columns)
     methods = "an,wan_sampled,bce"
-    answer = cli("bench", "digits-features", "-m", methods, "--out", tmp_path, "--lr", "1e-3,1e-4")
-    assert answer.code == 0
+    options = ("--out", tmp_path, "--lr", "1e-3,1e-4", "--no-report")
+    answer = cli("bench", "digits-features", "-m", methods, *options)
+    assert answer.code == 0, answer.err
     lines = [line.rstrip() for line in answer.out.splitlines() if line.strip()]
     assert len(lines) == 3 + 3
     assert max(map(len, lines)) <= columns
@@ -88,10 +118,11 @@ def test_bench_table_fits_narrow_and_wide_terminals(cli, tmp_path, monkeypatch, 
 
 @pytest.mark.usefixtures("no_training")
 def test_demo_and_bench_json(cli, tmp_path):
-    demo = cli("demo", "--out", tmp_path / "d", "--json", "--seed", 4)
+    demo = cli("demo", "--out", tmp_path / "d", "--json", "--seed", 4, "--no-report")
     assert demo.json == json.loads((tmp_path / "d" / "results.json").read_text())
     assert "seed 4" in demo.err
     arguments = ("digits", "-m", "an,gr,an", "--seeds", "0,1,1", "--out", tmp_path / "b", "--json")
+    arguments += ("--no-report",)
     bench = cli("bench", *arguments)
     assert [(row["method"], row["seeds"]) for row in bench.json["rows"]] == [("an", 2), ("gr", 2)]
     assert "done before" not in bench.err
@@ -104,20 +135,167 @@ def test_demo_and_bench_json(cli, tmp_path):
 
 @pytest.mark.usefixtures("no_training")
 def test_report_reads_the_folder_of_a_bench(cli, tmp_path):
-    cli("bench", "digits", "-m", "an,gr", "--seeds", "0,1", "--out", tmp_path)
+    cli("bench", "digits", "-m", "an,gr", "--seeds", "0,1", "--out", tmp_path, "--no-report")
     assert len(cli("report", tmp_path, "--json").json["runs"]) == 4
-    assert cli("report", tmp_path).code == 0
 
 
 @pytest.mark.usefixtures("no_training")
-def test_ctrl_c_in_a_bench_says_how_to_go_on(cli, tmp_path, monkeypatch):
-    def stop(*_):
+def test_bench_ends_with_its_report(cli, tmp_path, monkeypatch):
+    asked = []
+
+    def write_report(places, to, *, on_progress):
+        on_progress("tables", 1, 2)
+        asked.append((places, to))
+        return to
+
+    monkeypatch.setattr("plusone.report.build.write_report", write_report)
+    answer = cli("bench", "digits", "-m", "an,gr", "--seeds", "0,1", "--out", tmp_path)
+    assert asked == [([tmp_path], tmp_path / "report.html")]
+    assert answer.err.rstrip().endswith(f"report: {tmp_path / 'report.html'}")
+
+
+@pytest.mark.usefixtures("no_training")
+def test_several_data_sets_give_several_tables(cli, folder, tmp_path):
+    arguments = ("bench", "digits", "digits-features", "-m", "an,gr,bce", "--seeds", "0,1")
+    answer = cli(*arguments, "--out", tmp_path, "--no-report")
+    assert answer.code == 0, answer.err
+    assert "digits, finetune, 2 seeds" in answer.out
+    assert "digits-features, linear, 2 seeds" in answer.out
+    assert answer.out.count(" gr ") == 2
+    assert answer.err.count("digits-features  an") == 2
+    whole = json.loads((tmp_path / "results.json").read_text())
+    assert whole["command"] == (
+        f"plusone bench digits digits-features --methods an,gr,bce --seeds 0,1 --out {tmp_path}"
+    )
+    again = cli("bench", tmp_path / "bench.toml", "--out", tmp_path, "--no-report", "--json")
+    assert again.err.count("(done before)") == 12
+    assert again.json["rows"] == whole["rows"]
+
+
+@pytest.mark.usefixtures("no_training")
+def test_a_toml_file_and_flags_beside_it(cli, folder, tmp_path):
+    (tmp_path / "c.toml").write_text(
+        'methods = ["an", "gr"]\nseeds = [0]\nsettings = { epochs = 3 }\n'
+        '[[data]]\npath = "digits-features"\nname = "mine"\n[method.gr]\nlr = 0.25\n'
+    )
+    options = ("--out", tmp_path / "b", "--no-report", "--json")
+    whole = cli("bench", tmp_path / "c.toml", "--seeds", "1,2", "-s", "epochs=2", *options).json
+    assert [(row["data"], row["lr"], row["seeds"]) for row in whole["rows"]] == [
+        ("mine", 1e-3, 2),
+        ("mine", 0.25, 2),
+    ]
+    assert whole["settings"]["settings"] == {"epochs": 2}
+    assert (tmp_path / "b" / "results.csv").read_text().count("\n") == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("c.toml",), "c.toml: cannot be read"),
+        (("c.toml", "digits"), "c.toml: stands for a whole comparison"),
+        (("c.toml", "-x", "f.npz"), "belong into its [[data]] blocks"),
+        (("c.toml", "--labels", "seen"), "belong into its [[data]] blocks"),
+        (("digits", "digits-features", "-x", "f.npz"), "--features can belong to one data set"),
+        (("digits-features", "--modes", "linear,finetune"), "the mode finetune cannot be"),
+        (("digits", "--modes", "quick"), "modes.0 = 'quick'"),
+        (("digits", "--trials", "3"), "--trials: is for --search optuna"),
+        (("digits", "--tune", "--storage", "x"), "--storage: is for --search optuna"),
+        (("digits", "--search", "luck"), "search = 'luck'"),
+        (("digits", "-s", "eppochs=3"), "unknown setting 'eppochs'"),
+    ],
+)
+def test_comparisons_that_cannot_be(bad, tmp_path, arguments, message):
+    answer = bad("bench", *arguments, "--out", tmp_path / "b")
+    assert message in answer.err
+    assert answer.err.count("\n") == 1
+    assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.usefixtures("no_training")
+def test_the_live_table_on_a_terminal(cli, tmp_path, monkeypatch):
+    monkeypatch.setattr(common.err, "_force_terminal", True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(common.err, "is_interactive", True)
+    answer = cli("bench", "digits", "-m", "an,gr", "--seeds", "0,1", "-o", tmp_path, "--no-report")
+    assert answer.code == 0, answer.err
+    assert "best val mAP" in answer.err
+    assert "4 of 4 done" in answer.err
+    assert "seed 0  lr" not in answer.err, "a line per training is for files"
+
+
+def test_the_board_shows_what_fits_and_the_time_left(monkeypatch):
+    from plusone.bench.jobs import Job, Source
+    from plusone.methods import METHODS
+    from plusone.recipe import make_recipe
+
+    jobs = [
+        Job(Source("digits"), make_recipe({"method": method, "mode": mode, "seed": seed}))
+        for method in METHODS
+        for mode in ("linear", "finetune")
+        for seed in (0, 1)
+    ]
+    board = Board(jobs, 2)
+    clock = board.touched
+    monkeypatch.setattr("time.monotonic", lambda: clock)
+    assert board.left() == "time left: unknown yet"
+    board.add(result_of(jobs[6], 0.5, 0.25))
+    grid = board.table(height=20)
+    assert grid.row_count == 13
+    assert "more rows" in str(grid.title)
+    cells = [str(next(iter(column.cells))) for column in grid.columns]
+    assert cells == ["digits", jobs[6].recipe.method, "finetune", "1/2", "50.00", "25.00"]
+    seconds = 12.34 * (len(jobs) - 1) / 2
+    minutes = int(seconds // 60)
+    assert board.left() == f"about 0:{minutes:02d}:{round(seconds) % 60:02d} left"
+    monkeypatch.setattr("time.monotonic", lambda: clock + 1e6)
+    assert board.left() == "about 0:00:00 left"
+
+
+def test_methods_that_cannot_be_stacked_are_named(cli, train_as, tmp_path):
+    train_as(lambda job: result_of(job, 0.5, 0.5) | {"alone": "it learns parameters of its own"})
+    answer = cli("bench", "digits-features", "-m", "role", "-o", tmp_path, "--no-report")
+    assert "one by one: role (it learns parameters of its own)" in answer.err
+
+
+def test_ctrl_c_in_a_bench_says_how_to_go_on(cli, train_as, tmp_path):
+    def stop(job):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("plusone.bench.jobs.run_job", stop)
+    train_as(stop)
     answer = cli("demo", "--out", tmp_path)
     assert (answer.code, answer.out) == (130, "")
     assert "run the same command again to go on" in answer.err
+
+
+def numbers(whole):
+    """What the table is made of; times differ, and stacks round differently."""
+    return [
+        [
+            *(row[name] for name in ("method", "lr", "seeds", "best", "within_noise")),
+            *(round(row[name], 5) for name in ("val_map", "test_map", "test_sd")),
+        ]
+        for row in whole["rows"]
+    ]
+
+
+@pytest.mark.slow
+def test_a_bench_that_was_killed_finishes_with_the_same_table(cli, start, folder, tmp_path):
+    options = ("bench", folder / "labels.csv", "-x", folder / "x.npz", "-m", "an,em,gr,role,bce")
+    options += ("--seeds", "0,1", "--lr", "1e-2,1e-3", "-s", "epochs=60", "--json", "--no-report")
+    straight = cli(*options, "--out", tmp_path / "straight")
+    assert straight.code == 0, straight.err
+    journal = tmp_path / "killed" / "journal.jsonl"
+    process = start(*options, "--out", tmp_path / "killed")
+    while process.poll() is None and not (journal.exists() and journal.stat().st_size):
+        pass
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = len(journal.read_text().splitlines())
+    assert 0 < done < 20
+    again = cli(*options, "--out", tmp_path / "killed")
+    assert again.code == 0, again.err
+    assert again.err.count("(done before)") == done
+    assert numbers(again.json) == numbers(straight.json)
 
 
 @pytest.mark.slow
@@ -125,15 +303,17 @@ def test_demo_for_real(cli, tmp_path, monkeypatch):
     """The demo with two methods and one epoch."""
     from plusone.data.source import DATA_DEFAULTS
 
-    monkeypatch.setattr("plusone.cli.compare.DEMO_METHODS", ("an", "bce"))
+    monkeypatch.setattr("plusone.cli.demo.DEMO_METHODS", ("an", "bce"))
     monkeypatch.setitem(DATA_DEFAULTS["digits"], "epochs", 1)
     answer = cli("demo", "--out", tmp_path / "d", "--json")
     assert answer.code == 0, answer.err
     assert [row["method"] for row in answer.json["rows"]] == ["an", "bce"]
+    assert f"report: {tmp_path / 'd' / 'report.html'}" in answer.err
+    assert (tmp_path / "d" / "report.html").stat().st_size > 10_000
 
 
 @pytest.fixture
-def tuned(monkeypatch):
+def tuned(train_as):
     """Trainings that like lr 1e-3 and, at that rate, alpha 0.2; keeps what was trained."""
     trained = []
 
@@ -141,22 +321,15 @@ def tuned(monkeypatch):
         recipe = job.recipe
         score = 0.5 + 0.1 * (recipe.lr == 1e-3) + 0.1 * (recipe.options.get("alpha") == 0.2)
         trained.append((recipe.lr, recipe.options, recipe.seed))
-        return {
-            "key": job.key, "method": recipe.method, "seed": recipe.seed, "lr": recipe.lr,
-            "options": recipe.options, "data": "d", "val_map": score,
-            "test_map": score + 0.01 * recipe.seed, "seconds": 1.0,
-        }  # fmt: skip
+        return result_of(job, score, score + 0.01 * recipe.seed)
 
-    monkeypatch.setattr("plusone.bench.jobs.run_job", result)
-    monkeypatch.setattr(
-        "plusone.bench.jobs.in_processes", lambda work, items, *_: (work(item) for item in items)
-    )
+    train_as(result)
     return trained
 
 
 def test_tuning_chooses_the_rate_then_the_options_then_trains_the_other_seeds(cli, tmp_path, tuned):
     arguments = ("bench", "digits-features", "-m", "an,em", "--tune", "--lr", "1e-2,1e-3")
-    answer = cli(*arguments, "--seeds", "0,1", "--out", tmp_path, "--json")
+    answer = cli(*arguments, "--seeds", "0,1", "--out", tmp_path, "--json", "--no-report")
     assert answer.code == 0
     rows = {row["method"]: row for row in answer.json["rows"]}
     assert rows["em"]["lr"] == 1e-3
@@ -171,9 +344,22 @@ def test_tuning_chooses_the_rate_then_the_options_then_trains_the_other_seeds(cl
 
 def test_options_that_were_given_are_not_searched(cli, tmp_path, tuned):
     arguments = ("bench", "digits-features", "-m", "em", "--tune", "--lr", "1e-3", "--seed", 0)
-    answer = cli(*arguments, "-s", "options.alpha=0.3", "--out", tmp_path, "--json")
+    answer = cli(*arguments, "-s", "options.alpha=0.3", "--out", tmp_path, "--no-report")
     assert answer.code == 0
     assert tuned == [(1e-3, {"alpha": 0.3}, 0)]
+
+
+def test_optuna_from_the_command_line(cli, tmp_path, tuned):
+    pytest.importorskip("optuna")
+    arguments = ("bench", "digits-features", "-m", "em", "--search", "optuna", "--trials", 4)
+    options = ("--seeds", "0,1", "--out", tmp_path, "--json", "--no-report")
+    whole = cli(*arguments, *options).json
+    assert len(tuned) == 4 + 1
+    assert "4 trials" in whole["settings"]["rule"]
+    assert whole["rows"][0]["seeds"] == 2
+    assert (tmp_path / "optuna.journal").exists()
+    assert cli(*arguments, *options).json == whole
+    assert len(tuned) == 5
 
 
 def test_every_grid_fits_its_method():

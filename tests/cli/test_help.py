@@ -21,6 +21,11 @@ COMMANDS = (
     "predict",
     "maps",
     "bench",
+    "sweep",
+    "ablate",
+    "gradients",
+    "intervals",
+    "surface",
     "report",
 )
 

@@ -1,4 +1,4 @@
-"""evaluate, predict and report, on good runs and on broken ones."""
+"""evaluate and predict, on good runs and on broken ones."""
 
 from __future__ import annotations
 
@@ -82,26 +82,6 @@ def test_predict_features(cli, bad, folder, run_folder, photo_run, tmp_path):
     assert "nowhere: no such file" in bad("predict", photo_run, tmp_path / "nowhere").err
 
 
-def test_report(cli, run_folder, photo_run, tmp_path):
-    answer = cli("report", run_folder.parent, photo_run)
-    assert answer.code == 0
-    assert max(map(len, answer.out.splitlines())) <= 80
-    assert "photos" in answer.out
-    to = tmp_path / "table.md"
-    written = cli("report", run_folder, photo_run, "--out", to, "--json")
-    assert len(written.json["runs"]) == 2
-    assert written.err == f"2 runs in {to}\n"
-    lines = to.read_text().splitlines()
-    assert lines[0].startswith("| method | data | seed |")
-    assert len(lines) == 4
-
-
-def test_report_without_a_finished_run(bad, run_folder, tmp_path):
-    shutil.copytree(run_folder, tmp_path / "stopped")
-    (tmp_path / "stopped" / "metrics.json").unlink()
-    assert "holds no finished run" in bad("report", tmp_path).err
-
-
 BROKEN = [
     ("recipe.toml", b"x = = 3", "is not valid TOML"),
     ("recipe.toml", b"\xff\xfe", "is not valid TOML"),
@@ -140,6 +120,6 @@ def test_runs_that_are_not_complete_or_do_not_know_their_data(bad, run_folder, t
     shutil.copytree(run_folder, tmp_path / "r")
     about = json.loads((tmp_path / "r" / "data.json").read_text())
     (tmp_path / "r" / "data.json").write_text(json.dumps(about | {"source": {}}))
-    assert f"name it: plusone evaluate {tmp_path / 'r'} DATA" in bad("evaluate", tmp_path / "r").err
+    assert "name the data after the run" in bad("evaluate", tmp_path / "r").err
     (tmp_path / "r" / "model.safetensors").unlink()
     assert "the run is not complete; finish it with --resume" in bad("evaluate", tmp_path / "r").err

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plusone.bench.pool import in_processes
+from plusone.bench.units import Unit, make_units
 from plusone.files import file_state
 from plusone.methods import get_method
 from plusone.recipe import Recipe
 from plusone.version import __version__
+
+if TYPE_CHECKING:
+    from plusone.engine.records import EpochRecord
+    from plusone.engine.training import Training
 
 
 @dataclass(frozen=True)
@@ -26,6 +32,12 @@ class Source:
     features: tuple[str, ...] = ()
     format: str = "auto"
     labels: str = "auto"
+
+    @property
+    def name(self) -> str:
+        """What to call the data before it is read: the file's name, or its folder's."""
+        path = Path(self.data)
+        return (path.parent.name if path.stem == "labels" else path.stem) or "data"
 
 
 @dataclass(frozen=True)
@@ -69,22 +81,28 @@ def run_jobs(
         on_done: Called with each result and whether the journal already had it.
     """
     results = {result["key"]: result for result in read_journal(journal)}
-    wanted = [job.key for job in jobs]
-    open_jobs = {job.key: job for job in jobs if job.key not in results}
+    keys = [job.key for job in jobs]
+    wanted = dict(zip(keys, jobs, strict=True))
     for key in wanted:
         if key in results and on_done is not None:
             on_done(results[key], True)
     journal.parent.mkdir(parents=True, exist_ok=True)
     _end_last_line(journal)
-    running = in_processes(run_job, [*open_jobs.values()], workers, lambda job: job.name)
+    open_jobs = [job for key, job in wanted.items() if key not in results]
+    waiting = deque(make_units(open_jobs, workers))
+    running = in_processes(run_unit, waiting, workers, lambda unit: unit.name)
     with journal.open("a", encoding="utf-8") as file, closing(running):
-        for result in running:
-            file.write(json.dumps(result) + "\n")
+        for found in running:
+            if isinstance(found, Refused):
+                waiting.extendleft(reversed(found.unit.one_by_one(found.why)))
+                continue
+            file.write("".join(json.dumps(result) + "\n" for result in found))
             file.flush()
-            results[result["key"]] = result
-            if on_done is not None:
-                on_done(result, False)
-    return [results[key] for key in wanted]
+            for result in found:
+                results[result["key"]] = result
+                if on_done is not None:
+                    on_done(result, False)
+    return [results[key] for key in keys]
 
 
 def read_journal(journal: Path) -> Iterator[dict[str, Any]]:
@@ -107,20 +125,53 @@ def _end_last_line(journal: Path) -> None:
             file.write(b"\n")
 
 
+@dataclass(frozen=True)
+class Refused:
+    """Jobs that cannot be trained as one stack, and why."""
+
+    unit: Unit
+    why: str
+
+
+def run_unit(unit: Unit) -> list[dict[str, Any]] | Refused:
+    """Trains the jobs of a unit in this process, several at once if they can be stacked."""
+    if len(unit.jobs) == 1:
+        return [run_job(unit.jobs[0]) | ({"alone": unit.alone} if unit.alone else {})]
+    from plusone.engine.stacked import train_stacked, why_alone
+    from plusone.engine.task import make_task
+
+    recipes = [job.recipe for job in unit.jobs]
+    task = make_task(_load(unit.jobs[0].source), recipes[0])
+    if (why := why_alone(task, recipes[0])) is not None:
+        return Refused(unit, why)
+    trained = train_stacked(task, recipes)
+    return [
+        _result(job, training, records, len(trained))
+        for job, (training, records) in zip(unit.jobs, trained, strict=True)
+    ]
+
+
 def run_job(job: Job) -> dict[str, Any]:
     """Trains one job in this process."""
-    from plusone.engine.run import summarise
-    from plusone.engine.run_files import finite
     from plusone.engine.task import make_task
     from plusone.engine.training import Training
 
-    task = make_task(_load(job.source), job.recipe)
-    training = Training(task, job.recipe)
-    records = list(training.epochs())
+    training = Training(make_task(_load(job.source), job.recipe), job.recipe)
+    return _result(job, training, list(training.epochs()), 1)
+
+
+def _result(
+    job: Job, training: Training, records: Sequence[EpochRecord], stacked: int
+) -> dict[str, Any]:
+    """The line of the journal for a finished training; `stacked` were trained together."""
+    from plusone.engine.run import summarise
+    from plusone.engine.run_files import finite
+
     result = summarise(training, None, sum(record.seconds for record in records))
     source = asdict(job.source) | {"features": list(job.source.features)}
     epochs = [finite(asdict(record)) for record in records]
-    return {"key": job.key, "source": source} | result | {"epochs": epochs}
+    about = {"key": job.key, "source": source, "stacked": stacked}
+    return about | result | {"epochs": epochs}
 
 
 @lru_cache(maxsize=2)

@@ -35,7 +35,7 @@ class _Worker:
 
 def in_processes(
     work: Callable[[Item], Result],
-    items: Sequence[Item],
+    waiting: deque[Item],
     workers: int,
     name: Callable[[Item], str],
 ) -> Generator[Result, None, None]:
@@ -43,7 +43,7 @@ def in_processes(
 
     Args:
         work: A function at the top of a module; it and the items are pickled.
-        items: What to work on.
+        waiting: What to work on, taken from the left; whoever reads the results may add to it.
         workers: How many processes.
         name: What to call an item in a message.
 
@@ -51,22 +51,22 @@ def in_processes(
         InputError: `work` raised one.
         RunError: `work` raised anything else, or its process died.
     """
-    waiting = deque(items)
     crew: list[_Worker] = []
+    idle: list[Connection] = []
     busy: dict[Connection, Item] = {}
     try:
-        for _ in range(min(workers, len(items))):
-            crew.append(_start(work))
-            busy[crew[-1].pipe] = waiting.popleft()
-            _send(crew[-1].pipe, busy[crew[-1].pipe])
-        while busy:
-            for pipe in wait(list(busy)):
-                assert isinstance(pipe, Connection)
-                item = busy.pop(pipe)
-                yield _receive(pipe, name(item))
-                if waiting:
-                    busy[pipe] = waiting.popleft()
-                    _send(pipe, busy[pipe])
+        while waiting or busy:
+            while waiting and len(busy) < workers:
+                if not idle:
+                    crew.append(_start(work))
+                    idle.append(crew[-1].pipe)
+                pipe = idle.pop()
+                busy[pipe] = waiting.popleft()
+                _send(pipe, busy[pipe])
+            pipe = next(ready for ready in wait(list(busy)) if isinstance(ready, Connection))
+            item = busy.pop(pipe)
+            idle.append(pipe)
+            yield _receive(pipe, name(item))
     finally:
         _stop(crew)
 

@@ -2,15 +2,21 @@
 
 The rule of `plusone bench --tune`, by validation mAP with the first seed: the learning rate is
 chosen with the method's default options, then the options below at that rate; the choice is trained
-with the other seeds too, and only it is reported.
+with the other seeds too, and only it is reported. `plusone.bench.search` has the rule of Optuna.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from plusone.bench.entries import Entry
+    from plusone.bench.jobs import Job
 
 Settings = dict[str, Any]
+Runner = Callable[[Sequence["Job"]], list[dict[str, Any]]]
 
 # Alternatives to a method's default options, each tried beside the defaults.
 OPTIONS: dict[str, list[Settings]] = {
@@ -66,3 +72,29 @@ def best_settings(tried: Sequence[Settings], results: Sequence[dict[str, Any]]) 
     """The settings with the best validation mAP; of equals the first."""
     scores = [result["val_map"] for result in results]
     return tried[scores.index(max(scores))]
+
+
+def tune_by_grid(
+    entries: Sequence[Entry], rates: Sequence[float | None], seed: int, run: Runner
+) -> list[Settings]:
+    """The chosen settings of each entry.
+
+    Args:
+        entries: What to tune.
+        rates: Learning rates to choose from; None is the method's default.
+        seed: The seed to choose with.
+        run: Trains jobs and returns their results in order.
+    """
+
+    def choose(grids: Sequence[Sequence[Settings]]) -> list[Settings]:
+        pairs = list(zip(entries, grids, strict=True))
+        found = iter(run([job for entry, grid in pairs for job in entry.jobs(grid, [seed])]))
+        return [best_settings(grid, list(islice(found, len(grid)))) for grid in grids]
+
+    chosen = choose([rate_grid(rates)] * len(entries))
+    return choose(
+        [
+            option_grid(entry.method, rate, entry.options)
+            for entry, rate in zip(entries, chosen, strict=True)
+        ]
+    )

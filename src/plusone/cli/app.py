@@ -9,7 +9,19 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from plusone.cli import compare, labels, maps, methods, prepare, report, train, use
+from plusone.cli import (
+    analyse,
+    bench,
+    demo,
+    labels,
+    maps,
+    methods,
+    prepare,
+    report,
+    sweep,
+    train,
+    use,
+)
 from plusone.errors import InputError, RunError
 from plusone.version import __version__
 
@@ -50,7 +62,7 @@ app = typer.Typer(
     "COMMAND [bold]--help[/bold] explains a command.",
 )
 for command in (
-    compare.demo,
+    demo.demo,
     methods.methods,
     prepare.prepare,
     labels.inspect,
@@ -60,7 +72,12 @@ for command in (
     use.evaluate,
     use.predict,
     maps.maps,
-    compare.bench,
+    bench.bench,
+    sweep.sweep,
+    sweep.ablate,
+    analyse.gradients,
+    analyse.intervals,
+    analyse.surface,
     report.report,
 ):
     app.command()(command)

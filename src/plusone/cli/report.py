@@ -12,36 +12,98 @@ from plusone.cli.common import (
     Json,
     UnusedSeed,
     check_file,
+    check_folder,
     emit,
     out,
     percent,
+    progress,
     say,
     table,
 )
 from plusone.errors import InputError
 
+COLUMNS = ("method", "data", "seed", "lr", "epoch", "val mAP", "test mAP", "seconds")
+SHOWN = 40  # runs up to which the terminal lists each
+
 
 def report(
-    runs: Annotated[
+    places: Annotated[
         list[Path],
-        typer.Argument(help="Run folders, bench folders, or folders that hold them."),
+        typer.Argument(
+            help="Run, bench, sweep or ablation folders, or folders that hold them.",
+            metavar="PLACE...",
+        ),
     ],
-    to: Annotated[Path | None, typer.Option("--out", "-o", help="Markdown file.")] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="HTML file, or .md for a plain table; default report.html in the first place.",
+        ),
+    ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(
+            "--figures", help="Folder for PNG and SVG; default figures beside the report."
+        ),
+    ] = None,
+    title: Annotated[str | None, typer.Option("--title", help="Heading of the report.")] = None,
     seed: UnusedSeed = 0,
     as_json: Json = False,
 ) -> None:
-    """Put finished runs into one table.
+    """Write one HTML file with tables, learning curves and the papers' analyses.
 
-    Example: [bold]plusone report runs[/bold]
+    It needs no network, follows light and dark, and can be printed or sent. Figures are also saved
+    as PNG and SVG.
+
+    Example: [bold]plusone report bench[/bold] (writes bench/report.html)
     """
+    for place in places:
+        if not place.exists():
+            raise InputError(f"{place}: no such folder")
+    target = to or (places[0] if places[0].is_dir() else places[0].parent) / "report.html"
+    check_file(target)
+    if target.suffix.lower() == ".md":
+        _markdown(places, target, as_json)
+        return
+    check_folder(figures or target.parent / "figures", flag="--figures")
+    from plusone.report.build import write_report
+
+    with progress("report", None) as (bar, task):
+
+        def on_progress(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total)
+
+        write_report(places, target, title=title, figures=figures, on_progress=on_progress)
+    found = find_runs(places)
+    if as_json:
+        emit({"runs": found, "report": str(target)})
+    elif 0 < len(found) <= SHOWN:
+        out.print(table("", COLUMNS, _rows(found), text=2))
+        say("epoch: the best one on validation")
+    say(f"report: {target}")
+
+
+def _markdown(places: Sequence[Path], target: Path, as_json: bool) -> None:
+    """The runs as a Markdown table."""
     from plusone.bench.summary import markdown
     from plusone.files import write_text
 
-    if to is not None:
-        check_file(to)
-    found = find_runs(runs)
-    columns = ("method", "data", "seed", "lr", "epoch", "val mAP", "test mAP", "seconds")
-    rows = [
+    found = find_runs(places)
+    if not found:
+        raise InputError(
+            f"{', '.join(str(place) for place in places)}: holds no finished run; plusone train "
+            "makes one, and --resume finishes one that was stopped"
+        )
+    write_text(target, markdown(COLUMNS, _rows(found)))
+    if as_json:
+        emit({"runs": found, "report": str(target)})
+    say(f"{len(found)} runs in {target}")
+
+
+def _rows(found: Sequence[dict[str, Any]]) -> list[tuple[object, ...]]:
+    return [
         (
             run["method"],
             run["data"],
@@ -54,14 +116,6 @@ def report(
         )
         for run in found
     ]
-    if to is not None:
-        write_text(to, markdown(columns, rows))
-        say(f"{len(rows)} runs in {to}")
-    if as_json:
-        emit({"runs": found})
-    elif to is None:
-        out.print(table("", columns, rows, text=2))
-        say("epoch: the best one on validation")
 
 
 def find_runs(places: Sequence[Path]) -> list[dict[str, Any]]:
@@ -69,16 +123,7 @@ def find_runs(places: Sequence[Path]) -> list[dict[str, Any]]:
     from plusone.bench.jobs import read_journal
     from plusone.engine.run_files import read_metrics
 
-    for place in places:
-        if not place.exists():
-            raise InputError(f"{place}: no such folder")
     folders = sorted({file.parent for place in places for file in place.rglob("metrics.json")})
     journals = sorted({file for place in places for file in place.rglob("journal.jsonl")})
     found = [read_metrics(folder) for folder in folders]
-    found += [result for journal in journals for result in read_journal(journal)]
-    if not found:
-        raise InputError(
-            f"{', '.join(str(place) for place in places)}: holds no finished run; plusone train "
-            "makes one, and --resume finishes one that was stopped"
-        )
-    return found
+    return found + [result for journal in journals for result in read_journal(journal)]

@@ -50,7 +50,7 @@ def evaluate(
 
     check_split(split)
     predictor = load_run(run)
-    dataset = _dataset(run, data, features, form, meaning)
+    dataset = dataset_of(run, data, features, form, meaning)
     with progress("predicting", None) as (bar, task):
         result = evaluate_run(
             predictor,
@@ -114,7 +114,7 @@ def predict(
         out.file.write(to_csv(found, threshold))
 
 
-def _dataset(
+def dataset_of(
     run: Path, data: str | None, features: list[Path] | None, form: str, meaning: str
 ) -> Any:
     """The data named on the command line, or the data the run was trained on."""
@@ -125,8 +125,7 @@ def _dataset(
     source = read_description(run)["source"]
     if not {"data", "features", "format", "labels"} <= set(source):
         raise InputError(
-            f"{run}: does not say which data it was trained on; name it: "
-            f"plusone evaluate {run} DATA"
+            f"{run}: does not say which data it was trained on; name the data after the run"
         )
     return load(
         source["data"],

@@ -1,0 +1,92 @@
+"""Entries of a comparison: a method on a data set in a mode, which becomes one row of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plusone.bench.jobs import Job, Source
+from plusone.bench.plan import make_jobs, make_source
+from plusone.bench.spec import BenchSpec, DataSpec, merge_settings
+from plusone.errors import InputError
+from plusone.methods import METHODS, get_method
+from plusone.recipe import Recipe
+
+Settings = dict[str, Any]
+IMAGE_MODES = ("finetune", "linear_init")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What becomes one row.
+
+    Args:
+        source: The data.
+        method: Name of the method.
+        settings: Settings of all its trainings.
+        data: What the user calls the data, if anything.
+    """
+
+    source: Source
+    method: str
+    settings: Settings
+    data: str | None = None
+
+    @property
+    def mode(self) -> str:
+        """The mode that was asked for; auto if none was."""
+        return str(self.settings.get("mode", Recipe.model_fields["mode"].default))
+
+    @property
+    def options(self) -> Settings:
+        """Options of the method that the user gave."""
+        return dict(self.settings.get("options", {}))
+
+    def jobs(self, grid: Sequence[Settings], seeds: Sequence[int]) -> list[Job]:
+        """The trainings with each of some settings and seeds."""
+        return make_jobs(self.source, [self.method], seeds, {self.method: grid}, self.settings)
+
+
+def make_entries(spec: BenchSpec) -> list[Entry]:
+    """The entries of a comparison; unknown data or methods and impossible modes are refused.
+
+    Settings lie over each other in this order: of the spec, of the data set, of the method, the
+    mode.
+    """
+    methods = list(METHODS) if spec.methods == ("all",) else list(spec.methods)
+    for name in (*methods, *spec.method):
+        get_method(name)
+    entries = []
+    for block in spec.data:
+        source = make_source(
+            block.path, [Path(path) for path in block.features], block.format, block.labels
+        )
+        _check_modes(spec, block, source)
+        for mode in spec.modes or (None,):
+            for name in methods:
+                settings = merge_settings(spec.settings, block.settings)
+                settings = merge_settings(settings, spec.method.get(name, {}))
+                settings |= {} if mode is None else {"mode": mode}
+                entries.append(Entry(source, name, settings, block.name))
+    return entries
+
+
+def _check_modes(spec: BenchSpec, block: DataSpec, source: Source) -> None:
+    """Refuses modes that need images where there are none, before anything is trained."""
+    wanted = [mode for mode in spec.modes if mode in IMAGE_MODES]
+    if not wanted or source.data == "digits":
+        return
+    if source.features or source.data == "digits-features" or not _has_images(source):
+        raise InputError(
+            f"{block.path}: has features but no images, so the mode {wanted[0]} cannot be; leave "
+            "it out of --modes, or compare this data by itself"
+        )
+
+
+def _has_images(source: Source) -> bool:
+    from plusone.data.source import load_source
+
+    features = load_source(source.data, format=source.format, labels=source.labels).features
+    return features is None or features.ndim == 4

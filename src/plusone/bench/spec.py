@@ -1,0 +1,208 @@
+"""`BenchSpec`: what a comparison consists of, strict, readable from TOML and written again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from plusone.data.source import EMBEDDED
+from plusone.errors import InputError
+from plusone.recipe import read_toml, to_toml_value
+
+Mode = Literal["linear", "finetune", "linear_init"]
+Value = TypeVar("Value")
+
+
+def _with_none(value: Any) -> Any:
+    """Settings with None for the word none, which TOML has no other way to say."""
+    if isinstance(value, dict):
+        return {name: _with_none(entry) for name, entry in value.items()}
+    return None if isinstance(value, str) and value.lower() == "none" else value
+
+
+def _without_none(value: Any) -> Any:
+    """The opposite of `_with_none`."""
+    if isinstance(value, dict):
+        return {name: _without_none(entry) for name, entry in value.items()}
+    return "none" if value is None else value
+
+
+Settings = Annotated[dict[str, Any], AfterValidator(_with_none)]
+
+
+def _different(values: tuple[Value, ...]) -> tuple[Value, ...]:
+    return tuple(dict.fromkeys(values))
+
+
+class DataSpec(BaseModel):
+    """One `[[data]]` block.
+
+    Args:
+        path: An embedded data set, or a path; relative paths start at the TOML file.
+        features: Feature files or folders.
+        format: The form of the labels.
+        labels: What zeros mean.
+        name: What to call it in tables; by default what its reader calls it.
+        settings: Recipe settings for this data.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    path: str
+    features: tuple[str, ...] = ()
+    format: str = "auto"
+    labels: str = "auto"
+    name: str | None = Field(None, min_length=1)
+    settings: Settings = {}
+
+
+class BenchSpec(BaseModel):
+    """A comparison: methods x data sets x modes x seeds.
+
+    Args:
+        data: The data sets.
+        methods: Names of methods; "all" is every one.
+        seeds: Seeds; tuning uses the first.
+        modes: How to train; none = what the data suggests.
+        lr: Learning rates to choose from; none = each method's default.
+        tune: Choose each method's options on validation too.
+        search: How: a small grid, or Optuna.
+        trials: Finished trials of a study, for Optuna.
+        storage: Database of the studies; none = a journal file in the folder.
+        settings: Recipe settings of all trainings.
+        method: Recipe settings of single methods, by name.
+        workers: Parallel trainings.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    data: tuple[DataSpec, ...] = Field(min_length=1)
+    methods: Annotated[
+        tuple[str, ...],
+        BeforeValidator(lambda given: (given,) if isinstance(given, str) else given),
+        Field(min_length=1),
+        AfterValidator(_different),
+    ]
+    seeds: Annotated[tuple[int, ...], Field(min_length=1), AfterValidator(_different)] = (0, 1, 2)
+    modes: Annotated[tuple[Mode, ...], AfterValidator(_different)] = ()
+    lr: Annotated[tuple[float, ...], AfterValidator(_different)] = ()
+    tune: bool = False
+    search: Literal["grid", "optuna"] = "grid"
+    trials: int = Field(20, ge=1)
+    storage: str | None = None
+    settings: Settings = {}
+    method: dict[str, Settings] = {}
+    workers: int = Field(2, ge=1)
+
+    def to_toml(self, folder: Path) -> str:
+        """The spec as TOML, to be read from `folder`: paths are given from there.
+
+        The storage is left out: the address of a database may hold a password.
+        """
+        plain = self.model_dump(mode="json", exclude={"storage"})
+        data, method = plain.pop("data"), _without_none(plain.pop("method"))
+        plain["settings"] = _without_none(plain["settings"])
+        if not self.tune:
+            del plain["search"], plain["trials"]
+        lines = [
+            "# The comparison of this folder; plusone bench bench.toml --out . goes on with it"
+        ]
+        kept = {name: value for name, value in plain.items() if value not in ([], {})}
+        lines += [f"{name} = {to_toml_value(value)}" for name, value in kept.items()]
+        for block in data:
+            block["settings"] = _without_none(block["settings"])
+            block["path"] = _seen_from(folder, block["path"])
+            block["features"] = [_seen_from(folder, path) for path in block["features"]]
+            lines += ["", "[[data]]"]
+            lines += [f"{name} = {to_toml_value(value)}" for name, value in block.items() if value]
+        for name, settings in method.items():
+            lines += ["", f"[method.{json.dumps(name)}]"]
+            lines += [
+                f"{json.dumps(key)} = {to_toml_value(value)}" for key, value in settings.items()
+            ]
+        return "\n".join(lines) + "\n"
+
+
+def read_spec(path: Path, flags: Mapping[str, Any], settings: Settings) -> BenchSpec:
+    """Reads a comparison from TOML.
+
+    Args:
+        path: The file; relative paths in it start at its folder.
+        flags: Fields that replace those of the file.
+        settings: Recipe settings that win over all of the file's.
+    """
+    said = read_toml(path)
+    spec = make_spec({"methods": ["all"]} | said | dict(flags), source=str(path))
+    blocks = [
+        block.model_copy(
+            update={
+                "path": _placed(path.parent, block.path),
+                "features": tuple(_placed(path.parent, entry) for entry in block.features),
+                "settings": _without(block.settings, settings),
+            }
+        )
+        for block in spec.data
+    ]
+    methods = {name: _without(given, settings) for name, given in spec.method.items()}
+    merged = merge_settings(spec.settings, settings)
+    return spec.model_copy(update={"data": tuple(blocks), "method": methods, "settings": merged})
+
+
+def make_spec(values: Mapping[str, Any], *, source: str) -> BenchSpec:
+    """Builds a spec, refusing what it does not know.
+
+    Args:
+        values: Its fields.
+        source: Where they come from, for messages.
+    """
+    try:
+        return BenchSpec(**values)
+    except ValidationError as error:
+        raise InputError(f"{source}: {_explain(error)}") from None
+
+
+def merge_settings(first: Settings, second: Settings) -> Settings:
+    """Settings laid over each other, the second ones winning; `options` are merged key by key."""
+    options = {**first.get("options", {}), **second.get("options", {})}
+    return {**first, **second} | ({"options": options} if options else {})
+
+
+def _without(settings: Settings, given: Settings) -> Settings:
+    """Settings without those that are given elsewhere."""
+    kept = {name: value for name, value in settings.items() if name not in given}
+    if isinstance(settings.get("options"), dict):
+        pinned = given.get("options", {})
+        options = settings["options"].items()
+        kept["options"] = {name: value for name, value in options if name not in pinned}
+    return kept
+
+
+def _explain(error: ValidationError) -> str:
+    """What is wrong with a spec, in one line a person can act on."""
+    parts = []
+    for problem in error.errors():
+        place = problem["loc"]
+        name = ".".join(str(part) for part in place)
+        if problem["type"] == "extra_forbidden":
+            known = DataSpec if place[0] == "data" else BenchSpec
+            parts.append(f"unknown entry {name!r}; entries: {', '.join(known.model_fields)}")
+        elif problem["type"] == "missing":
+            parts.append(f"needs {'a [[data]] block with a path' if name == 'data' else name}")
+        else:
+            parts.append(f"{name} = {problem['input']!r}: {problem['msg'].lower()}")
+    return "; ".join(dict.fromkeys(parts))
+
+
+def _placed(folder: Path, name: str) -> str:
+    """A path in a file, as seen from here."""
+    return name if name in EMBEDDED else os.fspath(folder / name)
+
+
+def _seen_from(folder: Path, name: str) -> str:
+    """A path of ours, as seen from a folder."""
+    if name in EMBEDDED:
+        return name
+    return Path(os.path.relpath(Path(name).resolve(), folder.resolve())).as_posix()

@@ -1,0 +1,125 @@
+"""Which differences between methods are more than noise.
+
+Methods of one table are trained with the same seeds, so the scores form a table method x seed. Its
+two-way residuals `r[m, s] = y[m, s] - mean[m] - mean[s] + mean` leave what is neither the method's
+nor the seed's; their variance, pooled over the M methods,
+
+    v = sum r^2 / ((M - 1) (S - 1)),
+
+is the noise. Two means over S seeds differ significantly at 5 % if they are further apart than
+the least significant difference
+
+    LSD = t(0.975; (M - 1) (S - 1)) sqrt(2 v / S).
+
+All methods within LSD of the best are within noise of it. With one seed there is no such variance;
+then the test over classes decides. Neither is corrected for comparing many methods.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The noise of a table method x seed.
+
+    Args:
+        methods: M.
+        seeds: S.
+        residual_sd: Square root of the pooled variance.
+        freedom: Degrees of freedom.
+        lsd: The least significant difference of two means.
+        level: Of significance.
+    """
+
+    methods: int
+    seeds: int
+    residual_sd: float
+    freedom: int
+    lsd: float
+    level: float = LEVEL
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def pooled_noise(scores: Mapping[str, Mapping[int, float]]) -> Noise | None:
+    """The noise of scores by method and seed; None for one method or one seed.
+
+    Args:
+        scores: Method -> seed -> score; seeds that not all methods have are left out.
+    """
+    from scipy.stats import t  # type: ignore[import-untyped, unused-ignore]
+
+    tables = [set(by_seed) for by_seed in scores.values()]
+    seeds = sorted(set.intersection(*tables)) if tables else []
+    if len(tables) < 2 or len(seeds) < 2:
+        return None
+    rows = [[by_seed[seed] for seed in seeds] for by_seed in scores.values()]
+    of_method = [fmean(row) for row in rows]
+    of_seed = [fmean(column) for column in zip(*rows, strict=True)]
+    middle = fmean(of_method)
+    square = sum(
+        (value - of_method[m] - of_seed[s] + middle) ** 2
+        for m, row in enumerate(rows)
+        for s, value in enumerate(row)
+    )
+    freedom = (len(rows) - 1) * (len(seeds) - 1)
+    variance = square / freedom
+    quantile = float(t.ppf(1 - LEVEL / 2, freedom))
+    lsd = quantile * math.sqrt(2 * variance / len(seeds))
+    return Noise(len(rows), len(seeds), math.sqrt(variance), freedom, lsd)
+
+
+def p_over_seeds(ours: Mapping[int, float], other: Mapping[int, float]) -> float | None:
+    """Paired t-test over common seeds, two-sided; None with fewer than two."""
+    from scipy.stats import t
+
+    gaps = [ours[seed] - other[seed] for seed in sorted(ours.keys() & other.keys())]
+    if len(gaps) < 2:
+        return None
+    spread, gap = stdev(gaps), fmean(gaps)
+    if spread <= 1e-12 * max(1.0, abs(gap)):  # the same gap every time
+        return 1.0 if abs(gap) <= 1e-12 else 0.0
+    statistic = abs(gap) / (spread / math.sqrt(len(gaps)))
+    return float(2 * t.sf(statistic, len(gaps) - 1))
+
+
+def p_over_classes(ours: Sequence[float | None], other: Sequence[float | None]) -> float | None:
+    """Wilcoxon's signed-rank test over classes, two-sided; None without common classes.
+
+    Args:
+        ours: A score per class; None for a class without one.
+        other: The same of another method.
+    """
+    from scipy.stats import wilcoxon
+
+    pairs = zip(ours, other, strict=True)
+    gaps = [a - b for a, b in pairs if a is not None and b is not None]
+    gaps = [gap for gap in gaps if not math.isnan(gap)]
+    if not gaps:
+        return None
+    apart = [gap for gap in gaps if gap]
+    if not apart:
+        return 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few classes, ties: the p value says enough
+        return float(wilcoxon(apart).pvalue)
+
+
+def mean_per_class(runs: Sequence[Sequence[float | None]]) -> list[float | None]:
+    """The mean over runs of a score per class; None where any run has none."""
+    means: list[float | None] = []
+    for column in zip(*runs, strict=True):
+        known = [value for value in column if value is not None and not math.isnan(value)]
+        means.append(fmean(known) if known and len(known) == len(column) else None)
+    return means

@@ -1,0 +1,250 @@
+"""Sweeps: one setting takes several values, everything else stays; a curve per method.
+
+The setting is any of the recipe's, or `options.NAME` for an option of the methods. Three sweeps of
+the papers have something of their own:
+
+- `train_share`: mAP against the number of labels (Cole et al. 2021, Fig. 1). The items of a smaller
+  share are part of every larger one. Rows hold `labels`, the number of labels seen in training:
+  one per item, or one per item and class for `bce`.
+- `keep`: each positive is seen with this probability and nothing else is, the general missing-label
+  setting (Zhou et al. 2022). What is seen at a small share is seen at every larger one; unlike with
+  one positive per item, some items then have no label at all.
+- `expected_positives`: a wrong k (Cole et al. 2021, App. B).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from plusone.bench.cells import Outcome, Result, Runner, outcome, plan_cell, run_cells
+from plusone.bench.jobs import Job, Source, run_jobs
+from plusone.bench.over import KEEP, label_of, settings_for
+from plusone.bench.plan import Settings
+from plusone.data.source import load_source
+from plusone.engine.task import check_expected_positives, seen_labels
+from plusone.files import write_json, write_text
+from plusone.methods import get_method
+from plusone.recipe import Recipe
+from plusone.version import __version__
+
+
+@dataclass(frozen=True)
+class Point:
+    """A place on a curve: a method, a value, and how many labels training sees there if counted."""
+
+    method: str
+    value: Any
+    labels: int | None = None
+
+
+@dataclass(frozen=True)
+class SweepRow:
+    """What the trainings of a point gave."""
+
+    point: Point
+    outcome: Outcome
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row for JSON."""
+        plain = asdict(self.outcome) | {"value": self.point.value, "keys": list(self.outcome.keys)}
+        return plain if self.point.labels is None else plain | {"labels": self.point.labels}
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The result of a sweep.
+
+    Args:
+        title: What it is, in a line.
+        command: How to repeat it.
+        over: The setting.
+        values: Its values.
+        rows: One per method and value.
+        baseline: The method to compare with, trained without the setting.
+        default: The value without the sweep; None if the methods differ in it.
+        runs: One entry per training, for the CSV file.
+    """
+
+    title: str
+    command: str
+    over: str
+    values: tuple[Any, ...]
+    rows: tuple[SweepRow, ...]
+    baseline: Outcome | None = None
+    default: Any = None
+    runs: tuple[Mapping[str, Any], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of `sweep.json`."""
+        base = self.baseline
+        return {
+            "kind": "sweep",
+            "title": self.title,
+            "command": self.command,
+            "over": self.over,
+            "label": label_of(self.over),
+            "values": list(self.values),
+            "baseline": None
+            if base is None
+            else {"name": base.method, "test_map": base.test_map, "test_sd": base.test_sd},
+            "default": self.default,
+            "rows": [row.to_dict() for row in self.rows],
+            "version": __version__,
+        }
+
+
+def run_sweep(
+    source: Source,
+    methods: Sequence[str],
+    over: str,
+    values: Sequence[Any],
+    folder: Path,
+    *,
+    seeds: Sequence[int] = (0, 1, 2),
+    rates: Sequence[float | None] = (None,),
+    settings: Settings | None = None,
+    baseline: str | None = None,
+    title: str = "",
+    command: str = "",
+    workers: int = 2,
+    run: Runner | None = None,
+) -> Sweep:
+    """Trains every method with every value and seed; what `folder` already holds is not repeated.
+
+    Args:
+        source: The data.
+        methods: Names of methods.
+        over: A recipe setting, `options.NAME`, or `keep`.
+        values: Its values.
+        folder: Where the journal of trainings is.
+        seeds: Seeds of each point.
+        rates: Learning rates; for each point validation picks one.
+        settings: Settings of all trainings.
+        baseline: A method trained once, without the setting and with its default options.
+        title: A line for reports; one is made if there is none.
+        command: How to repeat it.
+        workers: Parallel processes.
+        run: Runs jobs instead of `run_jobs`, to show progress.
+    """
+    given = settings or {}
+    points = [Point(method, value) for method in methods for value in values]
+
+    def plan(method: str, name: str, settings: Settings, own: Settings) -> list[Job]:
+        return plan_cell(name, source, method, seeds, rates, settings, own)
+
+    cells = [
+        plan(
+            point.method,
+            f"{point.method} with {over}={point.value}",
+            given,
+            settings_for(over, point.value, point.method),
+        )
+        for point in points
+    ]
+    points = _looked_at(points, [cell[0] for cell in cells], over)
+    if baseline is not None:
+        general = {name: value for name, value in given.items() if name != "options"}
+        cells.append(plan(baseline, f"baseline {baseline}", general, {}))
+    default = _default(over, [plan(method, method, given, {})[0].recipe for method in methods])
+    journal = folder / "journal.jsonl"
+    results = run_cells(cells, run or (lambda jobs: run_jobs(jobs, journal, workers=workers)))
+    base = None if baseline is None else outcome(results.pop())
+    rows = summarise_sweep(points, results)
+    return Sweep(
+        title=title or f"{rows[0].outcome.data}: mAP against {label_of(over)}",
+        command=command,
+        over=over,
+        values=tuple(values),
+        rows=rows,
+        baseline=base,
+        default=default,
+        runs=tidy_runs(rows, results),
+    )
+
+
+def summarise_sweep(
+    points: Sequence[Point], results: Sequence[Sequence[Result]]
+) -> tuple[SweepRow, ...]:
+    """One row per point, from the results of its trainings."""
+    return tuple(
+        SweepRow(point, outcome(found)) for point, found in zip(points, results, strict=True)
+    )
+
+
+def tidy_runs(
+    rows: Sequence[SweepRow], results: Sequence[Sequence[Result]]
+) -> tuple[dict[str, Any], ...]:
+    """One entry per training; `chosen` says whether its learning rate was."""
+    return tuple(
+        {
+            "data": result["data"],
+            "method": result["method"],
+            "value": row.point.value,
+            "labels": row.point.labels,
+            "seed": result["seed"],
+            "lr": result["lr"],
+            "chosen": result["key"] in row.outcome.keys,
+            "val_map": result["val_map"],
+            "test_map": result["test_map"],
+            "seconds": result["seconds"],
+            "key": result["key"],
+        }
+        for row, found in zip(rows, results, strict=True)
+        for result in found
+    )
+
+
+def write_sweep(sweep: Sweep, folder: Path) -> tuple[Path, Path]:
+    """Writes `sweep.json` and, one line per training, `sweep.csv`."""
+    text = io.StringIO()
+    lines = csv.DictWriter(text, list(sweep.runs[0]), lineterminator="\n")
+    lines.writeheader()
+    lines.writerows(sweep.runs)
+    write_json(folder / "sweep.json", sweep.to_dict())
+    write_text(folder / "sweep.csv", text.getvalue())
+    return folder / "sweep.json", folder / "sweep.csv"
+
+
+def _looked_at(points: Sequence[Point], jobs: Sequence[Job], over: str) -> list[Point]:
+    """The points with what only the data can tell: that k can be, and how many labels are seen."""
+    if over not in ("train_share", "expected_positives"):
+        return list(points)
+    source = jobs[0].source
+    table = load_source(
+        source.data,
+        features=[Path(path) for path in source.features],
+        format=source.format,
+        labels=source.labels,
+    ).table
+    if over == "expected_positives":
+        for job in jobs:
+            check_expected_positives(job.recipe, len(table.classes))
+        return list(points)
+    counts: dict[tuple[str, Any], int] = {}  # observing large tables again and again takes minutes
+    for point, job in zip(points, jobs, strict=True):
+        place = get_method(point.method).scheme, point.value
+        if place not in counts:
+            counts[place] = seen_labels(table, job.recipe)
+    return [
+        replace(point, labels=counts[get_method(point.method).scheme, point.value])
+        for point in points
+    ]
+
+
+def _default(over: str, recipes: Sequence[Recipe]) -> Any:
+    """The value that `over` has without the sweep, if it is the same for all."""
+    if over == KEEP:
+        return None
+    found = []
+    for recipe in recipes:
+        if over.startswith("options."):
+            options = get_method(recipe.method).make_options(recipe.options)
+            found.append(getattr(options, over.removeprefix("options.")))
+        else:
+            found.append(getattr(recipe, over))
+    return found[0] if all(value == found[0] for value in found) else None

@@ -1,0 +1,270 @@
+"""Commands that compute what the papers show without training: gradients, surface, intervals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from plusone.cli.common import (
+    Data,
+    Features,
+    Form,
+    Json,
+    Meaning,
+    Seed,
+    UnusedSeed,
+    check_folder,
+    emit,
+    load,
+    out,
+    progress,
+    say,
+    table,
+)
+from plusone.cli.use import Run, dataset_of
+from plusone.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from plusone.analysis.gradients import Gradients
+
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write into.")]
+
+
+def gradients(
+    methods: Annotated[list[str], typer.Argument(help="Methods, such as em gr hill an.")],
+    epoch: Annotated[
+        list[int] | None,
+        typer.Option("--epoch", min=1, help="Epoch to show (repeatable); first and last."),
+    ] = None,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs of the training.")] = 10,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", "-s", metavar="METHOD.NAME=VALUE", help="A method's option (repeatable)."
+        ),
+    ] = None,
+    classes: Annotated[int, typer.Option(min=3, help="Labels of an item.")] = 20,
+    k: Annotated[float, typer.Option("--k", min=1, help="Expected positives of an item.")] = 1.5,
+    rest: Annotated[
+        float, typer.Option(min=0.01, max=0.99, help="Probability of the other labels.")
+    ] = 0.5,
+    to: Out = None,
+    seed: UnusedSeed = 0,
+    as_json: Json = False,
+) -> None:
+    """Show how hard losses pull at a label, against its probability; nothing is trained.
+
+    Writes gradients.json and a figure into the folder of --out.
+
+    Example: [bold]plusone gradients em gr hill an --out gradients[/bold]
+    """
+    from plusone.analysis.gradients import gradient_curves
+
+    if to is not None:
+        check_folder(to)
+    found = gradient_curves(
+        methods,
+        at=epoch or sorted({1, epochs}),
+        epochs=epochs,
+        options=_method_options(settings or []),
+        classes=classes,
+        k=k,
+        rest=rest,
+    )
+    if to is not None:
+        _write_gradients(found, to)
+    if as_json:
+        emit(found.to_dict())
+    elif to is None:
+        _print_gradients(found)
+
+
+def surface(
+    run: Run,
+    data: Annotated[str | None, typer.Argument(help="Data; the run's own by default.")] = None,
+    extent: Annotated[
+        float, typer.Option(help="Half the side; 1 moves a filter by its own norm.")
+    ] = 1.0,
+    steps: Annotated[int, typer.Option(min=3, help="Points per side, odd.")] = 21,
+    items: Annotated[
+        int | None,
+        typer.Option(min=1, help="Training items; 2000, on images 200."),
+    ] = None,
+    features: Features = None,
+    form: Form = "auto",
+    meaning: Meaning = "auto",
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Compute the training loss around a run's weights, on two random directions.
+
+    Writes surface.json into the run folder; it is computed once for the same settings.
+
+    Example: [bold]plusone surface runs/digits-gr-seed0[/bold]
+    """
+    from plusone.analysis.run_surface import surface_of_run
+
+    with progress("computing", steps * steps) as (bar, task):
+        found = surface_of_run(
+            run,
+            lambda: dataset_of(run, data, features, form, meaning),
+            extent=extent,
+            steps=steps,
+            seed=seed,
+            items=items,
+            on_progress=lambda done: bar.advance(task, done),
+        )
+    if as_json:
+        emit(found)
+        return
+    middle = found["loss"][steps // 2][steps // 2]
+    rows = [
+        ("training items", found["train_items"]),
+        ("loss of the solution", _number(middle)),
+        (f"mean rise at distance {found['radius']:g}", _number(found["rise"])),
+    ]
+    out.print(table(f"{run} ({found['method']})", ("loss surface", ""), rows))
+    say(f"{run / 'surface.json'}; plusone report draws it")
+
+
+def intervals(
+    data: Data,
+    sizes: Annotated[
+        str | None, typer.Option(help="Numbers of labelled items; 5,10,25 by default.")
+    ] = None,
+    draws: Annotated[int, typer.Option(min=1, help="Random draws per number.")] = 10_000,
+    level: Annotated[float, typer.Option(help="Share of the draws inside an interval.")] = 0.9,
+    split: Annotated[str, typer.Option(help="train, val, test or all.")] = "train",
+    form: Form = "auto",
+    meaning: Meaning = "auto",
+    to: Out = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Tell how well the positives per item (k) are known from a few labelled items.
+
+    Needs data with all labels known, such as a few items labelled in full; no images or features.
+
+    Example: [bold]plusone intervals labels.csv --sizes 5,10,25[/bold]
+    """
+    from plusone.analysis.intervals import SIZES, interval_of, k_intervals
+    from plusone.files import write_json
+
+    if to is not None:
+        check_folder(to)
+    wanted = None if sizes is None else _sizes(sizes)
+    name, counts, classes = _positives(data, split, form, meaning)
+    if wanted is None:
+        wanted = [size for size in SIZES if size <= len(counts)]
+    found = k_intervals(counts, wanted, draws=draws, seed=seed, level=level)
+    estimate = interval_of(counts, draws=draws, seed=seed, level=level)
+    result = {"kind": "intervals", "data": name, "split": split, "classes": classes}
+    result |= found.to_dict() | {"estimate": estimate.to_dict()}
+    if to is not None:
+        write_json(to / "intervals.json", result)
+        say(f"{to / 'intervals.json'}")
+    if as_json:
+        emit(result)
+        return
+    rows = [(row.size, f"{row.low:.2f}", f"{row.high:.2f}") for row in found.rows]
+    title = f"{name} ({split})"
+    out.print(table(title, ("labelled items", "k from", "to"), rows))
+    say(f"{100 * level:g} % of {draws} random draws of so many items give a k in between")
+    say(
+        f"k = {estimate.k:.2f} on all {estimate.items} items; if they are a sample of more, "
+        f"{estimate.low:.2f} to {estimate.high:.2f}; train with "
+        f"--set expected_positives={estimate.k:.2f}"
+    )
+
+
+def _method_options(texts: list[str]) -> dict[str, dict[str, Any]]:
+    """Method -> options, from `method.name=value` texts."""
+    from plusone.recipe import parse_settings
+
+    found: dict[str, dict[str, Any]] = {}
+    for name, value in parse_settings(texts).items():
+        method, dot, option = name.partition(".")
+        if not dot or not option:
+            raise InputError(f"--set {name}: write it as method.option=value, such as gr.w=2")
+        found.setdefault(method, {})[option] = value
+    return found
+
+
+def _write_gradients(found: Gradients, folder: Path) -> None:
+    from plusone.files import write_json
+
+    data = found.to_dict()
+    try:
+        from plusone.report.figures.regimes import gradient_regimes
+        from plusone.report.save import save_figure
+
+        figure = gradient_regimes(data)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "matplotlib":
+            raise
+        raise InputError(
+            "figures need matplotlib: pip install 'plusone[plots]'; without --out there is a table"
+        ) from None
+    write_json(folder / "gradients.json", data)
+    for path in (folder / "gradients.json", *save_figure(figure, folder, "gradients")):
+        say(str(path))
+
+
+def _print_gradients(found: Gradients) -> None:
+    from plusone.analysis.gradients import SHOWN, at_probabilities
+
+    columns = ("d loss / d logit", *(f"p {value:g}" for value in SHOWN))
+    for title, side in (("an unobserved label", "unobserved"), ("a seen positive", "observed")):
+        rows = []
+        for curve in found.curves:
+            grad = getattr(curve, side).grad
+            mark = "" if curve.independent else " *"
+            values = [f"{value + 0.0:.3f}" for value in at_probabilities(found, grad)]
+            rows.append((curve.label + mark, *values))
+        out.print(table(title, columns, rows))
+    say("above 0 the loss pushes the probability down, below 0 up")
+    if not all(curve.independent for curve in found.curves):
+        say(f"* depends on the other labels, whose probability is {found.rest:g} here (--rest)")
+
+
+def _sizes(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"--sizes {text}: write whole numbers, such as 5,10,25") from None
+
+
+def _positives(
+    data: str, split: str, form: str, meaning: str
+) -> tuple[str, npt.NDArray[np.int64], int]:
+    """Name of the data, positives of each item of a split, and the number of classes."""
+    import numpy as np
+
+    from plusone.data.formats import read
+    from plusone.data.source import EMBEDDED
+    from plusone.engine.evaluation import check_split
+
+    check_split(split)
+    if data in EMBEDDED:
+        dataset = load(data, None, form, meaning)
+    else:
+        dataset = read(Path(data), format=form, labels=meaning, check_images=False)
+    labels = dataset.table
+    if labels.truth is None:
+        raise InputError(
+            f"{dataset.name}: not all labels are known, so positives cannot be counted; if zeros "
+            "mean negative, say --labels complete"
+        )
+    rows = np.arange(len(labels)) if split == "all" else labels.rows_of(split)
+    if not len(rows):
+        raise InputError(f"{dataset.name}: has no items in the split {split!r}; try --split all")
+    return dataset.name, labels.truth.take(rows).per_item(1), len(labels.classes)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"

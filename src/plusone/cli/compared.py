@@ -1,0 +1,128 @@
+"""Showing a finished comparison: a table per data set and mode, then its report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plusone.cli.common import emit, out, percent, progress, say, table
+
+if TYPE_CHECKING:
+    from plusone.bench.run import Bench
+    from plusone.bench.spec import BenchSpec
+    from plusone.bench.summary import Row
+
+NEAR = "= "  # before a figure that is within noise of the best
+NARROW = 80
+WIDE = 120
+
+
+def finish(
+    bench: Bench,
+    spec: BenchSpec,
+    folder: Path,
+    *,
+    title: str,
+    command: str,
+    as_json: bool,
+    report: bool,
+    titles: Mapping[str, str] | None = None,
+) -> None:
+    """Writes the results of a comparison and prints its tables.
+
+    Args:
+        bench: The comparison.
+        spec: What was asked for.
+        folder: Where to.
+        title: What this is, in a line.
+        command: How to repeat it.
+        as_json: Print JSON instead of tables.
+        report: Also write the report.
+        titles: Data set -> a line above its tables.
+    """
+    from plusone.bench.outputs import FILES, alone, write_outputs
+
+    whole = write_outputs(
+        folder, spec, bench.results, bench.summary, title=title, command=command, rule=bench.rule
+    )
+    if as_json:
+        emit(whole)
+    else:
+        for (data, mode), rows in bench.summary.tables().items():
+            seeds = max(row.seeds for row in rows)
+            plain = f"{data}, {mode}, {seeds} seed{'s' if seeds > 1 else ''}"
+            _print(rows, (titles or {}).get(data, plain))
+        _explain(bench.summary.rows)
+        say(f"settings: {bench.rule}")
+    if single := alone(bench.results):
+        listed = ", ".join(f"{method} ({why})" for method, why in single.items())
+        say(f"one by one: {listed}")
+    say(f"written: {', '.join(str(folder / name) for name in FILES)}")
+    if report:
+        _report(folder)
+
+
+def _print(rows: Sequence[Row], title: str) -> None:
+    """One table, with the columns that the terminal has room for."""
+    columns: dict[str, list[str]] = {
+        "method": [row.method for row in rows],
+        "test mAP": [NEAR * row.within_noise + percent(row.test_map) for row in rows],
+        "sd": [percent(row.test_sd) for row in rows],
+        "val mAP": [percent(row.val_map) for row in rows],
+        "recovered": [percent(row.recovery_map) for row in rows],
+        "gap closed": [
+            "-" if row.gap_closed is None else f"{100 * row.gap_closed:.0f} %" for row in rows
+        ],
+        "published": [f"{row.published:g}" if row.published else "-" for row in rows],
+        "lr": [f"{row.lr:.3g}" for row in rows],
+        "options": [_options(row.options) for row in rows],
+        "seconds": [f"{row.seconds:.1f}" for row in rows],
+    }
+    shown = {name: cells for name, cells in columns.items() if _shown(name, rows)}
+    grid = table(title, list(shown), list(zip(*shown.values(), strict=True)))
+    for drawn, row in zip(grid.rows, rows, strict=True):
+        drawn.style = "bold" if row.best else None
+    out.print(grid)
+
+
+def _options(options: Mapping[str, Any]) -> str:
+    from plusone.bench.tables import options_text
+
+    return options_text(options)
+
+
+def _shown(column: str, rows: Sequence[Row]) -> bool:
+    """Whether a column is worth its width: narrow terminals get the ones that matter most."""
+    needed = {
+        "sd": out.width >= NARROW and any(row.test_sd is not None for row in rows),
+        "published": out.width >= WIDE and any(row.published is not None for row in rows),
+        "options": out.width >= WIDE and any(row.options for row in rows),
+        "val mAP": out.width >= NARROW,
+        "lr": out.width >= NARROW,
+        "gap closed": any(row.gap_closed is not None for row in rows),
+    }
+    return needed.get(column, True)
+
+
+def _explain(rows: Sequence[Row]) -> None:
+    """What the columns and marks mean."""
+    say("recovered: mAP on the training items against all their labels, hidden ones included")
+    if any(row.gap_closed is not None for row in rows):
+        say("gap closed: 0 % is AN (unseen = negative), 100 % is training with all labels (bce)")
+    near = f"; {NEAR}within noise of it" if any(row.within_noise for row in rows) else ""
+    if any(row.best for row in rows):
+        say(f"bold: the best that sees one positive per item{near}")
+
+
+def _report(folder: Path) -> None:
+    """Writes the report of a comparison and says where it is."""
+    from plusone.report.build import write_report
+
+    with progress("report", None) as (bar, task):
+
+        def on_progress(what: str, done: int, total: int) -> None:
+            bar.update(task, description=f"report: {what}", completed=done, total=total)
+
+        place = write_report([folder], folder / "report.html", on_progress=on_progress)
+    say(f"report: {place}")
