@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BROWSER := $(VENV)/.browser
 SHARED ?= $(if $(PLUSONE_SHARED),$(PLUSONE_SHARED),../shared)
-EXTRAS := dev,lite0,image,plots
+EXTRAS := dev,lite0,image,plots,tune
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto
 
 .PHONY: demo test test-fast check bench clean
@@ -12,7 +13,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto
 demo: $(READY)
 	$(BIN)/plusone demo
 
-test: $(READY)
+test: $(READY) $(BROWSER)
 	$(PYTEST)
 
 test-fast: $(READY)
@@ -27,6 +28,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/losses.py
 	$(BIN)/python benchmarks/map.py
 	$(BIN)/python benchmarks/linear.py $(SHARED)/data/VOCdevkit --features $(SHARED)/data/voc2012_features
+	$(BIN)/python benchmarks/stacked.py $(SHARED)/data/VOCdevkit --features $(SHARED)/data/voc2012_features
 	$(BIN)/python benchmarks/extract.py $(SHARED)/data/ucmerced/labels.csv
 	$(BIN)/python benchmarks/estimators.py $(SHARED)/data/VOCdevkit --features $(SHARED)/data/voc2012_features
 
@@ -35,6 +37,16 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV): one or two minutes the first time"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS)]"
+	@touch $@
+
+# Tests of the report need a browser; where it cannot be installed they skip and say why.
+APT := apt-get -qq -o Acquire::Retries=0 -o Acquire::http::Timeout=20
+CHROMIUM := $(APT) install -y --no-install-recommends chromium
+$(BROWSER): $(READY)
+	@if ! command -v chromium >/dev/null && command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+		echo "Installing chromium for the tests of the report, if this machine may"; \
+		{ $(CHROMIUM) || { $(APT) update && $(CHROMIUM); }; } >/dev/null 2>&1 || true; \
+	fi
 	@touch $@
 
 clean:

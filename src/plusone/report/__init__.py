@@ -1,1 +1,1 @@
-"""To be written."""
+"""Reports: what trainings left behind, as one page with tables and figures."""

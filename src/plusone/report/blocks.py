@@ -1,0 +1,195 @@
+"""What a page is made of. `templates/blocks.html` says how each kind looks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Note:
+    """A paragraph."""
+
+    text: str
+    kind: ClassVar[str] = "note"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and what they stand for."""
+
+    pairs: tuple[tuple[str, str], ...]
+    kind: ClassVar[str] = "facts"
+
+
+@dataclass(frozen=True)
+class Code:
+    """Text to copy, such as a command."""
+
+    label: str
+    text: str
+    kind: ClassVar[str] = "code"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A place in a table.
+
+    Args:
+        text: What is shown.
+        value: What it is sorted by, if that is not the text.
+        strong: Whether it stands out.
+        hint: What is said when a pointer rests on it.
+    """
+
+    text: str
+    value: float | None = None
+    strong: bool = False
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that can be sorted.
+
+    Args:
+        caption: What it holds.
+        columns: Names and hints.
+        rows: As many cells as columns each.
+        notes: What the marks mean.
+        text: How many columns from the left are text; the others are figures.
+        words: Names of columns further right that are text, too.
+        quiet: Rows that stand apart, such as references.
+    """
+
+    caption: str
+    columns: tuple[tuple[str, str], ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
+    text: int = 1
+    words: tuple[str, ...] = ("options",)
+    quiet: frozenset[int] = frozenset()
+    kind: ClassVar[str] = "table"
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file inside the page."""
+
+    label: str
+    file: str
+    uri: str
+    kind: ClassVar[str] = "download"
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure that is still to be drawn.
+
+    Args:
+        name: Name of its files; no other figure has it.
+        draw: Draws it.
+        note: A line below it.
+    """
+
+    name: str
+    draw: Callable[[], Figure]
+    note: str = ""
+    kind: ClassVar[str] = "drawing"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawn figure.
+
+    Args:
+        name: Of its files, and its anchor.
+        title: Its headline.
+        html: The rest; it is ours and safe.
+        note: A line below it.
+        narrow: Whether two of them fit beside each other.
+    """
+
+    name: str
+    title: str
+    html: str
+    note: str = ""
+    narrow: bool = False
+    kind: ClassVar[str] = "picture"
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A label of an example: seen, found, missed, wrong or likely."""
+
+    name: str
+    state: str
+
+
+@dataclass(frozen=True)
+class Example:
+    """An item with what was seen of it and what methods say.
+
+    Args:
+        name: Of the item.
+        image: A data URI, or "" where there is no image.
+        seen: Chips of what training saw.
+        said: Chips by method.
+    """
+
+    name: str
+    image: str
+    seen: tuple[Chip, ...]
+    said: tuple[tuple[str, tuple[Chip, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Examples, with the meaning of their chips."""
+
+    title: str
+    examples: tuple[Example, ...]
+    states: tuple[str, ...]
+    pixelated: bool = False
+    kind: ClassVar[str] = "gallery"
+
+
+@dataclass(frozen=True)
+class Strips:
+    """Wide images: data URI and what it shows."""
+
+    images: tuple[tuple[str, str], ...]
+    kind: ClassVar[str] = "strips"
+
+
+@dataclass(frozen=True)
+class Work:
+    """Blocks that take a moment to make."""
+
+    name: str
+    make: Callable[[], Sequence[Block]]
+    kind: ClassVar[str] = "work"
+
+
+Block = Note | Facts | Code | Table | Download | Drawing | Picture | Gallery | Strips | Work
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page.
+
+    Args:
+        id: Its anchor.
+        title: Its heading.
+        intro: What is shown, after which paper, and how it is computed.
+        blocks: Its content.
+    """
+
+    id: str
+    title: str
+    intro: str
+    blocks: tuple[Block, ...] = field(default=())

@@ -1,0 +1,1 @@
+"""The figures: every function takes numbers and returns a matplotlib `Figure`."""

@@ -1,0 +1,65 @@
+"""Average precision of each class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from plusone.report.style import GRID, NARROW, canvas, headline, plain, styled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SHOWN = 40
+Scores = Mapping[str, Sequence[float]]
+
+
+@styled
+def class_dots(classes: Sequence[str], scores: Scores, ink: Mapping[str, str], data: str) -> Figure:
+    """A row per class, a dot per method, ordered by the first method.
+
+    Args:
+        classes: Names.
+        scores: Test AP per class by method, NaN for classes without positives; the first one
+            gives the order and is compared with the second.
+        ink: Colours of the methods.
+        data: Name of the data set.
+    """
+    first = np.asarray(next(iter(scores.values())), dtype=np.float64)
+    order = [int(number) for number in np.argsort(first) if not np.isnan(first[number])]
+    cut = len(order) > SHOWN
+    if cut:
+        order = order[: SHOWN // 2] + order[-SHOWN // 2 :]
+    figure, (axes,) = canvas(1.2 + 0.19 * len(order), width=NARROW)
+    for place, number in enumerate(order):
+        known = [100 * values[number] for values in scores.values()]
+        axes.plot([min(known), max(known)], [place, place], color=GRID, linewidth=2.2, zorder=1)
+    for name, values in scores.items():
+        axes.plot([100 * values[number] for number in order], range(len(order)), "o",
+                  color=ink[name], markersize=5, label=plain(name), zorder=3)  # fmt: skip
+    axes.set_yticks(range(len(order)), [plain(classes[number]) for number in order])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(-0.8, len(order) - 0.2)
+    axes.grid(axis="y", visible=False)
+    note = f" ({SHOWN // 2} lowest and {SHOWN // 2} highest classes)" if cut else ""
+    axes.set_xlabel(f"test AP in %{note}")
+    figure.legend(loc="outside lower center", ncols=min(6, len(scores)))
+    headline(figure, finding(classes, scores, data))
+    return figure
+
+
+def finding(classes: Sequence[str], scores: Scores, data: str) -> str:
+    """For how many classes the first method beats the second, and where most."""
+    names = list(scores)
+    first = np.asarray(scores[names[0]], dtype=np.float64)
+    if len(names) < 2:
+        low = int(np.nanargmin(first))
+        return f"{plain(data)}: {plain(classes[low])} is hardest ({100 * first[low]:.0f} % AP)"
+    gain = first - np.asarray(scores[names[1]], dtype=np.float64)
+    known, best = int((~np.isnan(gain)).sum()), int(np.nanargmax(gain))
+    return (
+        f"{plain(data)}: {plain(names[0])} beats {plain(names[1])} in {int((gain > 0).sum())} of "
+        f"{known} classes, most in {plain(classes[best])} ({100 * gain[best]:+.1f} points)"
+    )

@@ -1,0 +1,92 @@
+"""Small pictures of items, for pages."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from plusone.data.dataset import Dataset
+from plusone.data.images import MAX_PIXELS
+from plusone.data.source import EMBEDDED, load_source
+from plusone.errors import InputError
+
+SIDE = 160
+
+
+def load_images(source: Mapping[str, Any]) -> Dataset:
+    """The data of a training with its images, where it has any.
+
+    Args:
+        source: What a training says about its data: `data`, and `format` and `labels` where they
+            were given.
+
+    Raises:
+        InputError: If the data is not there any more, or has no images.
+    """
+    data = str(source.get("data") or "")
+    if data in EMBEDDED:
+        return load_source("digits")
+    if not data or not Path(data).exists():
+        raise InputError("the data is not where it was when the training ran")
+    from plusone.data.formats import read
+
+    dataset = read(
+        Path(data),
+        format=source.get("format") or "auto",
+        labels=source.get("labels") or "auto",
+        check_images=False,
+    )
+    in_memory = dataset.features is not None and dataset.features.ndim == 4
+    if not in_memory and dataset.table.root is None:
+        raise InputError("the data has no images")
+    return dataset
+
+
+def thumbnails(dataset: Dataset, ids: Sequence[str]) -> dict[str, str]:
+    """Data URIs of the items whose image is there."""
+    rows = {str(name): row for row, name in enumerate(dataset.table.ids)}
+    found = {}
+    for name in ids:
+        image = _image(dataset, rows[name]) if name in rows else None
+        if image is not None:
+            image.thumbnail((SIDE, SIDE))
+            found[name] = data_uri(image)
+    return found
+
+
+def data_uri(image: Image.Image) -> str:
+    """An image as part of a page: small ones without loss, others as JPEG."""
+    stream, small = io.BytesIO(), max(image.size) <= 64
+    if small:
+        image.save(stream, format="PNG", optimize=True)
+    else:
+        image.convert("RGB").save(stream, format="JPEG", quality=80, optimize=True)
+    code = base64.b64encode(stream.getvalue()).decode("ascii")
+    return f"data:image/{'png' if small else 'jpeg'};base64,{code}"
+
+
+def _image(dataset: Dataset, row: int) -> Image.Image | None:
+    """An image from memory or from a file below the data's own folder."""
+    if dataset.features is not None and dataset.features.ndim == 4:
+        pixels = np.asarray(dataset.features[row])
+        return Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
+    root = dataset.table.root
+    if root is None:
+        return None
+    path = (root / str(dataset.table.ids[row])).resolve()
+    if not path.is_relative_to(root.resolve()) or not path.is_file():
+        return None
+    try:
+        with Image.open(path) as opened:
+            if opened.width * opened.height > MAX_PIXELS:
+                return None
+            opened.draft("RGB", (2 * SIDE, 2 * SIDE))
+            return ImageOps.exif_transpose(opened).convert("RGB")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return None

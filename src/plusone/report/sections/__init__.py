@@ -1,0 +1,48 @@
+"""The sections of a report; each is there only where its data are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from plusone.report.blocks import Section
+from plusone.report.material import Material
+from plusone.report.sections.classes import per_class
+from plusone.report.sections.curves import learning
+from plusone.report.sections.examples import examples
+from plusone.report.sections.hidden import hidden_labels
+from plusone.report.sections.labels import missing_positives, recovery
+from plusone.report.sections.losses import intervals, regimes, surfaces
+from plusone.report.sections.maps import attention
+from plusone.report.sections.results import results
+from plusone.report.sections.settings import settings
+from plusone.report.sections.summary import summary
+from plusone.report.sections.sweeps import ablations, sweeps
+
+SECTIONS: tuple[Callable[[Material], Section | None], ...] = (
+    summary,
+    results,
+    learning,
+    recovery,
+    hidden_labels,
+    missing_positives,
+    sweeps,
+    ablations,
+    regimes,
+    intervals,
+    surfaces,
+    per_class,
+    examples,
+)
+
+
+def make_sections(material: Material, cache: Path) -> list[Section]:
+    """All sections that have something to show, in order.
+
+    Args:
+        material: What was found.
+        cache: Folder for what takes long to compute.
+    """
+    made = [make(material) for make in SECTIONS]
+    made += [attention(material, cache), settings(material)]
+    return [section for section in made if section is not None]

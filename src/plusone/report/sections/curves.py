@@ -1,0 +1,77 @@
+"""Learning curves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from plusone.analysis.curves import LearningCurve
+from plusone.analysis.curves import Line as Course
+from plusone.analysis.curves import learning_curves as averaged
+from plusone.errors import InputError
+from plusone.report.blocks import Drawing, Section
+from plusone.report.figures.curves import learning_curves
+from plusone.report.figures.lines import Line
+from plusone.report.material import Group, Material
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NAN = float("nan")
+
+
+def learning(material: Material) -> Section | None:
+    """Validation mAP and loss per epoch."""
+    groups = [group for group in material.groups if courses(group)]
+    if not groups:
+        return None
+    return Section(
+        "learning",
+        "Learning curves",
+        "Validation mAP and training loss after every epoch: mean over seeds, the band is one "
+        "standard deviation. A loss is the sum of its terms; each is stretched to its own range, "
+        "because losses of different methods have different units. The best epoch on validation "
+        "is the one that counts.",
+        tuple(Drawing(f"learning-{group.slug}", partial(_draw, group)) for group in groups),
+    )
+
+
+def courses(group: Group) -> list[LearningCurve]:
+    """The averaged course of every method that recorded one."""
+    found = []
+    for entry in group.entries:
+        try:
+            curves = averaged(entry.runs)
+        except InputError:  # a run whose records are gone
+            continue
+        found += curves[:1]
+    return found
+
+
+def line_of(name: str, epochs: Sequence[int], course: Course, scale: float = 1.0) -> Line:
+    """A course as a line to draw."""
+    spread = [0.0 if sd is None else scale * sd for sd in course.sd]
+    return Line(
+        name,
+        epochs,
+        [NAN if mean is None else scale * mean for mean in course.mean],
+        spread if any(spread) else None,
+    )
+
+
+def _stretched(line: Line) -> Line:
+    """A line between its lowest value, 0, and its highest, 1."""
+    known = [value for value in line.mean if value == value]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    range_ = high - low or 1.0
+    return Line(line.name, line.x, [(value - low) / range_ for value in line.mean])
+
+
+def _draw(group: Group) -> Figure:
+    val, loss = [], []
+    for curve in courses(group):
+        val.append(line_of(curve.method, curve.epochs, curve.val_map, 100.0))
+        total = curve.losses.get("total") or next(iter(curve.losses.values()))
+        loss.append(_stretched(line_of(curve.method, curve.epochs, total)))
+    return learning_curves(val, loss, group.ink, group.name)

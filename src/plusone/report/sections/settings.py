@@ -1,0 +1,100 @@
+"""Everything needed to repeat the trainings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from plusone.report.blocks import Block, Cell, Section, Table
+from plusone.report.material import Entry, Material
+
+ELSEWHERE = ("method", "seed", "options", "lr")  # columns of their own
+LOCAL = ("cache_dir", "threads", "workers")  # of the machine; they change no result
+NONE = "–"
+COLUMNS = (
+    ("method", ""),
+    ("seeds", ""),
+    ("lr", "learning rate"),
+    ("options", "options of the method that differ from its defaults"),
+    ("other settings", "recipe settings that differ from the defaults"),
+    ("labels seen", "observation scheme and its seed"),
+    ("digest", "of the labels seen"),
+    ("k", "expected positives per item, where the method was told"),
+    ("best epoch", "of each seed, by validation"),
+    ("weights", "raw, or averaged (ema)"),
+    ("version", "of plusone"),
+)
+
+
+def settings(material: Material) -> Section | None:
+    """Recipes and observations, row by row."""
+    blocks: list[Block] = []
+    for group in material.groups:
+        if entries := [entry for entry in group.ranked if entry.runs]:
+            blocks += _blocks(group.name, entries)
+    if not blocks:
+        return None
+    return Section(
+        "settings",
+        "Every setting",
+        "Settings that differ from the defaults of the recipe. The digest tells whether two "
+        "trainings saw exactly the same labels.",
+        tuple(blocks),
+    )
+
+
+def _blocks(name: str, entries: Sequence[Entry]) -> list[Block]:
+    recipes = [_recipe(entry) for entry in entries]
+    common = {
+        key: value
+        for key, value in recipes[0].items()
+        if all(recipe.get(key) == value for recipe in recipes)
+    }
+    rows = []
+    for entry, recipe in zip(entries, recipes, strict=True):
+        own = {key: value for key, value in recipe.items() if key not in common}
+        rows.append(_row(entry, own))
+    kept = [place for place in range(len(COLUMNS)) if any(row[place].text != NONE for row in rows)]
+    table = Table(
+        name,
+        tuple(COLUMNS[place] for place in kept),
+        tuple(tuple(row[place] for place in kept) for row in rows),
+        notes=(f"All of them: {_pairs(common)}",) if common else (),
+        text=len(kept),
+    )
+    return [table]
+
+
+def _recipe(entry: Entry) -> dict[str, Any]:
+    recipe: dict[str, Any] = entry.runs[0].get("recipe", {})
+    return {name: value for name, value in recipe.items() if name not in ELSEWHERE + LOCAL}
+
+
+def _row(entry: Entry, own: dict[str, Any]) -> tuple[Cell, ...]:
+    first = entry.runs[0]
+    seen: dict[str, Any] = first.get("observation") or {}
+    seed = f", seed {seen['seed']}" if seen.get("seed") is not None else ""
+    k = first.get("k")
+    return (
+        Cell(entry.method),
+        Cell(", ".join(str(run["seed"]) for run in entry.runs)),
+        Cell(f"{first['lr']:g}", float(first["lr"])),
+        Cell(_pairs(first.get("options") or {})),
+        Cell(_pairs(own)),
+        Cell(f"{seen['scheme']}{seed}" if seen.get("scheme") else NONE),
+        Cell(str(seen.get("digest", NONE))),
+        Cell(NONE) if k is None else Cell(f"{k:.3g}", float(k)),
+        Cell(", ".join(str(run.get("best_epoch", NONE)) for run in entry.runs)),
+        Cell(", ".join(dict.fromkeys(str(run.get("weights", NONE)) for run in entry.runs))),
+        Cell(str(first.get("version", NONE))),
+    )
+
+
+def _pairs(values: dict[str, Any]) -> str:
+    pairs = (
+        f"{name} = {Path(value).name if isinstance(value, str) else json.dumps(value)}"
+        for name, value in values.items()
+    )
+    return ", ".join(pairs) or NONE

@@ -1,0 +1,166 @@
+"""The whole report as a file."""
+
+import base64
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from plusone.methods import METHODS
+from plusone.report import build
+from plusone.report.build import default_title, write_report
+from plusone.report.material import collect
+
+SECTIONS = ["summary", "results", "learning", "recovery", "hidden", "missing", "sweeps",
+            "ablations", "regimes", "intervals", "surfaces", "classes", "examples",
+            "settings"]  # fmt: skip
+NASTY = "<script>alert(1)</script>'\"&$x_{$ ünï 漢\x07"
+
+
+class Page(HTMLParser):
+    """What a browser would find."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.text = ""
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.tags.append(tag)
+        self.ids += [found["id"]] if "id" in found else []
+        self.links += [found[name] for name in ("href", "src", "xlink:href") if name in found]
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.mark.slow
+def test_every_section_is_there_and_complete(bench, tmp_path):
+    steps = []
+    out = write_report([bench], tmp_path / "r.html", on_progress=lambda *step: steps.append(step))
+    page = Page(out)
+    assert [name for name in page.ids if name in SECTIONS] == SECTIONS
+    assert len(page.ids) == len(set(page.ids))
+    inner = [link[1:] for link in page.links if link.startswith("#")]
+    assert set(inner) <= set(page.ids)
+    assert all(link.startswith(("#", "data:")) for link in page.links)
+    assert page.tags.count("script") == 1
+    assert steps[0][1:] == (0, len(steps) - 1)
+    assert steps[-1] == ("report", len(steps) - 1, len(steps) - 1)
+    figures = {path.name for path in (tmp_path / "figures").iterdir()}
+    drawn = page.tags.count("figure")
+    assert len(figures) == 2 * drawn
+    assert drawn == len(steps) - 2  # one step is the examples, one the end
+    assert {"scores-1.png", "scores-1.svg"} <= figures
+    for words in (
+        "pets: lasd is best with",
+        "pets: 26 % of the training positives are missing, most of ant (44 %)",
+        "em moves by 8.0 points of mAP with alpha; it is best at 0.1",
+        "On features nothing is augmented.",
+        "em lies flattest",
+    ):
+        assert words in page.text
+
+
+@pytest.mark.slow
+def test_hostile_names_stay_names(make, tmp_path):
+    labels = {"classes": [NASTY, "b", "c", "d"], "seen": [5] * 4, "true": [9] * 4}
+    example = {"id": NASTY, "seen": [NASTY], "truth": [NASTY, "b"], "scores": {NASTY: 0.9}}
+    other = {"data": NASTY, "labels": labels, "examples": [example]}
+    results = [make.result(name, seed, **other) for name in ("an", "gr") for seed in (0, 1)]
+    folder = make.journal(tmp_path / NASTY.replace("/", "_"), results)
+    make.document(folder / "s", make.sweep | {"over": NASTY, "label": NASTY, "title": NASTY})
+    out = write_report([folder], tmp_path / "r.html", title=NASTY)
+    page = Page(out)
+    assert page.tags.count("script") == 1
+    assert "<script>alert(1)</script>" in page.text  # as text
+    assert "漢" in page.text
+
+
+@pytest.mark.slow
+def test_methods_that_no_table_knows_are_reported_too(make, tmp_path):
+    row = {"data": "pets", "method": NASTY, "mode": "linear", "val_map": 0.1, "test_map": 0.2,
+           "lr": 1e-3, "options": {NASTY: NASTY}, "seeds": 1, "keys": ["x"]}  # fmt: skip
+    make.journal(tmp_path, [make.result("an", 0, key="x") | {"method": NASTY}])
+    make.document(tmp_path, {"kind": "bench", "rows": [row], "title": "t"})
+    page = Page(write_report([tmp_path], tmp_path / "r.html"))
+    assert page.tags.count("script") == 1
+
+
+def test_without_matplotlib_there_are_tables_and_a_sentence(bench, tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "find_spec", lambda name: None)
+    page = Page(write_report([bench], tmp_path / "r.html"))
+    assert "pip install 'plusone[plots]'" in page.text
+    assert "figure" not in page.tags
+    assert page.tags.count("table") >= 4
+    assert not (tmp_path / "figures").exists()
+    assert set(page.ids) & set(SECTIONS) == {
+        "summary", "results", "recovery", "sweeps", "ablations", "examples", "settings"
+    }  # fmt: skip
+
+
+def test_a_report_of_one_kind_alone(make, tmp_path):
+    make.document(tmp_path, make.intervals)
+    page = Page(write_report([tmp_path], tmp_path / "r.html"))
+    assert "25 items" not in page.text
+    assert "pets: 5 items tell k to within 0.5" in page.text
+    assert [name for name in page.ids if name in SECTIONS] == ["summary", "intervals"]
+
+
+def test_the_title_and_the_place_of_figures(make, tmp_path):
+    make.journal(tmp_path / "a", [make.result("an"), make.result("gr")])
+    assert default_title(collect([tmp_path])) == "2 methods on pets"
+    make.document(tmp_path / "k", make.intervals)
+    out = tmp_path / "r.html"
+    write_report([tmp_path / "k"], out, title="A < B", figures=tmp_path / "elsewhere")
+    assert "<title>A &lt; B</title>" in out.read_text(encoding="utf-8")
+    assert (tmp_path / "elsewhere" / "k-intervals.png").exists()
+
+
+def test_a_failed_report_leaves_the_old_one(make, tmp_path, monkeypatch):
+    make.document(tmp_path, make.intervals)
+    out = write_report([tmp_path], tmp_path / "r.html")
+    before = out.read_bytes()
+
+    def fail(*_: object, **__: object) -> str:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(build, "render", fail)
+    with pytest.raises(RuntimeError):
+        write_report([tmp_path], out)
+    assert out.read_bytes() == before
+
+
+@pytest.mark.slow
+def test_size_of_a_large_bench(make, tmp_path):
+    """35 methods on two data sets stay under 2 MB."""
+    classes = [f"class {number}" for number in range(80)]
+    labels = {"classes": classes, "seen": [5] * 80, "true": [9] * 80}
+    results = [
+        make.result(name, seed, key=f"{name}{seed}{data}", data=data, labels=labels,
+                    test_ap=[0.5] * 80)
+        for data in ("one", "two")
+        for name in METHODS
+        for seed in (0, 1)
+    ]  # fmt: skip
+    for result in results:
+        result["epochs"] = [epoch | {"epoch": n} for n, epoch in enumerate(result["epochs"] * 8, 1)]
+    make.journal(tmp_path, results)
+    out = write_report([tmp_path], tmp_path / "r.html")
+    assert out.stat().st_size < 2_000_000
+
+
+def test_the_download_holds_the_trainings(make, tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "find_spec", lambda name: None)
+    make.journal(tmp_path, [make.result("an", 0), make.result("gr", 0, options={"w": 3.0})])
+    text = write_report([tmp_path], tmp_path / "r.html").read_text(encoding="utf-8")
+    code = re.search(r"data:text/csv;charset=utf-8;base64,([\w+/=]+)", text)[1]
+    lines = base64.b64decode(code).decode().splitlines()
+    assert len(lines) == 3
+    assert json.dumps({"w": 3.0}).replace('"', '""') in lines[2]

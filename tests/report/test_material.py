@@ -1,0 +1,85 @@
+"""What is found at some places."""
+
+import pytest
+
+from plusone.errors import InputError
+from plusone.report.material import collect
+
+
+def test_a_stopped_bench_is_summed_up_from_its_journal(make, tmp_path):
+    make.journal(tmp_path, [make.result("an", 1), make.result("an", 0), make.result("bce", 0)])
+    (group,) = collect([tmp_path]).groups
+    assert (group.name, group.mode) == ("pets", "linear")
+    assert [run["seed"] for run in group.find("an").runs] == [0, 1]
+    assert group.find("an").row["seeds"] == 2
+    assert group.best.method == "an"  # bce saw all labels
+    assert [entry.method for entry in group.ranked] == ["an", "bce"]
+
+
+def test_rows_of_a_finished_bench_are_taken_as_they_are(make, tmp_path):
+    make.journal(tmp_path, [make.result("an", 0), make.result("an", 0, key="tried", lr=1.0)])
+    row = {"data": "pets", "method": "an", "mode": "linear", "val_map": 0.1, "test_map": 0.123,
+           "lr": 1e-3, "options": {}, "seeds": 1, "keys": ["an-0"], "best": True}  # fmt: skip
+    make.document(tmp_path, {"kind": "bench", "title": "t", "rows": [row]})
+    (group,) = collect([tmp_path]).groups
+    assert group.best.score == 0.123
+    assert [run["key"] for run in group.best.runs] == ["an-0"]
+
+
+def test_trainings_of_sweeps_are_no_rows(make, tmp_path):
+    make.journal(tmp_path / "s", [make.result("em", 0)])
+    make.document(tmp_path / "s", make.sweep)
+    found = collect([tmp_path])
+    assert found.groups == ()
+    assert [document["over"] for document in found.of("sweep")] == ["options.alpha"]
+
+
+def test_two_tables_of_the_same_data_have_different_names(make, tmp_path):
+    for name in ("a", "b"):
+        make.journal(tmp_path / name, [make.result("an", 0)])
+        row = {"data": "pets", "method": "an", "mode": "linear", "val_map": 0.1, "keys": []}
+        make.document(tmp_path / name, {"kind": "bench", "rows": [row]})
+    assert [group.name for group in collect([tmp_path]).groups] == ["pets", "pets (2)"]
+    assert len(collect([tmp_path, tmp_path / "a"]).groups) == 2  # named twice, found once
+
+
+def test_runs_beside_a_bench_of_the_same_data_are_told_apart(make, tmp_path):
+    row = {"data": "pets", "method": "an", "mode": "linear", "val_map": 0.1, "keys": []}
+    make.document(tmp_path / "bench", {"kind": "bench", "rows": [row]})
+    make.journal(tmp_path / "more", [make.result("an", 0)])
+    assert [group.name for group in collect([tmp_path]).groups] == ["pets", "pets (runs)"]
+
+
+def test_modes_are_named_where_there_are_several(make, tmp_path):
+    results = [make.result("an", 0), make.result("an", 0, key="x", mode="finetune")]
+    make.journal(tmp_path, results)
+    assert [group.name for group in collect([tmp_path]).groups] == [
+        "pets, linear",
+        "pets, finetune",
+    ]
+
+
+def test_the_focus_is_the_best_then_the_ends_then_known_ones(make, tmp_path):
+    names = ("an", "bce", "gr", "em", "role", "hill", "focal", "asl", "pr")
+    results = [make.result(name, 0, test_map=0.9 if name == "pr" else 0.5) for name in names]
+    make.journal(tmp_path, results)
+    (group,) = collect([tmp_path]).groups
+    assert [entry.method for entry in group.focus] == ["pr", "an", "bce", "gr", "em", "role"]
+    assert len(set(group.ink.values())) == 6
+
+
+def test_nothing_to_report(tmp_path):
+    with pytest.raises(InputError, match="holds no finished run"):
+        collect([tmp_path])
+    with pytest.raises(InputError, match="nowhere: no such folder"):
+        collect([tmp_path / "nowhere"])
+
+
+def test_other_json_files_are_passed_over_and_broken_ones_named(make, tmp_path):
+    make.journal(tmp_path, [make.result()])
+    (tmp_path / "other.json").write_text('{"kind": "something else"}')
+    (tmp_path / "coco.json").write_text("[1, 2")
+    assert collect([tmp_path]).documents == {}
+    (tmp_path / "sweep.json").write_text('{"kind": "sweep", ')
+    with pytest.raises(InputError, match=r"sweep\.json: is not valid JSON"):
+        collect([tmp_path])
