@@ -8,7 +8,7 @@ SHARED ?= $(if $(PLUSONE_SHARED),$(PLUSONE_SHARED),../shared)
 EXTRAS := dev,lite0,image,plots,tune
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto
 
-.PHONY: demo test test-fast check bench clean
+.PHONY: demo test test-fast check bench results clean
 
 demo: $(READY)
 	$(BIN)/plusone demo
@@ -31,6 +31,10 @@ bench: $(READY)
 	$(BIN)/python benchmarks/stacked.py $(SHARED)/data/VOCdevkit --features $(SHARED)/data/voc2012_features
 	$(BIN)/python benchmarks/extract.py $(SHARED)/data/ucmerced/labels.csv
 	$(BIN)/python benchmarks/estimators.py $(SHARED)/data/VOCdevkit --features $(SHARED)/data/voc2012_features
+
+# Measures docs/results.md again (about an hour) and makes docs/example-report.html.
+results: $(READY)
+	$(BIN)/python benchmarks/results.py $(SHARED)/data
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || { echo "plusone needs Python 3.11 or newer: make PYTHON=python3.11"; exit 1; }

@@ -43,34 +43,37 @@ def main() -> None:
     experiments = {entry["name"]: entry for entry in listed["experiment"]}
     if unknown := set(given.only or ()) - experiments.keys():
         parser.error(f"no experiment {sorted(unknown)}; there are: {', '.join(experiments)}")
-    places = {
-        "data": str(given.data.resolve()),
-        "results": str(given.results.resolve()),
-        "specs": str(given.results.resolve() / "specs"),
-        "benchmarks": str(HERE),
-    }
-    for spec in SPECS.glob("*.toml"):
-        write_text(Path(places["specs"]) / spec.name, _filled(spec.read_text("utf-8"), places))
+    folder: Path = given.results.resolve()
+    _lay_out(folder, given.data.resolve())
     for name, entry in experiments.items():
-        if name in given.only if given.only else given.long or not entry.get("long"):
-            _run(entry, given.results / name, places)
-    if "report" in listed:
-        shown = [str(given.results / name) for name in listed["report"]["of"]]
-        kept = [folder for folder in shown if Path(folder).exists()]
-        _call(["plusone", "report", *kept, *listed["report"]["options"], "--out", str(REPORT)])
+        wanted = name in given.only if given.only else given.long or not entry.get("long")
+        if wanted and not ("makes" in entry and (folder / entry["makes"]).exists()):
+            _run(entry, folder)
+    shown = [name for name in listed["report"]["of"] if (folder / name).exists()]
+    options = [*listed["report"]["options"], "--figures", "figures", "--out", str(REPORT)]
+    _call(["plusone", "report", *shown, *options], folder)
 
 
-def _run(entry: dict[str, Any], folder: Path, places: dict[str, str]) -> None:
-    """One experiment, and its block of the document."""
+def _lay_out(folder: Path, data: Path) -> None:
+    """Links the data sets into the folder, so that every command is short and can be repeated."""
     folder.mkdir(parents=True, exist_ok=True)
+    for place in data.iterdir():
+        link = folder / place.name
+        if place.is_dir() and not link.exists():
+            link.symlink_to(place)
+    for spec in SPECS.glob("*-*.toml"):
+        write_text(folder / spec.name, spec.read_text(encoding="utf-8"))
+
+
+def _run(entry: dict[str, Any], folder: Path) -> None:
+    """One experiment, and its block of the document."""
     printed = ""
     for command in entry["run"]:
-        words = shlex.split(_filled(command, places | {"out": str(folder)}))
-        print("$", *words, flush=True)
-        printed += _call(words, keep=entry["show"] == "printed")
+        print("$", command, flush=True)
+        printed += _call(shlex.split(command), folder, keep=entry["show"] == "printed")
     if entry["show"] == "nothing":
         return
-    kept = folder / entry["show"]
+    kept = folder / entry["name"] / entry["show"]
     text = f"```text\n{printed.strip()}\n```\n" if printed else kept.read_text(encoding="utf-8")
     day = datetime.datetime.now(datetime.UTC).date()
     block = f"Measured on {day} with plusone {__version__}.\n\n{text.strip()}\n"
@@ -86,18 +89,14 @@ def put_block(document: str, name: str, block: str) -> str:
     return pattern.sub(lambda _: f"{start}\n{block}\n{end}", document)
 
 
-def _filled(text: str, places: dict[str, str]) -> str:
-    for name, value in places.items():
-        text = text.replace(f"{{{name}}}", value)
-    return text
-
-
-def _call(words: list[str], *, keep: bool = False) -> str:
-    """Runs a command; its output is shown, or kept."""
-    program = [sys.executable, *(["-m", "plusone"] if words[0] == "plusone" else [])]
+def _call(words: list[str], folder: Path, *, keep: bool = False) -> str:
+    """Runs a command in the folder; its output is shown, or kept."""
+    program = ["-m", "plusone"] if words[0] == "plusone" else [str(HERE / words[1])]
+    rest = words[1:] if words[0] == "plusone" else words[2:]
     done = subprocess.run(
-        [*program, *words[1:]], check=True, text=True, stdout=subprocess.PIPE if keep else None
-    )
+        [sys.executable, *program, *rest],
+        check=True, text=True, cwd=folder, stdout=subprocess.PIPE if keep else None,
+    )  # fmt: skip
     return done.stdout if keep else ""
 
 

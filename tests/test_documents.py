@@ -18,7 +18,9 @@ def blocks(path: Path, language: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["README.md", "docs/observation.md", "docs/digits.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/observation.md", "docs/digits.md", "docs/bench.md"]
+)
 def test_python_runs(name):
     found = blocks(ROOT / name, "python")
     assert found

@@ -20,8 +20,10 @@ from typing import Any
 from plusone.bench.cells import Outcome, Result, Runner, outcome, plan_cell, run_cells
 from plusone.bench.jobs import Job, Source, run_jobs
 from plusone.bench.plan import Settings
+from plusone.bench.summary import markdown
+from plusone.bench.tables import percent
 from plusone.errors import InputError
-from plusone.files import write_json
+from plusone.files import write_json, write_text
 from plusone.methods import get_method
 from plusone.version import __version__
 
@@ -261,7 +263,24 @@ def summarise_ablation(
     )
 
 
+def ablation_table(ablation: Ablation) -> tuple[list[str], list[list[str]]]:
+    """Columns and lines: a line per row of the paper's table, mAP in per cent."""
+    lines = [
+        [
+            row.part.name,
+            percent(row.outcome.test_map),
+            percent(row.outcome.test_sd),
+            percent(row.outcome.val_map),
+            "-" if row.change is None else f"{100 * row.change:+.2f}",
+        ]
+        for row in ablation.rows
+    ]
+    return ["what is on", "test mAP", "sd", "val mAP", "change"], lines
+
+
 def write_ablation(ablation: Ablation, folder: Path) -> Path:
-    """Writes `ablation.json`."""
+    """Writes `ablation.json` and `table.md`."""
+    notes = "".join(f"- {note}\n" for note in ablation.notes)
+    write_text(folder / "table.md", f"{markdown(*ablation_table(ablation))}\n{notes}")
     write_json(folder / "ablation.json", ablation.to_dict())
     return folder / "ablation.json"

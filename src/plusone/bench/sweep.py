@@ -25,6 +25,8 @@ from plusone.bench.cells import Outcome, Result, Runner, outcome, plan_cell, run
 from plusone.bench.jobs import Job, Source, run_jobs
 from plusone.bench.over import KEEP, label_of, settings_for
 from plusone.bench.plan import Settings
+from plusone.bench.summary import markdown
+from plusone.bench.tables import percent, spread
 from plusone.data.source import load_source
 from plusone.engine.task import check_expected_positives, seen_labels
 from plusone.files import write_json, write_text
@@ -199,14 +201,38 @@ def tidy_runs(
     )
 
 
+def sweep_table(sweep: Sweep, *, with_sd: bool = True) -> tuple[list[str], list[list[str]]]:
+    """Columns and lines: a line per value, a column per method, mAP in per cent.
+
+    It is the test mAP, or the validation mAP where there is no test split.
+    """
+    methods = list(dict.fromkeys(row.point.method for row in sweep.rows))
+    found = {(row.point.method, repr(row.point.value)): row.outcome for row in sweep.rows}
+    lines = [
+        [str(value), *(_figure(found[name, repr(value)], with_sd) for name in methods)]
+        for value in sweep.values
+    ]
+    if sweep.baseline is not None:
+        figure = _figure(sweep.baseline, with_sd)
+        lines.append([f"baseline {sweep.baseline.method}", *([figure] * len(methods))])
+    return [sweep.over, *methods], lines
+
+
+def _figure(found: Outcome, with_sd: bool) -> str:
+    if found.test_map is None:
+        return percent(found.val_map)
+    return spread(found.test_map, found.test_sd if with_sd else None)
+
+
 def write_sweep(sweep: Sweep, folder: Path) -> tuple[Path, Path]:
-    """Writes `sweep.json` and, one line per training, `sweep.csv`."""
+    """Writes `sweep.json`, `table.md` and, one line per training, `sweep.csv`."""
     text = io.StringIO()
     lines = csv.DictWriter(text, list(sweep.runs[0]), lineterminator="\n")
     lines.writeheader()
     lines.writerows(sweep.runs)
     write_json(folder / "sweep.json", sweep.to_dict())
     write_text(folder / "sweep.csv", text.getvalue())
+    write_text(folder / "table.md", markdown(*sweep_table(sweep)))
     return folder / "sweep.json", folder / "sweep.csv"
 
 

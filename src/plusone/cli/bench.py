@@ -73,12 +73,13 @@ def bench(
 ) -> None:
     """Compare methods over data sets, modes and seeds.
 
-    Validation picks the learning rate, if --lr names several. With --tune the first seed chooses
-    the rate, then the method's own options at that rate (each method has a small grid); with
-    --search optuna it chooses both among trials. The choice is trained with all seeds.
+    Validation picks the learning rate, if --lr names several. With --tune the
+    first seed chooses the rate, then the method's own options at that rate (each
+    method has a small grid); with --search optuna it chooses both among trials.
+    The choice is trained with all seeds.
 
-    What is done is skipped when the command is run again. On features, all learning rates and
-    seeds of a method are trained at once where the method allows it.
+    What is done is skipped when the command is run again. On features, all
+    learning rates and seeds of a method are trained at once where it allows it.
 
     Example: [bold]plusone bench labels.csv -x photos.npz -m an,em,gr --lr 1e-3,1e-4[/bold]
     Example: [bold]plusone bench digits-features yeast.npz -m all --seeds 0,1[/bold]

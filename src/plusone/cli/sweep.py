@@ -19,7 +19,6 @@ from plusone.cli.common import (
     check_folder,
     emit,
     out,
-    percent,
     say,
     table,
 )
@@ -28,7 +27,6 @@ from plusone.errors import InputError
 
 if TYPE_CHECKING:
     from plusone.bench.ablation import Ablation
-    from plusone.bench.cells import Outcome
     from plusone.bench.sweep import Sweep
 
 Seeds = Annotated[str, typer.Option(help="Seeds, comma-separated.")]
@@ -156,40 +154,17 @@ def ablate(
 
 def _show_sweep(result: Sweep) -> None:
     """A line per value, a column per method."""
-    methods = list(dict.fromkeys(row.outcome.method for row in result.rows))
-    found = {(row.outcome.method, repr(row.point.value)): row for row in result.rows}
-    wide = 24 + 16 * len(methods) <= out.width
-    lines = [
-        [value, *(_figure(found[method, repr(value)].outcome, wide) for method in methods)]
-        for value in result.values
-    ]
+    from plusone.bench.sweep import sweep_table
+
+    wide = 24 + 16 * len({row.point.method for row in result.rows}) <= out.width
     measure = "test mAP" if result.rows[0].outcome.test_map is not None else "validation mAP"
     out.print(f"{result.title} ({measure})", markup=False, soft_wrap=True)
-    out.print(table("", [result.over, *methods], lines))
-    if result.baseline is not None:
-        say(f"baseline {result.baseline.method}: {_figure(result.baseline, True)}")
+    out.print(table("", *sweep_table(result, with_sd=wide)))
 
 
 def _show_ablation(result: Ablation) -> None:
-    cells = [
-        [
-            row.part.name,
-            percent(row.outcome.test_map),
-            percent(row.outcome.test_sd),
-            percent(row.outcome.val_map),
-            None if row.change is None else f"{100 * row.change:+.2f}",
-        ]
-        for row in result.rows
-    ]
-    columns = ["what is on", "test mAP", "sd", "val mAP", "change"]
-    out.print(table(result.title, columns, cells))
+    from plusone.bench.ablation import ablation_table
+
+    out.print(table(result.title, *ablation_table(result)))
     for note in result.notes:
         say(note)
-
-
-def _figure(found: Outcome, with_sd: bool) -> str:
-    """The test mAP (the validation mAP without a test split), with its sd if there is room."""
-    if found.test_map is None:
-        return percent(found.val_map)
-    spread = found.test_sd if with_sd else None
-    return percent(found.test_map) + (f" ± {percent(spread)}" if spread is not None else "")

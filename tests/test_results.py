@@ -1,0 +1,60 @@
+"""The experiments behind docs/results.md: each has its block, its command and its settings."""
+
+import importlib.util
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer
+
+from plusone.bench.spec import read_spec
+from plusone.cli.app import app
+
+ROOT = Path(__file__).parents[1]
+SPECS = ROOT / "benchmarks" / "results"
+LISTED = tomllib.loads((SPECS / "experiments.toml").read_text(encoding="utf-8"))
+EXPERIMENTS = {entry["name"]: entry for entry in LISTED["experiment"]}
+
+
+def test_every_experiment_has_one_block_and_every_block_an_experiment():
+    marks = re.findall(r"<!-- measured: (\S+) -->", (ROOT / "docs" / "results.md").read_text())
+    assert sorted(marks) == sorted(
+        name for name, entry in EXPERIMENTS.items() if entry["show"] != "nothing"
+    )
+    assert set(LISTED["report"]["of"]) <= EXPERIMENTS.keys()
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_commands_exist_and_write_where_they_are_looked_for(name):
+    commands = typer.main.get_command(app).commands
+    for line in EXPERIMENTS[name]["run"]:
+        program, first, *words = shlex.split(line)
+        if program == "python":
+            assert (ROOT / "benchmarks" / first).exists()
+            continue
+        known = {text for param in commands[first].params for text in param.opts}
+        known |= {text for param in commands[first].params for text in param.secondary_opts}
+        assert {word for word in words if word.startswith("-")} <= known
+        if "--out" in words:
+            assert words[words.index("--out") + 1].split("/")[0] == name
+
+
+@pytest.mark.parametrize("path", sorted(SPECS.glob("*-*.toml")), ids=lambda path: path.stem)
+def test_settings_can_be_read(path):
+    spec = read_spec(path, {}, {})
+    assert spec.methods
+    assert path.stem in EXPERIMENTS
+
+
+def test_a_block_is_replaced_and_nothing_else():
+    place = importlib.util.spec_from_file_location("results", ROOT / "benchmarks" / "results.py")
+    module = importlib.util.module_from_spec(place)
+    place.loader.exec_module(module)
+    document = "a\n<!-- measured: x -->\nold\n<!-- end of x -->\nb\n"
+    new = module.put_block(document, "x", r"n\ew")
+    assert new == "a\n<!-- measured: x -->\n\nn\\ew\n<!-- end of x -->\nb\n"
+    assert module.put_block(new, "x", r"n\ew") == new
+    with pytest.raises(SystemExit, match="must hold once"):
+        module.put_block(document, "y", "")
