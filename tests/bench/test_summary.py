@@ -34,6 +34,13 @@ def test_one_seed_and_no_test_split(result):
     assert row.score == 0.5
 
 
+def test_only_seeds_are_repetitions(result):
+    short, long = {"epochs": 1}, {"epochs": 3}
+    trained = [result(val=0.5, recipe=short), result(val=0.6, recipe=long)]
+    (row,) = summarise([one | {"key": str(place)} for place, one in enumerate(trained)]).rows
+    assert (row.seeds, row.val_map) == (1, 0.6)
+
+
 def test_a_training_counts_once(result):
     (row,) = summarise([result(), result(), result(seed=1)]).rows
     assert row.seeds == 2

@@ -32,10 +32,11 @@ def test_a_line_per_value_and_a_column_per_method(cli, data, tmp_path):
     lines = [line.split() for line in answer.out.splitlines() if line.strip()]
     assert max(map(len, answer.out.splitlines())) <= 80
     assert lines[1] == ["train_share", "an", "em", "gr"]
-    assert [line[0] for line in lines[3:]] == ["0.5", "1.0"]
+    assert [line[0] for line in lines[3:]] == ["0.5", "1.0", "baseline"]
     found = json.loads((tmp_path / "sweep.json").read_text())
     assert lines[3][1] == f"{100 * found['rows'][0]['test_map']:.2f}"
-    assert "baseline bce: " in answer.err
+    assert lines[5][1] == "bce"
+    assert (tmp_path / "table.md").read_text().count("\n") == 5
     assert str(tmp_path / "sweep.csv") in answer.err
     again = cli(*words, "--out", tmp_path, "--json")
     assert again.err.count("done before") == 12

@@ -112,6 +112,7 @@ def tidy(results: Sequence[Result], summary: Summary) -> str:
         writer.writerow(
             result
             | {
+                "data": safe_cell(result["data"]),
                 "options": json.dumps(result["options"], sort_keys=True),
                 "recovery_map": found.get("recovery_map"),
                 "hidden_map": found.get("hidden_map"),
@@ -122,6 +123,15 @@ def tidy(results: Sequence[Result], summary: Summary) -> str:
             }
         )
     return text.getvalue()
+
+
+def safe_cell(text: str) -> str:
+    """Text that a spreadsheet does not take for a formula.
+
+    >>> safe_cell("=1+1"), safe_cell("dogs")
+    ("'=1+1", 'dogs')
+    """
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def alone(results: Sequence[Result]) -> dict[str, str]:

@@ -109,7 +109,7 @@ def summarise(results: Iterable[Result]) -> Summary:
     groups: dict[tuple[str, str], dict[str, dict[str, list[Result]]]] = {}
     for result in results:
         methods = groups.setdefault((result["data"], result["mode"]), {})
-        settings = json.dumps([result["lr"], result["options"]], sort_keys=True)
+        settings = _settings(result)
         runs = methods.setdefault(result["method"], {}).setdefault(settings, [])
         if result["key"] not in {run["key"] for run in runs}:
             runs.append(result)
@@ -121,6 +121,12 @@ def summarise(results: Iterable[Result]) -> Summary:
         rows += found
         tests += [{"data": data, "mode": mode} | noise.to_dict()] if noise else []
     return Summary(tuple(rows), tuple(tests))
+
+
+def _settings(result: Result) -> str:
+    """All settings of a training but its seed, so that only repetitions are taken together."""
+    others = {name: value for name, value in result.get("recipe", {}).items() if name != "seed"}
+    return json.dumps([result["lr"], result["options"], others], sort_keys=True)
 
 
 def compare(

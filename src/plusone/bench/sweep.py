@@ -93,7 +93,12 @@ class Sweep:
             "values": list(self.values),
             "baseline": None
             if base is None
-            else {"name": base.method, "test_map": base.test_map, "test_sd": base.test_sd},
+            else {
+                "name": base.method,
+                "test_map": base.test_map,
+                "test_sd": base.test_sd,
+                "val_map": base.val_map,
+            },
             "default": self.default,
             "rows": [row.to_dict() for row in self.rows],
             "version": __version__,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plusone.cli.common import emit, out, percent, progress, say, table
+from plusone.errors import RunError
 
 if TYPE_CHECKING:
     from plusone.bench.run import Bench
@@ -124,5 +125,11 @@ def _report(folder: Path) -> None:
         def on_progress(what: str, done: int, total: int) -> None:
             bar.update(task, description=f"report: {what}", completed=done, total=total)
 
-        place = write_report([folder], folder / "report.html", on_progress=on_progress)
+        try:
+            place = write_report([folder], folder / "report.html", on_progress=on_progress)
+        except Exception as error:  # hours of training must not end in failure for a figure
+            raise RunError(
+                f"the results are written, but the report could not be ({type(error).__name__}: "
+                f"{error}); plusone report {folder} tries again"
+            ) from error
     say(f"report: {place}")
