@@ -61,3 +61,12 @@ def test_unknown_methods_are_refused_wherever_they_are():
         make_entries(spec(method={"grr": {}}))
     with pytest.raises(InputError, match="nowhere: no such file"):
         make_entries(spec(data=[{"path": "nowhere"}]))
+
+
+def test_data_is_there_once():
+    with pytest.raises(InputError, match="digits: is there twice"):
+        make_entries(spec(data=[{"path": "digits"}, {"path": "digits", "name": "b"}]))
+
+
+def test_all_beside_others_is_all():
+    assert len(make_entries(spec(methods=["all", "an"]))) == len(METHODS)

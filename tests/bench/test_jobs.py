@@ -7,7 +7,7 @@ import json
 import pytest
 
 from plusone.bench import jobs as module
-from plusone.bench.jobs import Job, Source, read_journal, run_jobs
+from plusone.bench.jobs import NEEDED, Job, Source, read_journal, run_jobs
 from plusone.recipe import make_recipe
 
 
@@ -90,9 +90,10 @@ def test_a_cut_off_last_line(source, trained, tmp_path, cut):
 def test_junk_in_a_journal_is_passed_over(tmp_path):
     journal = tmp_path / "journal.jsonl"
     assert list(read_journal(journal)) == []
-    good = json.dumps({"key": "k"})
-    journal.write_bytes(b"\xff\xfe\n[]\n3\n\n{}\n" + good.encode() + b"\n")
-    assert list(read_journal(journal)) == [{"key": "k"}]
+    good = dict.fromkeys(NEEDED, 1)
+    junk = b'\xff\xfe\n[]\n3\n\n{}\n{"key": "k"}\n'
+    journal.write_bytes(junk + json.dumps(good).encode() + b"\n")
+    assert list(read_journal(journal)) == [good]
 
 
 def test_the_same_job_twice_is_trained_once(source, trained, tmp_path):

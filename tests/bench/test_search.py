@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -42,7 +43,7 @@ def test_every_space_fits_its_method():
 def tune(tmp_path):
     """Searches with trainings that like lr 1e-3 and alpha 0.2; counts them."""
     pytest.importorskip("optuna")
-    trained = []
+    trained, journal = [], set()
 
     def score(recipe):
         from math import log10
@@ -52,9 +53,11 @@ def tune(tmp_path):
 
     def search(entries=None, *, trials=8, rates=(), folder=tmp_path, stop_after=None, **rest):
         def run(jobs):
-            if stop_after is not None and len(trained) + len(jobs) > stop_after:
+            new = [job for job in jobs if (folder, job.key) not in journal]
+            if stop_after is not None and len(trained) + len(new) > stop_after:
                 raise KeyboardInterrupt
-            trained.extend((job.recipe.method, job.recipe.lr, job.recipe.options) for job in jobs)
+            journal.update((folder, job.key) for job in new)
+            trained.extend((job.recipe.method, job.recipe.lr, job.recipe.options) for job in new)
             return [{"val_map": score(job.recipe)} for job in jobs]
 
         entries = entries or [Entry(SOURCE, "em", {})]
@@ -113,7 +116,7 @@ def test_one_study_per_entry_and_options_given_are_not_searched(tune):
         Entry(SOURCE, "wan", {}),
     ]
     chosen = tune(entries, trials=4, workers=2)
-    assert len(tune.trained) == 12
+    assert len(tune.trained) == 4 + 1 + 4  # an has nothing to choose: one training
     assert "options" not in chosen[0]
     assert chosen[1] == {}
     assert {lr for method, lr, _ in tune.trained if method == "an"} == {1e-2}
@@ -160,3 +163,35 @@ def test_without_optuna_the_sentence_says_how_to_get_it(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(InputError, match=r"pip install 'plusone\[tune\]'"):
         tune_by_optuna([Entry(SOURCE, "em", {})], (), 0, list, trials=1, folder=tmp_path)
+
+
+def test_a_cut_off_journal_and_a_lock_left_behind(tune, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first = tune(trials=3, folder=Path("op"))
+    journal = tmp_path / "op" / "optuna.journal"
+    whole = journal.read_bytes()
+    journal.write_bytes(whole + whole[:20])
+    assert tune(trials=3, folder=Path("op")) == first
+    assert journal.read_bytes().startswith(whole)
+    journal.write_text("not a journal\n")
+    with pytest.raises(InputError, match=r"optuna\.journal: cannot be read; delete it"):
+        tune(trials=3, folder=Path("op"))
+
+
+def test_data_of_the_same_name_has_a_study_of_its_own(tune, tmp_path):
+    made = []
+    for place, size in (("a", 10), ("b", 20)):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "data.npz").write_bytes(b"x" * size)
+        made.append(Entry(Source(str(tmp_path / place / "data.npz")), "em", {}))
+    tune(made, trials=2)
+    assert len(tune.trained) == 4
+    (tmp_path / "b" / "data.npz").write_bytes(b"x" * 10)
+    with pytest.raises(InputError, match="the same name and size"):
+        tune(made, trials=2)
+
+
+def test_a_password_is_not_shown(tune):
+    with pytest.raises(InputError) as error:
+        tune(storage="nonsense://me:secret@host/db")
+    assert "secret" not in str(error.value)

@@ -101,6 +101,10 @@ def test_all_methods_in_a_word(tmp_path):
         ("search = 'luck'\n[[data]]\npath = 'x'", r"search = 'luck': .*'grid' or 'optuna'"),
         ("trials = 0\n[[data]]\npath = 'x'", r"trials = 0: "),
         ("x = ", "is not valid TOML"),
+        ("[settings]\nseed = 1\n[[data]]\npath = 'x'", "seed is also among the settings"),
+        ("lr = [0.1]\n[settings]\nlr = 1.0\n[[data]]\npath = 'x'", "lr is also among"),
+        ("modes = ['linear']\n[[data]]\npath = 'x'\nsettings = {mode = 'auto'}", "modes decides"),
+        ("[method.em]\nmethod = 'an'\n[[data]]\npath = 'x'", "methods decides it"),
     ],
 )
 def test_what_is_wrong_is_a_sentence(tmp_path, text, message):
@@ -121,3 +125,16 @@ def test_merging_goes_into_options():
 def test_a_spec_without_a_file():
     with pytest.raises(InputError, match="settings: methods"):
         make_spec({"data": [{"path": "digits"}], "methods": []}, source="settings")
+
+
+def test_settings_of_the_command_line_are_not_ignored(tmp_path):
+    path = tmp_path / "s.toml"
+    path.write_text("lr = [0.1, 0.2]\n[[data]]\npath = 'digits'")
+    with pytest.raises(InputError, match="--set: lr is also among the settings"):
+        read_spec(path, {}, {"lr": 0.5})
+
+
+def test_a_way_to_search_means_to_tune(tmp_path):
+    path = tmp_path / "s.toml"
+    path.write_text("search = 'optuna'\n[[data]]\npath = 'digits'")
+    assert read_spec(path, {}, {}).tune

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from plusone.bench.statistics import mean_per_class, p_over_classes, p_over_seeds, pooled_noise
+from plusone.bench.statistics import (
+    Noise,
+    is_near,
+    mean_per_class,
+    p_over_classes,
+    p_over_seeds,
+    pooled_noise,
+)
 
 
 def test_noise_is_the_residual_variance_of_the_two_way_table():
@@ -75,3 +82,13 @@ def test_mean_per_class():
     assert mean_per_class([[0.2, None, 0.5], [0.4, 0.3, math.nan]]) == [
         pytest.approx(0.3), None, None,
     ]  # fmt: skip
+
+
+def test_what_decides_when_the_noise_is_hardly_known():
+    few, many = Noise(2, 2, 0.01, 1, 0.3), Noise(9, 3, 0.01, 16, 0.02)
+    assert is_near(0.1, few, None)
+    assert not is_near(0.1, few, 0.001)
+    assert is_near(0.1, few, 0.4)
+    assert not is_near(0.1, many, 0.4)
+    assert is_near(0.01, many, 0.001)
+    assert not is_near(0.1, None, None)

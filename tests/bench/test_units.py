@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plusone.bench.jobs import Job, Refused, Source, run_unit
+from plusone.bench.jobs import Failed, Job, Refused, Source, run_unit
 from plusone.bench.units import Unit, make_units, maybe_features
 from plusone.recipe import make_recipe
 
@@ -44,7 +44,7 @@ def test_images_are_trained_one_by_one():
 
 
 @pytest.mark.parametrize(
-    ("workers", "expected"), [(1, [12]), (2, [6, 6]), (3, [3, 3, 6]), (20, [1] * 12), (0, [12])]
+    ("workers", "expected"), [(1, [12]), (2, [6, 6]), (3, [3, 3, 6]), (20, [3] * 4), (0, [12])]
 )
 def test_groups_are_cut_only_to_keep_everybody_busy(workers, expected):
     assert sizes(make_units(jobs(FEATURES, ["an"], range(4), [1, 2, 3]), workers)) == expected
@@ -93,3 +93,21 @@ def test_names_for_messages():
     made = jobs(FEATURES, ["an"])
     assert Unit((made[0],)).name == "an, seed 0, lr 0.01"
     assert Unit(tuple(made)).name == "an, 4 trainings at once"
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_the_rates_of_a_seed_are_never_parted(workers):
+    for unit in make_units(jobs(FEATURES, ["an"], range(3), [1, 2]), workers):
+        for seed in unit.seeds:
+            assert [job.recipe.lr for job in unit.jobs if job.recipe.seed == seed] == [1, 2]
+
+
+def test_a_training_that_diverges_harms_no_other():
+    healthy, lost = jobs(FEATURES, ["an"], [0], [1e-3, 1e38])
+    found = run_unit(Unit((healthy, lost)))
+    assert isinstance(found, Refused)
+    assert "lr 1e+38 and seed 0 is not finite" in found.why
+    assert run_unit(Unit((healthy,)))[0]["val_map"] > 0
+    failed = run_unit(Unit((lost,)))
+    assert isinstance(failed, Failed)
+    assert "an, seed 0, lr 1e+38: a loss term of an is not finite" in failed.message

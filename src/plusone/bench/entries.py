@@ -55,14 +55,21 @@ def make_entries(spec: BenchSpec) -> list[Entry]:
     Settings lie over each other in this order: of the spec, of the data set, of the method, the
     mode.
     """
-    methods = list(METHODS) if spec.methods == ("all",) else list(spec.methods)
+    methods = list(METHODS) if "all" in spec.methods else list(spec.methods)
     for name in (*methods, *spec.method):
         get_method(name)
     entries = []
+    sources: set[Source] = set()
     for block in spec.data:
         source = make_source(
             block.path, [Path(path) for path in block.features], block.format, block.labels
         )
+        if source in sources:
+            raise InputError(
+                f"{block.path}: is there twice; one comparison has each data set once (plusone "
+                "sweep compares settings)"
+            )
+        sources.add(source)
         _check_modes(spec, block, source)
         for mode in spec.modes or (None,):
             for name in methods:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from plusone.bench.pool import in_processes
 from plusone.bench.units import Unit, make_units
+from plusone.errors import RunError
 from plusone.files import file_state
 from plusone.methods import get_method
 from plusone.recipe import Recipe
@@ -22,6 +23,9 @@ from plusone.version import __version__
 if TYPE_CHECKING:
     from plusone.engine.records import EpochRecord
     from plusone.engine.training import Training
+
+
+NEEDED = {"key", "data", "method", "seed", "lr", "options", "val_map", "test_map", "seconds"}
 
 
 @dataclass(frozen=True)
@@ -90,11 +94,15 @@ def run_jobs(
     _end_last_line(journal)
     open_jobs = [job for key, job in wanted.items() if key not in results]
     waiting = deque(make_units(open_jobs, workers))
+    failures: list[str] = []
     running = in_processes(run_unit, waiting, workers, lambda unit: unit.name)
     with journal.open("a", encoding="utf-8") as file, closing(running):
         for found in running:
             if isinstance(found, Refused):
                 waiting.extendleft(reversed(found.unit.one_by_one(found.why)))
+                continue
+            if isinstance(found, Failed):
+                failures.append(found.message)
                 continue
             file.write("".join(json.dumps(result) + "\n" for result in found))
             file.flush()
@@ -102,6 +110,11 @@ def run_jobs(
                 results[result["key"]] = result
                 if on_done is not None:
                     on_done(result, False)
+    if failures:
+        raise RunError(
+            f"{len(failures)} of {len(keys)} trainings failed, all others are kept: "
+            f"{'; '.join(failures)}"
+        )
     return [results[key] for key in keys]
 
 
@@ -114,7 +127,7 @@ def read_journal(journal: Path) -> Iterator[dict[str, Any]]:
             result = json.loads(line)
         except json.JSONDecodeError:
             continue
-        if isinstance(result, dict) and "key" in result:
+        if isinstance(result, dict) and result.keys() >= NEEDED:
             yield result
 
 
@@ -133,10 +146,20 @@ class Refused:
     why: str
 
 
-def run_unit(unit: Unit) -> list[dict[str, Any]] | Refused:
+@dataclass(frozen=True)
+class Failed:
+    """A training that cannot be finished, and why."""
+
+    message: str
+
+
+def run_unit(unit: Unit) -> list[dict[str, Any]] | Refused | Failed:
     """Trains the jobs of a unit in this process, several at once if they can be stacked."""
     if len(unit.jobs) == 1:
-        return [run_job(unit.jobs[0]) | ({"alone": unit.alone} if unit.alone else {})]
+        try:
+            return [run_job(unit.jobs[0]) | ({"alone": unit.alone} if unit.alone else {})]
+        except RunError as error:
+            return Failed(f"{unit.name}: {error}")
     from plusone.engine.stacked import train_stacked, why_alone
     from plusone.engine.task import make_task
 
@@ -144,7 +167,10 @@ def run_unit(unit: Unit) -> list[dict[str, Any]] | Refused:
     task = make_task(_load(unit.jobs[0].source), recipes[0])
     if (why := why_alone(task, recipes[0])) is not None:
         return Refused(unit, why)
-    trained = train_stacked(task, recipes)
+    try:
+        trained = train_stacked(task, recipes)
+    except RunError as error:  # one of them; the others shall not suffer for it
+        return Refused(unit, str(error))
     return [
         _result(job, training, records, len(trained))
         for job, (training, records) in zip(unit.jobs, trained, strict=True)

@@ -87,6 +87,11 @@ def write_outputs(
     notes = [
         f"settings: {rule}",
         *(
+            f"noise, {test['data']}, {test['mode']}: the least significant difference is "
+            f"{100 * test['lsd']:.2f} ({test['freedom']} degrees of freedom)"
+            for test in summary.tests
+        ),
+        *(
             f"labels seen, {seen['data']}: {seen['scheme']}, seed {seen.get('seed', '-')}, digest "
             f"{seen['digest']}"
             for seen in observations.values()

@@ -30,7 +30,7 @@ CHEN = (
 )
 XIE = (
     "Xie et al., Label-Aware Global Consistency for Multi-Label Learning with Single Positive "
-    "Labels, NeurIPS 2022"
+    "Labels, NeurIPS 2022, Table 2, with its label-wise embeddings (LEM)"
 )
 
 # Mode -> method -> source and the figures for VOC, COCO, NUS-WIDE, CUB.

@@ -5,8 +5,8 @@ finished trials; a trial draws a learning rate and options from `plusone.bench.s
 one has the defaults. The best of the N trials that finished first is chosen, so that all machines
 choose the same; it is trained with all seeds, and only it is reported.
 
-What a trial tries follows from its number and the trials that had finished. Trials that were killed
-do not count.
+Trials that were killed do not count; the sampler keeps away from where they were, as from trials
+that still run elsewhere.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import importlib
+import json
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +24,9 @@ from plusone.bench.entries import Entry
 from plusone.bench.spaces import RATE, Choice, Range, space_of
 from plusone.bench.tuning import Runner
 from plusone.errors import InputError
+from plusone.files import write_text
 from plusone.methods import get_method
+from plusone.version import __version__
 
 Settings = dict[str, Any]
 JOURNAL = "optuna.journal"
@@ -76,6 +79,12 @@ def tune_by_optuna(
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         kept = _storage(optuna, folder, storage)
         studies = [_begin(optuna, kept, entry, rates, seed) for entry in entries]
+        if len({study.study.study_name for study in studies}) < len(studies):
+            raise InputError("two data sets have the same name and size; give them a name each")
+        if storage is None:  # trials of an earlier call; the journal of trainings has them all
+            before = [(s, _settings_of(s, trial)) for s in studies for trial in s.finished()]
+            if before:
+                run([job for study, tried in before for job in study.entry.jobs([tried], [seed])])
         while open_studies := [study for study in studies if len(study.finished()) < trials]:
             each = max(1, workers // len(open_studies))
             asked = []
@@ -106,13 +115,36 @@ def _storage(optuna: Any, folder: Path, address: str | None) -> Any:
     if address is None:
         journal = importlib.import_module("optuna.storages.journal")
         folder.mkdir(parents=True, exist_ok=True)
-        backend = journal.JournalFileBackend(str(folder / JOURNAL))
-        return optuna.storages.JournalStorage(backend)
+        path = (folder / JOURNAL).resolve()  # its lock is a link to this path
+        try:
+            _mend(path)
+            return optuna.storages.JournalStorage(journal.JournalFileBackend(str(path)))
+        except (ValueError, KeyError, AssertionError, TypeError):  # whatever stands in the file
+            raise InputError(
+                f"{folder / JOURNAL}: cannot be read; delete it to begin the search again"
+            ) from None
     try:
         return optuna.storages.get_storage(address)
     except Exception as error:  # whatever a database has to say
-        first = str(error).strip().splitlines()[0]
-        raise InputError(f"--storage {address}: cannot be used ({first})") from None
+        first = str(error).strip().splitlines()[0].replace(address, "it")
+        place = address.rpartition("@")[2]  # without a password
+        raise InputError(f"--storage {place}: cannot be used ({first})") from None
+
+
+def _mend(path: Path) -> None:
+    """Drops a line that a kill cut off, unless another process may be writing it now.
+
+    Raises:
+        ValueError: Another line is not JSON.
+    """
+    if not path.exists() or path.with_name(path.name + ".lock").is_symlink():
+        return
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    if lines and not lines[-1].endswith("\n"):
+        write_text(path, "".join(lines[:-1]))
+        del lines[-1]
+    for line in lines:
+        json.loads(line)
 
 
 def _begin(optuna: Any, storage: Any, entry: Entry, rates: Sequence[float], seed: int) -> _Study:
@@ -136,8 +168,18 @@ def _begin(optuna: Any, storage: Any, entry: Entry, rates: Sequence[float], seed
 def _name(entry: Entry, space: Settings, seed: int) -> str:
     """The same for the same search on every machine: no paths, no times of change."""
     given = sorted((name, repr(value)) for name, value in entry.settings.items())
-    files = [Path(name).name for name in (entry.source.data, *entry.source.features)]
-    about = (files, entry.source.format, entry.source.labels, given, sorted(space.items()), seed)
+    paths = [Path(name) for name in (entry.source.data, *entry.source.features)]
+    files = [(path.name, path.stat().st_size if path.is_file() else None) for path in paths]
+    about = (
+        __version__,
+        entry.data,
+        files,
+        entry.source.format,
+        entry.source.labels,
+        given,
+        sorted(space.items()),
+        seed,
+    )
     digest = hashlib.sha256(repr(about).encode()).hexdigest()[:10]
     return f"{entry.source.name}-{entry.method}-{entry.mode}-{digest}"
 
@@ -179,7 +221,12 @@ def _ask(optuna: Any, study: _Study) -> tuple[Any, Settings]:
 def _chosen(study: _Study, trials: int) -> Settings:
     """The settings of the best of the trials that finished first; of equals the earliest."""
     best = max(study.finished()[:trials], key=lambda trial: (trial.value, -trial.number))
-    params = {name: value for name, value in best.params.items() if not name.startswith(GIVEN)}
+    return _settings_of(study, best)
+
+
+def _settings_of(study: _Study, trial: Any) -> Settings:
+    """The settings that a trial tried."""
+    params = {name: value for name, value in trial.params.items() if not name.startswith(GIVEN)}
     return _settings(study.entry.method, params)
 
 

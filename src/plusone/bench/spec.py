@@ -135,7 +135,8 @@ def read_spec(path: Path, flags: Mapping[str, Any], settings: Settings) -> Bench
         settings: Recipe settings that win over all of the file's.
     """
     said = read_toml(path)
-    spec = make_spec({"methods": ["all"]} | said | dict(flags), source=str(path))
+    tunes = {"tune": True} if "search" in said else {}
+    spec = make_spec({"methods": ["all"]} | tunes | said | dict(flags), source=str(path))
     blocks = [
         block.model_copy(
             update={
@@ -148,7 +149,9 @@ def read_spec(path: Path, flags: Mapping[str, Any], settings: Settings) -> Bench
     ]
     methods = {name: _without(given, settings) for name, given in spec.method.items()}
     merged = merge_settings(spec.settings, settings)
-    return spec.model_copy(update={"data": tuple(blocks), "method": methods, "settings": merged})
+    whole = spec.model_copy(update={"data": tuple(blocks), "method": methods, "settings": merged})
+    _check_settings(whole, "--set")
+    return whole
 
 
 def make_spec(values: Mapping[str, Any], *, source: str) -> BenchSpec:
@@ -159,9 +162,25 @@ def make_spec(values: Mapping[str, Any], *, source: str) -> BenchSpec:
         source: Where they come from, for messages.
     """
     try:
-        return BenchSpec(**values)
+        spec = BenchSpec(**values)
     except ValidationError as error:
         raise InputError(f"{source}: {_explain(error)}") from None
+    _check_settings(spec, source)
+    return spec
+
+
+def _check_settings(spec: BenchSpec, source: str) -> None:
+    """Refuses settings that something else decides, so that none is silently ignored."""
+    general = [spec.settings, *(block.settings for block in spec.data)]
+    rules = (
+        ("method", "methods", True, [*general, *spec.method.values()]),
+        ("seed", "seeds", True, [*general, *spec.method.values()]),
+        ("lr", "lr", bool(spec.lr), general),
+        ("mode", "modes", bool(spec.modes), [*general, *spec.method.values()]),
+    )
+    for name, field, decided, places in rules:
+        if decided and any(name in settings for settings in places):
+            raise InputError(f"{source}: {name} is also among the settings; {field} decides it")
 
 
 def merge_settings(first: Settings, second: Settings) -> Settings:

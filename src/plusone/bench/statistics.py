@@ -11,8 +11,10 @@ the least significant difference
 
     LSD = t(0.975; (M - 1) (S - 1)) sqrt(2 v / S).
 
-All methods within LSD of the best are within noise of it. With one seed there is no such variance;
-then the test over classes decides. Neither is corrected for comparing many methods.
+All methods within LSD of the best are within noise of it. With one seed there is no such variance,
+and with fewer than four degrees of freedom it is known too badly; then the test over classes
+decides. The noise is taken to be the same for all methods, and nothing is corrected for comparing
+many of them.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 LEVEL = 0.05
+ENOUGH = 4  # degrees of freedom of a variance worth using
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,19 @@ def pooled_noise(scores: Mapping[str, Mapping[int, float]]) -> Noise | None:
     quantile = float(t.ppf(1 - LEVEL / 2, freedom))
     lsd = quantile * math.sqrt(2 * variance / len(seeds))
     return Noise(len(rows), len(seeds), math.sqrt(variance), freedom, lsd)
+
+
+def is_near(gap: float, noise: Noise | None, p_classes: float | None) -> bool:
+    """Whether a method is within noise of the best.
+
+    Args:
+        gap: How far its mean is below the best.
+        noise: Of the table, if there are several seeds.
+        p_classes: Of the test over classes against the best.
+    """
+    if noise is not None and (noise.freedom >= ENOUGH or p_classes is None):
+        return gap <= noise.lsd
+    return p_classes is not None and p_classes > LEVEL
 
 
 def p_over_seeds(ours: Mapping[int, float], other: Mapping[int, float]) -> float | None:

@@ -10,8 +10,8 @@ from typing import Any
 
 from plusone.bench.published import published
 from plusone.bench.statistics import (
-    LEVEL,
     Noise,
+    is_near,
     mean_per_class,
     p_over_classes,
     p_over_seeds,
@@ -154,7 +154,7 @@ def compare(
         ours, other = by_class[row.method], by_class[best.method]
         p_classes = p_over_classes(ours, other) if len(ours) == len(other) else None
         gap = best.score - row.score
-        near = gap <= noise.lsd if noise else p_classes is not None and p_classes > LEVEL
+        near = is_near(gap, noise, p_classes)
         if row is best:
             return replace(row, best=True)
         return replace(row, within_noise=near or gap == 0, p_seeds=p_seeds, p_classes=p_classes)

@@ -33,6 +33,20 @@ class Unit:
             return first.name
         return f"{first.recipe.method}, {len(self.jobs)} trainings at once"
 
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds of its jobs."""
+        return list(dict.fromkeys(job.recipe.seed for job in self.jobs))
+
+    def halves(self) -> list[Unit]:
+        """Two units with about half of the seeds each."""
+        first = self.seeds[: (len(self.seeds) + 1) // 2]
+        parts = [
+            [job for job in self.jobs if (job.recipe.seed in first) is half]
+            for half in (True, False)
+        ]
+        return [Unit(tuple(part)) for part in parts]
+
     def one_by_one(self, why: str) -> list[Unit]:
         """A unit for each job."""
         return [Unit((job,), why) for job in self.jobs]
@@ -42,7 +56,9 @@ def make_units(jobs: Sequence[Job], workers: int) -> list[Unit]:
     """Groups jobs that differ in the learning rate and the seed only, in order of appearance.
 
     Image data is never grouped: its trainings are long and cannot be stacked. If there are fewer
-    groups than workers, the largest are halved until nobody is idle.
+    groups than workers, the largest are halved until nobody is idle, but only between seeds: the
+    learning rates of a seed are columns of one product, and what is computed beside a column may
+    change its last digits, which training at a high rate makes visible.
 
     Args:
         jobs: All different.
@@ -55,12 +71,10 @@ def make_units(jobs: Sequence[Job], workers: int) -> list[Unit]:
         groups.setdefault(key, []).append(job)
     units = [Unit(tuple(group)) for group in groups.values()]
     while len(units) < workers:
-        largest = max(range(len(units)), key=lambda place: len(units[place].jobs), default=None)
-        if largest is None or len(units[largest].jobs) == 1:
+        largest = max(range(len(units)), key=lambda place: len(units[place].seeds), default=None)
+        if largest is None or len(units[largest].seeds) == 1:
             break
-        group = units[largest].jobs
-        half = (len(group) + 1) // 2
-        units[largest : largest + 1] = [Unit(group[:half]), Unit(group[half:])]
+        units[largest : largest + 1] = units[largest].halves()
     return units
 
 

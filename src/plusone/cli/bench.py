@@ -91,10 +91,10 @@ def bench(
 
     optuna_only = {"--trials": trials, "--storage": storage}
     given: dict[str, Any] = {
-        "methods": parts(names, str, "--methods") if names is not None else None,
-        "seeds": [seed] if seed is not None else seeds and parts(seeds, int, "--seeds"),
-        "modes": modes and parts(modes, str, "--modes"),
-        "lr": lrs and parts(lrs, float, "--lr"),
+        "methods": _parts(names, str, "--methods"),
+        "seeds": [seed] if seed is not None else _parts(seeds, int, "--seeds"),
+        "modes": _parts(modes, str, "--modes"),
+        "lr": _parts(lrs, float, "--lr"),
         "tune": True if tune or search else None,
         "search": search,
         "trials": trials,
@@ -118,6 +118,10 @@ def bench(
         as_json=as_json,
         report=report,
     )
+
+
+def _parts(text: str | None, kind: type, flag: str) -> list[Any] | None:
+    return None if text is None else parts(text, kind, flag)
 
 
 def _spec(
