@@ -97,6 +97,19 @@ def test_the_rise_on_a_round_bowl_is_the_square_of_the_radius():
         mean_rise(found, 1.1)
 
 
+def test_the_rise_where_the_loss_is_not_finite():
+    at = (-1.0, -0.5, 0.0, 0.5, 1.0)
+    rows = [[a**2 + b**2 for b in at] for a in at]
+
+    def rise(rows):
+        return mean_rise(Surface("an", 1.0, 5, 0, 3, at, at, tuple(map(tuple, rows))), 0.5)
+
+    whole = rise(rows)
+    assert rise([[float("inf")] * 5, *rows[1:]]) == pytest.approx(whole)  # outside of the circle
+    assert rise([rows[0], [None] * 5, *rows[2:]]) == pytest.approx(whole, rel=0.2)
+    assert np.isnan(rise([*rows[:2], [0.5, 0.25, None, 0.25, 0.5], *rows[3:]]))
+
+
 @pytest.mark.parametrize("name", ["em", "epr", "ll_ct"])
 def test_batches_are_those_of_the_recipe(train_into, tmp_path, halves, name):
     """One large batch is used where it gives the same; epr and ll_ct compare a batch's labels."""

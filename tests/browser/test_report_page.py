@@ -117,6 +117,11 @@ def test_a_phone_needs_no_sideways_scrolling(visit, artifacts):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     inside = "document.querySelector('#results .scroll')"
     assert page.evaluate(f"{inside}.scrollWidth > {inside}.clientWidth")  # in its own box
+    for kind, fits in (("figure.narrow", True), ("figure:not(.narrow)", False)):
+        box = f"document.querySelector('{kind} .plotbox')"
+        assert page.evaluate(f"{box}.scrollWidth <= {box}.clientWidth") == fits
+        hint = f"getComputedStyle(document.querySelector('{kind} figcaption'), '::after').content"
+        assert ("scroll sideways" in page.evaluate(hint)) != fits
     page.screenshot(path=artifacts / "report-phone.png", full_page=True)
 
 

@@ -79,6 +79,14 @@ def test_intervals(cli, folder, tmp_path):
     assert "--set expected_positives=" in table.err
 
 
+def test_intervals_of_very_few_items(cli, tmp_path):
+    few = tmp_path / "few.csv"
+    few.write_text("image,cat,dog\na,1,0\nb,1,1\n")
+    answer = cli("intervals", few, "--labels", "complete", "--split", "all", "--json")
+    assert answer.code == 0, answer.err
+    assert [row["size"] for row in answer.json["rows"]] == [2]
+
+
 def test_intervals_need_all_labels(bad, folder, tmp_path):
     seen = tmp_path / "seen.csv"
     seen.write_text("image,cat,dog\na,1,\nb,,1\n")

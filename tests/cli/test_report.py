@@ -44,6 +44,13 @@ def test_markdown(cli, run_folder, photo_run, tmp_path):
     assert len(lines) == 4
 
 
+def test_copies_are_listed_once(cli, run_folder, tmp_path):
+    for name in ("a", "b", "figures", ".hidden"):
+        shutil.copytree(run_folder, tmp_path / "runs" / name)
+    answer = cli("report", tmp_path / "runs", "--out", tmp_path / "t.md", "--json")
+    assert len(answer.json["runs"]) == 1
+
+
 def test_without_a_finished_run(bad, run_folder, tmp_path):
     shutil.copytree(run_folder, tmp_path / "stopped")
     (tmp_path / "stopped" / "metrics.json").unlink()

@@ -35,9 +35,9 @@ def test_trainings_of_sweeps_are_no_rows(make, tmp_path):
 
 
 def test_two_tables_of_the_same_data_have_different_names(make, tmp_path):
-    for name in ("a", "b"):
+    for name, score in (("a", 0.1), ("b", 0.2)):
         make.journal(tmp_path / name, [make.result("an", 0)])
-        row = {"data": "pets", "method": "an", "mode": "linear", "val_map": 0.1, "keys": []}
+        row = {"data": "pets", "method": "an", "mode": "linear", "val_map": score, "keys": []}
         make.document(tmp_path / name, {"kind": "bench", "rows": [row]})
     assert [group.name for group in collect([tmp_path]).groups] == ["pets", "pets (2)"]
     assert len(collect([tmp_path, tmp_path / "a"]).groups) == 2  # named twice, found once
@@ -83,3 +83,76 @@ def test_other_json_files_are_passed_over_and_broken_ones_named(make, tmp_path):
     (tmp_path / "sweep.json").write_text('{"kind": "sweep", ')
     with pytest.raises(InputError, match=r"sweep\.json: is not valid JSON"):
         collect([tmp_path])
+    (tmp_path / "sweep.json").write_text('{"kind": "sweep", "values": [], "rows": []}')
+    with pytest.raises(InputError, match=r"sweep\.json: has no 'over'"):
+        collect([tmp_path])
+    (tmp_path / "sweep.json").unlink()
+    make.document(tmp_path / "k", make.intervals | {"rows": [{"size": 5}]})
+    with pytest.raises(InputError, match=r"intervals\.json: has no 'low' in entry 1 of 'rows'"):
+        collect([tmp_path])
+
+
+def test_files_of_others_that_look_like_ours_are_passed_over(make, tmp_path):
+    make.journal(tmp_path, [make.result()])
+    (tmp_path / "theirs.json").write_text('{"kind": "bench", "rows": 3}')
+    (tmp_path / "half.json").write_text('{"kind": "sweep", ')
+    (tmp_path / "list.json").write_text('[{"kind": "sweep"}]')
+    (tmp_path / "odd.json").write_text('{"kind": ["sweep"]}')
+    assert collect([tmp_path]).documents == {}
+
+
+def test_copies_count_once(make, tmp_path):
+    for name in ("a", "b"):
+        make.journal(tmp_path / name, [make.result("an", 0, key=name), make.result("an", 1)])
+        make.document(tmp_path / name / "k", make.intervals)
+    found = collect([tmp_path])
+    assert found.groups[0].find("an").row["seeds"] == 2
+    assert len(found.of("intervals")) == 1
+
+
+def test_trainings_with_other_settings_are_rows_of_their_own(make, tmp_path):
+    def result(name, epochs, key, **other):
+        recipe = {"method": name, "epochs": epochs, "lr": 0.1}
+        return make.result(name, 0, key=key, recipe=recipe, **other)
+
+    results = [result("gr", 3, "a", val_map=0.9), result("gr", 5, "b"), result("an", 3, "c"),
+               result("bce", 3, "d", test_map=0.99), result("bce", 5, "e", test_map=0.98),
+               result("em", 3, "f"), result("em", 3, "g", lr=1.0, val_map=0.7)]  # fmt: skip
+    make.journal(tmp_path, results)
+    (group,) = collect([tmp_path]).groups
+    assert [entry.method for entry in group.entries] == [
+        "gr (epochs = 3)", "gr (epochs = 5)", "an", "em", "bce (epochs = 3)", "bce (epochs = 5)"
+    ]  # fmt: skip
+    assert [entry.row["seeds"] for entry in group.entries] == [1] * 6
+    assert [entry.reference for entry in group.entries] == [False] * 4 + [True] * 2
+    assert [entry.row["best"] for entry in group.entries].count(True) == 1
+    assert not group.find("bce (epochs = 3)").row["best"]
+
+
+def test_trainings_that_saw_other_labels_are_rows_of_their_own(make, tmp_path):
+    seen = [{"scheme": "single", "seed": 1, "digest": name * 8} for name in "ab"]
+    make.journal(tmp_path, [make.result("gr", 0, key=one["digest"], observation=one)
+                            for one in seen])  # fmt: skip
+    (group,) = collect([tmp_path]).groups
+    assert [entry.method for entry in group.entries] == [
+        "gr (labels aaaaaaaa)",
+        "gr (labels bbbbbbbb)",
+    ]
+
+
+def test_hidden_folders_and_figures_are_not_looked_into(make, tmp_path):
+    make.journal(tmp_path, [make.result()])
+    for name in (".venv", "figures", ".report-cache"):
+        make.document(tmp_path / name, make.intervals)
+    assert collect([tmp_path]).documents == {}
+
+
+def test_older_journals_without_a_mode(make, tmp_path):
+    result = make.result("gr", 0)
+    del result["mode"], result["observation"]
+    make.journal(tmp_path, [result])
+    row = {"data": "pets", "method": "gr", "val_map": 0.1, "keys": [result["key"]]}
+    make.document(tmp_path, {"kind": "bench", "rows": [row]})
+    (group,) = collect([tmp_path]).groups
+    (run,) = group.best.runs
+    assert (run["mode"], run["observation"]) == ("linear", {})

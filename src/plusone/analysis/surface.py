@@ -225,7 +225,8 @@ class LossOf:
 def mean_rise(surface: Surface, radius: float) -> float:
     """How much the loss rises at a distance from the solution: the mean over a circle.
 
-    A number for flatness; values between grid points are interpolated.
+    A number for flatness; values between grid points are interpolated. Points where the loss is
+    not finite are left out; NaN if that is so at the solution or everywhere on the circle.
 
     Args:
         surface: The surface.
@@ -233,7 +234,9 @@ def mean_rise(surface: Surface, radius: float) -> float:
     """
     if not 0 <= radius <= surface.extent:
         raise InputError(f"radius = {radius:g} must lie between 0 and {surface.extent:g}")
-    grid, step = np.asarray(surface.loss), 2 * surface.extent / (surface.steps - 1)
+    grid = np.array(surface.loss, dtype=np.float64)
+    grid[~np.isfinite(grid)] = np.nan
+    step = 2 * surface.extent / (surface.steps - 1)
     angles = np.linspace(0, 2 * np.pi, ANGLES, endpoint=False)
     x = (radius * np.cos(angles) + surface.extent) / step
     y = (radius * np.sin(angles) + surface.extent) / step
@@ -242,4 +245,7 @@ def mean_rise(surface: Surface, radius: float) -> float:
     u, v = x - i, y - j
     lower = grid[i, j] * (1 - v) + grid[i, j + 1] * v
     upper = grid[i + 1, j] * (1 - v) + grid[i + 1, j + 1] * v
-    return float((lower * (1 - u) + upper * u).mean() - surface.centre)
+    circle = lower * (1 - u) + upper * u
+    known = circle[~np.isnan(circle)]
+    middle = grid[surface.steps // 2, surface.steps // 2]
+    return float(known.mean() - middle) if len(known) else math.nan

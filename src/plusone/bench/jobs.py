@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from plusone.engine.training import Training
 
 
-NEEDED = {"key", "data", "method", "seed", "lr", "options", "val_map", "test_map", "seconds"}
+NEEDED = {"key", "data", "method", "seed", "lr", "val_map", "test_map", "seconds"}
 
 
 @dataclass(frozen=True)

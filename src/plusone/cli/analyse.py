@@ -160,7 +160,7 @@ def intervals(
     wanted = None if sizes is None else _sizes(sizes)
     name, counts, classes = _positives(data, split, form, meaning)
     if wanted is None:
-        wanted = [size for size in SIZES if size <= len(counts)]
+        wanted = [size for size in SIZES if size <= len(counts)] or [len(counts)]
     found = k_intervals(counts, wanted, draws=draws, seed=seed, level=level)
     estimate = interval_of(counts, draws=draws, seed=seed, level=level)
     result = {"kind": "intervals", "data": name, "split": split, "classes": classes}

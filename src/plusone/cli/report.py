@@ -119,11 +119,14 @@ def _rows(found: Sequence[dict[str, Any]]) -> list[tuple[object, ...]]:
 
 
 def find_runs(places: Sequence[Path]) -> list[dict[str, Any]]:
-    """The results of all finished trainings at or below some folders."""
-    from plusone.bench.jobs import read_journal
+    """The results of all finished trainings at or below some folders, without copies."""
     from plusone.engine.run_files import read_metrics
+    from plusone.report.places import distinct, folders, journal_of
 
-    folders = sorted({file.parent for place in places for file in place.rglob("metrics.json")})
-    journals = sorted({file for place in places for file in place.rglob("journal.jsonl")})
-    found = [read_metrics(folder) for folder in folders]
-    return found + [result for journal in journals for result in read_journal(journal)]
+    runs: list[dict[str, Any]] = []
+    journals: list[dict[str, Any]] = []
+    for folder in folders(places):
+        if (folder / "metrics.json").exists():
+            runs.append(read_metrics(folder))
+        journals += journal_of(folder)
+    return distinct(runs + journals)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,12 +9,11 @@ from typing import Any
 
 from plusone.errors import InputError
 from plusone.methods import METHODS
+from plusone.report.documents import Document, documents
+from plusone.report.places import DEFAULTS, Result, content, distinct, folders, journal_of
 from plusone.report.style import colours
+from plusone.report.variants import is_reference, named
 
-Result = dict[str, Any]
-Document = dict[str, Any]
-KINDS = ("bench", "sweep", "ablation", "surface", "gradients", "intervals")
-SNIFFED = 400  # characters within which a file of ours says its kind
 FOCUS = ("gr", "em", "role", "lasd", "wan", "epr")  # brought out after the best, AN and BCE
 SHOWN = 6
 
@@ -35,8 +33,7 @@ class Entry:
     @property
     def reference(self) -> bool:
         """Whether the method is meant to see more than single positives."""
-        info = METHODS.get(self.method)
-        return info is not None and info.scheme != "single"
+        return is_reference(self.method)
 
     @property
     def score(self) -> float:
@@ -118,73 +115,40 @@ class Material:
 def collect(places: Sequence[Path]) -> Material:
     """Reads run, bench, sweep and ablation folders at or below some places.
 
+    Copies of the same training or document count once.
+
     Raises:
         InputError: If a place does not exist, or none holds anything finished.
     """
     from plusone.engine.run_files import read_metrics
 
-    folders = list(_folders(places))
-    documents: dict[str, list[Document]] = {}
+    found: dict[str, list[Document]] = {}
     tables: list[tuple[str, list[Entry]]] = []
     loose: list[Result] = []
-    runs: list[tuple[Path, Result]] = []
-    for folder in folders:
-        found = list(_documents(folder))
-        for document in found:
-            documents.setdefault(document["kind"], []).append(document)
-        journal = _journal(folder)
-        kinds = {document["kind"] for document in found}
-        for document in found:
+    runs: dict[str, tuple[Path, Result]] = {}
+    for folder in folders(places):
+        here = list(documents(folder))
+        new = [document for document in here if document not in found.get(document["kind"], [])]
+        for document in new:
+            found.setdefault(document["kind"], []).append(document)
+        journal = journal_of(folder)
+        for document in new:
             if document["kind"] == "bench":
                 tables.append(("", _entries(document["rows"], journal)))
-        if not kinds & {"bench", "sweep", "ablation"}:
+        if not {document["kind"] for document in here} & {"bench", "sweep", "ablation"}:
             loose += journal
         if (folder / "metrics.json").exists():
-            result = read_metrics(folder)
-            runs.append((folder, result))
+            result = DEFAULTS | read_metrics(folder)
+            runs.setdefault(content(result), (folder, result))
             loose.append(result | {"key": f"run {folder}"})
     if loose:
-        tables.append(("runs", _summarised(loose)))
-    if not tables and not documents:
+        tables.append(("runs", _summarised(distinct(loose))))
+    if not tables and not found:
         raise InputError(
             f"{', '.join(str(place) for place in places)}: holds no finished run; plusone train "
             "makes one, and --resume finishes one that was stopped"
         )
-    return Material(tuple(_groups(tables)), documents, tuple(runs))
-
-
-def _folders(places: Sequence[Path]) -> Iterator[Path]:
-    """All folders at or below some places, each once."""
-    seen: set[Path] = set()
-    for place in places:
-        if not place.exists():
-            raise InputError(f"{place}: no such folder")
-        start = place if place.is_dir() else place.parent
-        for folder in (start, *sorted(path for path in start.rglob("*") if path.is_dir())):
-            if (whole := folder.resolve()) not in seen:
-                seen.add(whole)
-                yield folder
-
-
-def _documents(folder: Path) -> Iterator[Document]:
-    """Our JSON files in a folder: those that say their kind at the beginning."""
-    for path in sorted(folder.glob("*.json")):
-        with path.open(encoding="utf-8", errors="replace") as file:
-            head = file.read(SNIFFED)
-        if '"kind"' not in head:
-            continue
-        try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise InputError(f"{path}: is not valid JSON ({error})") from None
-        if isinstance(document, dict) and document.get("kind") in KINDS:
-            yield document
-
-
-def _journal(folder: Path) -> list[Result]:
-    from plusone.bench.jobs import read_journal
-
-    return list(read_journal(folder / "journal.jsonl"))
+    return Material(tuple(_groups(tables)), found, tuple(runs.values()))
 
 
 def _entries(rows: Iterable[dict[str, Any]], results: Iterable[Result]) -> list[Entry]:
@@ -198,11 +162,20 @@ def _entries(rows: Iterable[dict[str, Any]], results: Iterable[Result]) -> list[
 
 
 def _summarised(results: Sequence[Result]) -> list[Entry]:
-    """Rows made from results, for runs and for benches that were stopped."""
+    """Rows made from results, for runs and for benches that were stopped.
+
+    A row per variant of a method; variants of references are summed up by themselves, so that they
+    are not taken for rivals.
+    """
     from plusone.bench.summary import summarise
 
-    known = [{"mode": "linear", "options": {}, "observation": {}} | result for result in results]
-    return _entries((row.to_dict() for row in summarise(known).rows), known)
+    known = named(results)
+    apart = [run for run in known if run["method"] not in METHODS and is_reference(run["method"])]
+    keys = {run["key"] for run in apart}
+    rows = [row.to_dict() for row in summarise(r for r in known if r["key"] not in keys).rows]
+    rows += [row.to_dict() | {"best": False, "within_noise": False, "p_seeds": None,
+             "p_classes": None} for row in summarise(apart).rows]  # fmt: skip
+    return _entries(rows, known)
 
 
 def _groups(tables: Sequence[tuple[str, Sequence[Entry]]]) -> Iterator[Group]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -55,11 +55,25 @@ def finding(classes: Sequence[str], scores: Scores, data: str) -> str:
     names = list(scores)
     first = np.asarray(scores[names[0]], dtype=np.float64)
     if len(names) < 2:
+        if np.isnan(first).all():
+            return f"{plain(data)}: no class has positives to test on"
         low = int(np.nanargmin(first))
         return f"{plain(data)}: {plain(classes[low])} is hardest ({100 * first[low]:.0f} % AP)"
     gain = first - np.asarray(scores[names[1]], dtype=np.float64)
-    known, best = int((~np.isnan(gain)).sum()), int(np.nanargmax(gain))
+    known, one, other = int((~np.isnan(gain)).sum()), plain(names[0]), plain(names[1])
+    if not known:
+        return f"{plain(data)}: {one} and {other} have no class in common"
+    best = int(np.nanargmax(gain))
+    where, points = plain(classes[best]), 100 * gain[best]
+    if points <= 0:
+        text = f"{plain(data)}: {one} is behind {other} in {_all(gain, known)}"
+        return f"{text} classes, least in {where} ({-points + 0.0:.1f} points)"
     return (
-        f"{plain(data)}: {plain(names[0])} beats {plain(names[1])} in {int((gain > 0).sum())} of "
-        f"{known} classes, most in {plain(classes[best])} ({100 * gain[best]:+.1f} points)"
+        f"{plain(data)}: {one} beats {other} in {int((gain > 0).sum())} of {known} classes, most "
+        f"in {where} ({points:+.1f} points)"
     )
+
+
+def _all(gain: np.ndarray[Any, np.dtype[np.float64]], known: int) -> str:
+    behind = int((gain < 0).sum())
+    return f"all {known}" if behind == known else f"{behind} of {known}"

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from plusone.analysis.counts import ClassCounts
-from plusone.report.style import BLUE, ORANGE, canvas, headline, plain, styled
+from plusone.report.style import BLUE, INK, ORANGE, canvas, headline, plain, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NAMED = 45  # classes up to which each gets its name
+ROOM = 2.5  # times the highest bar up to which the number of items is drawn
 
 
 @styled
@@ -40,6 +41,8 @@ def seen_and_missing(counts: ClassCounts) -> Figure:
     axes.grid(axis="x", visible=False)
     axes.set_xlim(-0.7, len(rows) - 0.3)
     axes.set_ylabel("training positives")
+    if 0 < counts.items <= ROOM * max((row.true for row in rows), default=0):
+        axes.axhline(counts.items, color=INK, linestyle="--", linewidth=1.0, label="items")
     axes.legend(loc="upper right")
     headline(figure, finding(counts))
     return figure

@@ -32,19 +32,23 @@ def learning_curves(
     axes[1].set_title("Training loss, each in its own range")
     for axis in axes:
         axis.set_xlabel("epoch")
-    headline(figure, finding(val, ink, data))
+    headline(figure, finding(val, data))
     return figure
 
 
-def finding(val: Sequence[Line], ink: Mapping[str, str], data: str) -> str:
+def finding(val: Sequence[Line], data: str) -> str:
     """Whose best epoch comes early and is lost again by the last one."""
     falls = []
+    longest = 0
     for line in val:
         known = [(value, x) for value, x in zip(line.mean, line.x, strict=True) if value == value]
-        if line.name in ink and known:
+        longest = max(longest, len(known))
+        if known:
             best, epoch = max(known, key=lambda pair: pair[0])
             falls.append((best - known[-1][0], line.name, epoch))
-    fall, name, epoch = max(falls, default=(0.0, "", 0.0))
+    if longest < 2:
+        return f"{plain(data)}: validation mAP and training loss of a single epoch"
+    fall, name, epoch = max(falls)
     if fall >= 0.5:
         return (
             f"{plain(data)}: {plain(name)} peaks in epoch {epoch:g} and loses {fall:.1f} points "

@@ -1,4 +1,4 @@
-"""What models say about hidden labels while they learn (Cole et al., Fig. 2; GR, Figs. 3 and 5)."""
+"""Where models put hidden labels while they learn (Cole et al., Fig. 2; GR, Fig. 3)."""
 
 from __future__ import annotations
 
@@ -7,41 +7,77 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from plusone.analysis.hidden import Densities, FalseNegatives, HiddenPositives
-from plusone.analysis.k_hat import KHat
+from plusone.analysis.hidden import Densities, HiddenPositives
 from plusone.report.figures.lines import Line, draw_lines, grey_note
-from plusone.report.style import INK, MUTED, ORANGE, canvas, headline, plain, plain_ticks, styled
+from plusone.report.figures.panels import PANELS, name_outer, panels
+from plusone.report.style import (
+    BLUE,
+    INK,
+    MUTED,
+    ORANGE,
+    canvas,
+    headline,
+    plain,
+    plain_ticks,
+    styled,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Ink = Mapping[str, str]
-PANELS = 6  # methods shown in panels of their own
-ENOUGH = 20  # labels in a bin; bins with fewer are drawn pale
-QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
+BINS = 50  # of the histograms over the epochs: 100 are ragged
+DARKER = 0.5  # exponent of the shade: small shares stay visible beside large ones
 
 
 @styled
-def positive_bands(found: Mapping[str, HiddenPositives], ink: Ink, data: str) -> Figure:
-    """Probabilities of hidden positives over the epochs: median, middle half, middle 80 %."""
+def positive_shades(found: Mapping[str, HiddenPositives], data: str) -> Figure:
+    """Probabilities of hidden positives: a histogram per epoch, as shades, and the median."""
+    from matplotlib.colors import LinearSegmentedColormap, PowerNorm, to_rgb
+
     shown = dict(list(found.items())[:PANELS])
-    figure, axes = _panels(len(shown), 2.0)
-    medians = {}
+    figure, axes = panels(len(shown), 2.0)
+    tables = {name: shades(course) for name, course in shown.items()}
+    colour = to_rgb(BLUE)
+    cmap = LinearSegmentedColormap.from_list("shade", [(*colour, 0.0), (*colour, 1.0)])
+    norm = PowerNorm(DARKER, 0, max(float(np.nanmax(table)) for table in tables.values()) or 1.0)
+    drawn, medians = None, {}
     for axis, (name, course) in zip(axes, shown.items(), strict=False):
-        bands = [quantiles(shares) for shares in course.shares]
-        low, lower, middle, upper, high = (list(band) for band in zip(*bands, strict=True))
-        colour, x = ink.get(name, MUTED), course.places.epoch
-        axis.fill_between(x, low, high, color=colour, alpha=0.16, linewidth=0)
-        axis.fill_between(x, lower, upper, color=colour, alpha=0.30, linewidth=0)
-        axis.plot(x, middle, color=colour, marker="o" if len(x) == 1 else None)
+        x = course.places.epoch
+        drawn = axis.imshow(
+            tables[name].T,
+            origin="lower",
+            extent=(x[0] - 0.5, x[-1] + 0.5, 0, 1),
+            aspect="auto",
+            cmap=cmap,
+            norm=norm,
+            interpolation="nearest",
+        )
+        middle = [median(shares) for shares in course.shares]
+        axis.plot(x, middle, color=INK, linewidth=1.2, marker="o" if len(x) == 1 else None)
         axis.set_title(plain(name, 20))
         axis.set_ylim(0, 1)
+        axis.grid(visible=False)
         _whole(axis)
         medians[name] = middle[-1]
-    _outer(axes[: len(shown)], "epoch", "probability")
+    name_outer(axes[: len(shown)], "epoch", "probability")
+    if drawn is not None:
+        bar = figure.colorbar(drawn, ax=axes, shrink=0.8, pad=0.02)
+        bar.set_label("share of hidden positives")
+        plain_ticks(bar.ax.yaxis)
+        bar.ax.grid(visible=False)
     headline(figure, _medians(medians, data))
     return figure
+
+
+def shades(course: HiddenPositives) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """Shares of the hidden positives, `[epochs][BINS]`; NaN in epochs without a probe."""
+    x = course.places.epoch
+    table = np.full((x[-1] - x[0] + 1, BINS), np.nan)
+    for epoch, shares in zip(x, course.shares, strict=True):
+        table[epoch - x[0]] = np.asarray(shares).reshape(BINS, -1).sum(1)
+    return table
 
 
 @styled
@@ -52,22 +88,41 @@ def distance_curves(lines: Sequence[Line], ink: Ink, data: str) -> Figure:
     grey_note(axes, lines, ink)
     axes.set_xlabel("epoch")
     axes.set_ylabel("Wasserstein distance")
-    last = {line.name: line.mean[-1] for line in lines if line.mean}
-    best = max(last, key=lambda name: last[name])
-    text = f"{plain(data)}: {plain(best)} tells hidden positives from negatives best"
-    others = [f"{plain(name)} {last[name]:.2f}" for name in ink if name in last and name != best]
-    rest = f"; {', '.join(others[:3])}" if others else ""
-    headline(figure, f"{text} (distance {last[best]:.2f} in the last epoch{rest})")
+    headline(figure, apart(lines, ink, data))
     return figure
 
 
+def apart(lines: Sequence[Line], ink: Ink, data: str) -> str:
+    """Who keeps hidden positives and true negatives farthest apart at the end."""
+    known = {line.name: [value for value in line.mean if value == value] for line in lines}
+    last = {name: values[-1] for name, values in known.items() if values}
+    if not last:
+        return f"{plain(data)}: distance of hidden positives and negatives"
+    order = sorted(last, key=lambda name: -last[name])
+    best, rest = order[0], order[1:]
+    value = f"{last[best]:.2f}"
+    what = "hidden positives and negatives"
+    if not rest:
+        return f"{plain(data)}: the distance of {what} ends at {value} with {plain(best)}"
+    equal = [name for name in rest if f"{last[name]:.2f}" == value]
+    if equal:
+        others = plain(equal[0]) if len(equal) == 1 else f"{len(equal)} others"
+        return f"{plain(data)}: {plain(best)} and {others} keep {what} equally far apart ({value})"
+    named = [name for name in ink if name in rest] or rest
+    beside = ", ".join(f"{plain(name)} {last[name]:.2f}" for name in named[:3])
+    return f"{plain(data)}: {plain(best)} keeps {what} farthest apart ({value}; {beside})"
+
+
 @styled
-def density_grid(found: Mapping[str, Sequence[tuple[str, Densities]]], data: str) -> Figure:
+def density_grid(
+    found: Mapping[str, Sequence[tuple[str, Densities]]], data: str, seed: int | None = None
+) -> Figure:
     """Densities of both kinds of hidden labels, a row per method, a column per moment.
 
     Args:
         found: For each method some moments, each with a name such as "first epoch".
         data: Name of the data set.
+        seed: Seed of the trainings, if it is the same for all.
     """
     shown = dict(list(found.items())[:4])
     columns = max(len(moments) for moments in shown.values())
@@ -95,115 +150,29 @@ def density_grid(found: Mapping[str, Sequence[tuple[str, Densities]]], data: str
     for axis in axes[-columns:]:
         axis.set_xlabel("probability")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
-    ends = {name: moments[-1][1].distance or 0.0 for name, moments in shown.items()}
-    best, worst = max(ends, key=lambda name: ends[name]), min(ends, key=lambda name: ends[name])
-    text = f"{plain(data)}: at the end {plain(best)} keeps the two kinds {ends[best]:.2f} apart"
-    headline(figure, text if best == worst else f"{text}, {plain(worst)} {ends[worst]:.2f}")
+    headline(figure, _ends(shown, data if seed is None else f"{plain(data)}, seed {seed}"))
     return figure
 
 
-@styled
-def false_negative_dots(
-    found: Mapping[str, tuple[FalseNegatives, FalseNegatives]],
-    k_hat: Mapping[str, KHat],
-    ink: Ink,
-    data: str,
-) -> Figure:
-    """Share of positives among unobserved labels of one confidence, first and last epoch.
-
-    Args:
-        found: For each method the counts after the first and after the last epoch.
-        k_hat: What methods take for that share in the last epoch, where they say so.
-        ink: Colours of the methods.
-        data: Name of the data set.
-    """
-    shown = dict(list(found.items())[:PANELS])
-    figure, axes = _panels(len(shown), 2.0)
-    for axis, (name, (first, last)) in zip(axes, shown.items(), strict=False):
-        colour = ink.get(name, MUTED)
-        for counts, dot, label in ((first, MUTED, "first epoch"), (last, colour, "last epoch")):
-            for enough, alpha in ((True, 0.85), (False, 0.3)):
-                known = [
-                    (p, share)
-                    for p, share, n in zip(counts.p, counts.share, counts.labels, strict=True)
-                    if share is not None and (n >= ENOUGH) == enough
-                ]
-                axis.plot(
-                    [p for p, _ in known],
-                    [share for _, share in known],
-                    "o",
-                    color=dot,
-                    alpha=alpha,
-                    markersize=3.2,
-                    markeredgewidth=0,
-                    label=label if enough else None,
-                )
-        if name in k_hat:
-            curve = k_hat[name]
-            axis.plot(curve.p, curve.k_hat, color=INK, linewidth=1.2, linestyle="--")
-            axis.annotate("khat", (curve.p[-1], curve.k_hat[-1]), xytext=(-3, 4), ha="right",
-                          va="bottom", textcoords="offset points", fontsize=8)  # fmt: skip
-        axis.set_title(plain(name, 20))
-        axis.set_xlim(0, 1)
-        axis.set_ylim(0, 1)
-    _outer(axes[: len(shown)], "probability", "FN / (FN + TN)")
-    overall = next(iter(shown.values()))[1].overall or 0.0
-    sure = {name: _above(last, 0.9) for name, (_, last) in shown.items()}
-    known_sure = {name: share for name, share in sure.items() if share is not None}
-    text = f"{plain(data)}: {100 * overall:.0f} % of unobserved labels are positive"
-    if known_sure:
-        best = max(known_sure, key=lambda name: known_sure[name])
-        text += (
-            f"; where {plain(best)} is sure of them (p ≥ 0.9), {100 * known_sure[best]:.0f} % are"
-        )
-    headline(figure, text)
-    return figure
+def _ends(found: Mapping[str, Sequence[tuple[str, Densities]]], data: str) -> str:
+    """How far apart the two kinds are at the end, for the best and the worst method."""
+    last = {name: moments[-1][1].distance for name, moments in found.items()}
+    known = {name: distance for name, distance in last.items() if distance is not None}
+    if not known:
+        return f"{plain(data, 40)}: probabilities of hidden positives and true negatives"
+    order = sorted(known, key=lambda name: known[name])
+    worst, best = order[0], order[-1]
+    text = f"{plain(data, 40)}: at the end {plain(best)} keeps the two kinds"
+    text += f" {known[best]:.2f} apart"
+    return text if best == worst else f"{text}, {plain(worst)} {known[worst]:.2f}"
 
 
-@styled
-def predictive_lines(
-    values: Mapping[float, tuple[Sequence[Line], Sequence[Line]]], ink: Ink, data: str
-) -> Figure:
-    """PPV and NPV at thresholds, per epoch.
-
-    Args:
-        values: For each threshold the lines of PPV and of NPV.
-        ink: Colours of the methods.
-        data: Name of the data set.
-    """
-    figure, axes = canvas(0.5 + 2.2 * len(values), len(values), 2, sharex=True)
-    best: tuple[float, str, float] | None = None
-    for row, (tau, pair) in enumerate(values.items()):
-        for column, (name, lines) in enumerate(zip(("PPV", "NPV"), pair, strict=True)):
-            axis = axes[2 * row + column]
-            if name == "PPV":
-                axis.set_ylim(-0.02, 1.02)
-            draw_lines(axis, lines, ink)
-            axis.set_title(f"{name} at {tau:g}")
-            if name == "PPV":
-                ends = [(line.mean[-1], line.name, tau) for line in lines
-                        if line.mean and line.mean[-1] == line.mean[-1]]  # fmt: skip
-                best = max([*ends, *([best] if best else [])], default=None)
-    for axis in axes[-2:]:
-        axis.set_xlabel("epoch")
-    if best is None:
-        headline(figure, f"{plain(data)}: no method is sure of enough unobserved labels at the end")
-    else:
-        headline(
-            figure,
-            f"{plain(data)}: of the unobserved labels that {plain(best[1])} puts above "
-            f"{best[2]:g}, {100 * best[0]:.0f} % are positive at the end",
-        )
-    return figure
-
-
-def quantiles(shares: Sequence[float]) -> tuple[float, ...]:
-    """Where some shares of a histogram over [0, 1] lie below, in between bins by a line."""
+def median(shares: Sequence[float]) -> float:
+    """Where half of a histogram over [0, 1] lies below, in between bins by a line."""
     below = np.concatenate([[0.0], np.cumsum(shares)])
-    edges = np.linspace(0, 1, len(below))
     if not below[-1]:
-        return (float("nan"),) * len(QUANTILES)
-    return tuple(np.interp(QUANTILES, below / below[-1], edges).tolist())
+        return float("nan")
+    return float(np.interp(0.5, below / below[-1], np.linspace(0, 1, len(below))))
 
 
 def _medians(medians: Mapping[str, float], data: str) -> str:
@@ -213,37 +182,6 @@ def _medians(medians: Mapping[str, float], data: str) -> str:
     (low, worst), (high, best) = known[0], known[-1]
     text = f"{plain(data)}: half of the hidden positives end above {high:.2f} with {plain(best)}"
     return text if best == worst else f"{text}, above {low:.2f} with {plain(worst)}"
-
-
-def _above(counts: FalseNegatives, p: float) -> float | None:
-    pairs = [(share, n) for at, share, n in zip(counts.p, counts.share, counts.labels, strict=True)
-             if at >= p and share is not None]  # fmt: skip
-    total = sum(n for _, n in pairs)
-    return sum(share * n for share, n in pairs) / total if total >= ENOUGH else None
-
-
-def _panels(count: int, height: float) -> tuple[Figure, list[Axes]]:
-    columns = _columns(count)
-    rows = -(-count // columns)
-    figure, axes = canvas(0.5 + height * rows, rows, columns, sharex=True, sharey=True)
-    for axis in axes[count:]:
-        axis.set_visible(False)
-    return figure, axes
-
-
-def _columns(count: int) -> int:
-    return 2 if count in (2, 4) else min(3, max(count, 1))
-
-
-def _outer(axes: Sequence[Axes], x: str, y: str) -> None:
-    """Names of the axes, once per row and column."""
-    columns = _columns(len(axes))
-    for number, axis in enumerate(axes):
-        if number % columns == 0:
-            axis.set_ylabel(y)
-        if number + columns >= len(axes):
-            axis.set_xlabel(x)
-            axis.tick_params(labelbottom=True)
 
 
 def _density(

@@ -57,5 +57,6 @@ def finding(found: Sequence[dict[str, Any]]) -> str:
     for one in found:
         row = max(one["rows"], key=lambda row: row["size"])
         off = max(row["high"] - one["k"], one["k"] - row["low"])
-        parts.append(f"{plain(one['data'])}: {row['size']} items tell k to within {off:.1f}")
+        text = f"{plain(one['data'])}: {row['size']} items tell k to within {off:.1f}"
+        parts.append(f"{text} in {100 * float(one.get('level', 0.9)):g} % of draws")
     return "; ".join(parts)

@@ -45,10 +45,9 @@ def gradient_regimes(data: dict[str, Any]) -> Figure:
         _limit(axes[place], [curve[("observed", "unobserved")[place]]["loss"] for curve in curves])
     axes[0].set_ylabel("loss")
     axes[2].set_ylabel("slope d loss / d logit")
-    for word, height, side in (("pushes p down", 0.97, "top"), ("pushes p up", 0.03, "bottom")):
-        axes[3].text(
-            0.02, height, word, transform=axes[3].transAxes, va=side, color=MUTED, fontsize=8
-        )
+    for word, height, side in (("pushes p down", 1.0, "top"), ("pushes p up", 0.0, "bottom")):
+        axes[3].text(1.015, height, word, transform=axes[3].transAxes, va=side, color=MUTED,
+                     fontsize=8, rotation=270)  # fmt: skip
     names = axes[0].get_legend_handles_labels()
     figure.legend(*names, loc="outside lower center", ncols=min(4, max(1, len(curves))))
     headline(figure, finding(data))

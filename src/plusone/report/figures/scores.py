@@ -86,20 +86,31 @@ def score_dots(scores: Sequence[Score], data: str, *, split: str = "test") -> Fi
     axes.set_ylim(-0.7, (places[-1] if places else 0) + 0.7)
     axes.grid(axis="y", visible=False)
     axes.set_xlabel(f"{split} mAP in %, bar = standard deviation over seeds")
-    headline(figure, finding(by_method, scores, data))
+    headline(figure, finding(by_method, scores, data, split))
     return figure
 
 
-def finding(by_method: Mapping[str, Score], scores: Sequence[Score], data: str) -> str:
-    """Who won, and where that lies between AN and all labels."""
+def finding(
+    by_method: Mapping[str, Score], scores: Sequence[Score], data: str, split: str = "test"
+) -> str:
+    """Who won, if anybody did, and where that lies between AN and all labels."""
     rivals = [score for score in scores if not score.reference]
     if not rivals:
         return f"{plain(data)}: only references with more labels"
     best = max(rivals, key=lambda score: score.mean)
-    text = f"{plain(data)}: {plain(best.name)} is best with {100 * best.mean:.1f} % mAP"
+    near = [score for score in rivals if score.top and score is not best]
+    what = "mAP" if split == "test" else f"{split} mAP"
+    if near:
+        second = max(near, key=lambda score: score.mean)
+        others = plain(second.name) if len(near) == 1 else f"{len(near)} others"
+        text = f"{plain(best.name)} and {others} cannot be told apart at the top"
+        text += f": {100 * best.mean:.1f} % {what}"
+    else:
+        text = f"{plain(best.name)} is best with {100 * best.mean:.1f} % {what}"
     marks = [
         f"{100 * by_method[name].mean:.1f} {words}"
         for name, words in (("an", "assuming negatives"), ("bce", "with all labels"))
         if name in by_method and name != best.method
     ]
+    text = f"{plain(data)}: {text}"
     return f"{text} ({', '.join(marks)})" if marks else text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,32 +20,35 @@ LEVELS = 12
 
 @styled
 def loss_surfaces(surfaces: Sequence[dict[str, Any]]) -> Figure:
-    """Contours of how much the loss rises, with the same levels for all methods.
+    """Contours of how much the loss rises; each panel from 0 to its own highest rise.
+
+    Losses of different methods have different units, so only shapes can be compared.
 
     Args:
-        surfaces: What `surface.json` files hold.
+        surfaces: What `surface.json` files of one data set hold; their centres must be known.
     """
     shown = list(surfaces[:SHOWN])
     columns = min(3, len(shown))
     rows = -(-len(shown) // columns)
     side = 5.4 / columns if columns > 1 else 3.4
-    figure, axes = canvas(0.7 + rows * side, rows, columns, sharex=True, sharey=True)
-    rises = [rise(surface) for surface in shown]
-    top = max(float(np.nanmax(table)) for table in rises) or 1.0
-    levels = top * np.linspace(0, 1, LEVELS + 1) ** 2  # close together where it is flat
+    figure, axes = canvas(0.9 + rows * (side + 0.15), rows, columns, sharex=True, sharey=True)
+    levels = np.linspace(0, 1, LEVELS + 1) ** 2  # close together where it is flat
     drawn = None
-    for axis, surface, table in zip(axes, shown, rises, strict=False):
+    for axis, surface, name in zip(axes, shown, names(shown), strict=False):
+        table = rise(surface)
+        top = max(float(np.nanmax(table)), 0.0)
+        share = np.ma.masked_invalid(table.T / (top or 1.0))
         x, y = surface["alphas"], surface["betas"]
-        drawn = axis.contourf(x, y, table.T, levels=levels, cmap="cividis", extend="both")
+        drawn = axis.contourf(x, y, share, levels=levels, cmap="cividis", extend="both")
         axis.plot(0, 0, "+", color=PAPER, markersize=8)
-        axis.set_title(f"{plain(surface['method'], 16)}  flat {flatness(surface):.2g}")
+        axis.set_title(f"{plain(name, 24)}\nrises by up to {top:.2g}")
         axis.set_aspect("equal")
         axis.grid(visible=False)
     for axis in axes[len(shown) :]:
         axis.set_visible(False)
     if drawn is not None:
         bar = figure.colorbar(drawn, ax=axes, shrink=0.8, pad=0.02)
-        bar.set_label("relative rise of the loss")
+        bar.set_label("share of the highest rise")
         bar.set_ticks([float(f"{level:.2g}") for level in levels[::3]])
         plain_ticks(bar.ax.yaxis)
         bar.ax.grid(visible=False)
@@ -52,33 +56,47 @@ def loss_surfaces(surfaces: Sequence[dict[str, Any]]) -> Figure:
     return figure
 
 
+def names(surfaces: Sequence[dict[str, Any]]) -> list[str]:
+    """What to call each surface: its method, with the run folder where methods repeat."""
+    methods = [str(surface["method"]) for surface in surfaces]
+    return [
+        method if methods.count(method) == 1 else f"{method} ({_run(surface)})"
+        for method, surface in zip(methods, surfaces, strict=True)
+    ]
+
+
 def rise(surface: dict[str, Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """How much the loss exceeds that of the solution, in units of the solution's loss."""
+    """How much the loss exceeds that of the solution; NaN where it is not finite."""
     table = np.array(surface["loss"], dtype=np.float64)
-    middle = _middle(surface, table)
-    return (table - middle) / (abs(middle) or 1.0)
+    middle = table[len(table) // 2, len(table[0]) // 2]
+    found: np.ndarray[Any, np.dtype[np.float64]] = table - middle
+    return found
 
 
-def flatness(surface: dict[str, Any]) -> float:
-    """Mean relative rise at half the extent; small is flat."""
+def rise_halfway(surface: dict[str, Any]) -> float:
+    """Mean rise at half the extent, in the units of the loss."""
     from plusone.analysis.surface import Surface, mean_rise
 
     known = Surface(**{field.name: surface[field.name] for field in fields(Surface)})
-    return mean_rise(known, known.extent / 2) / (abs(known.centre) or 1.0)
+    return mean_rise(known, known.extent / 2)
 
 
 def finding(surfaces: Sequence[dict[str, Any]]) -> str:
-    """Which method's solution lies in the flattest place."""
-    flat = sorted((flatness(surface), plain(surface["method"])) for surface in surfaces)
-    if len(flat) < 2:
-        return f"The loss of {flat[0][1]} rises by {100 * flat[0][0]:.0f} % halfway to the border"
-    return (
-        f"{flat[0][1]} lies flattest: its loss rises by {100 * flat[0][0]:.0f} % halfway to the "
-        f"border, that of {flat[-1][1]} by {100 * flat[-1][0]:.0f} %"
-    )
+    """How much each loss rises; units differ, so nothing is ranked."""
+    shown = list(surfaces[:SHOWN])
+    parts = [
+        f"{plain(name)} {_number(rise_halfway(surface))}"
+        for name, surface in zip(names(shown), shown, strict=True)
+    ]
+    units = " (each in its own units)" if len(parts) > 1 else ""
+    data = plain(shown[0].get("data") or "")
+    start = f"{data}: rise" if data else "Rise"
+    return f"{start} of the loss halfway to the border: {', '.join(parts)}{units}"
 
 
-def _middle(surface: dict[str, Any], table: np.ndarray[Any, np.dtype[np.float64]]) -> float:
-    row = int(np.argmin(np.abs(surface["alphas"])))
-    column = int(np.argmin(np.abs(surface["betas"])))
-    return float(table[row, column])
+def _run(surface: dict[str, Any]) -> str:
+    return PurePath(str(surface.get("run") or "")).name or f"seed {surface['seed']}"
+
+
+def _number(value: float) -> str:
+    return "not finite" if value != value else f"{value:.2g}"

@@ -28,10 +28,12 @@ WORDS = {
     "expected_positives": "expected positives per item given to the method (k)",
 }
 
+STILL = 0.0005  # a change of mAP that is none when it is told with a digit
+
 
 @styled
 def sweep_curves(sweep: dict[str, Any]) -> Figure:
-    """Test mAP against the values of a setting, a line per method, a panel per data set.
+    """MAP against the values of a setting, a line per method, a panel per data set.
 
     Args:
         sweep: What `sweep.json` holds.
@@ -77,8 +79,8 @@ def _panel(axes: Axes, sweep: dict[str, Any], rows: Rows, ink: dict[str, str]) -
         ends.append((y[-1], method, colour))
         drawn += x
     base = sweep.get("baseline")
-    if base and base.get("test_map") is not None:
-        level = 100 * base["test_map"]
+    if base and (found := score(base)) is not None:
+        level = 100 * found
         axes.axhline(level, color=VERMILLION, linestyle="--", linewidth=1.2)
         ends.append((level, base["name"], VERMILLION))
     if labels and len(set(drawn)) > 1:
@@ -98,7 +100,7 @@ def _panel(axes: Axes, sweep: dict[str, Any], rows: Rows, ink: dict[str, str]) -
                           fontsize=8)  # fmt: skip
     if numbers or labels:
         plain_ticks(axes.xaxis)
-    axes.set_ylabel("test mAP in %")
+    axes.set_ylabel(f"{split_of(sweep['rows'])} in %")
     end_labels(axes, ends)
 
 
@@ -121,6 +123,12 @@ def score(row: dict[str, Any]) -> float | None:
     return found
 
 
+def split_of(rows: Rows) -> str:
+    """What `score` is of some rows: test or validation mAP, or some of each."""
+    tested = [row.get("test_map") is not None for row in rows]
+    return "test mAP" if all(tested) else "mAP" if any(tested) else "validation mAP"
+
+
 def finding(sweep: dict[str, Any]) -> str:
     """Where the best value lies, and how much hangs on it."""
     rows = [row for row in sweep["rows"] if score(row) is not None]
@@ -135,6 +143,9 @@ def finding(sweep: dict[str, Any]) -> str:
     span, method, value, data = max(spans, key=lambda found: found[0])
     several = len({found[3] for found in spans}) > 1
     where = f" on {plain(data)}" if several else ""
+    if span < STILL:
+        who = f"{plain(method)} does not move" if len(spans) == 1 else "no method moves"
+        return f"{who} with {name}: mAP stays within {100 * span:.2f} points"
     most = "" if len(spans) == 1 else ", more than any other"
     return (
         f"{plain(method)}{where} moves by {100 * span:.1f} points of mAP with {name}{most}; "

@@ -9,6 +9,7 @@ from plusone.bench.statistics import mean_per_class
 from plusone.report.blocks import Drawing, Section
 from plusone.report.figures.classes import class_dots
 from plusone.report.material import Entry, Group, Material
+from plusone.report.style import colours
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,18 +26,24 @@ def per_class(material: Material) -> Section | None:
     return Section(
         "classes",
         "Class by class",
-        "Average precision on the test items of each class, mean over seeds: the best method, "
-        "assuming negatives (an), and training with all labels (bce).",
+        "Average precision on the test items of each class, mean over seeds. The best method "
+        "stands beside assuming negatives (an) and training with all labels (bce), or beside the "
+        "next best methods where these are not there.",
         tuple(Drawing(f"classes-{group.slug}", partial(_draw, group)) for group in groups),
     )
 
 
 def _scores(group: Group) -> dict[str, list[float]]:
     """Test AP per class of the methods compared, the best first."""
-    wanted = [group.best, group.find("an"), group.find("bce"), *group.ranked]
+    rivals = [entry for entry in group.ranked if not entry.reference and entry is not group.best]
+    low = group.find("an")
+    second = low if low is not None and low is not group.best else next(iter(rivals), None)
+    wanted = [group.best, second, group.find("bce"), *group.ranked]
     found: dict[str, list[float]] = {}
     for entry in wanted:
-        if entry is not None and len(found) < COMPARED and (values := _mean(entry)):
+        values = _mean(entry) if entry is not None and len(found) < COMPARED else []
+        alike = all(len(values) == len(others) for others in found.values())
+        if entry is not None and values and alike:  # else it had other classes
             found[entry.method] = values
     return found
 
@@ -49,5 +56,8 @@ def _mean(entry: Entry) -> list[float]:
 
 
 def _draw(group: Group) -> Figure:
-    runs = [run for entry in group.entries for run in entry.runs if run.get("labels")]
-    return class_dots(runs[0]["labels"]["classes"], _scores(group), group.ink, group.name)
+    scores = _scores(group)
+    first = group.find(next(iter(scores)))
+    assert first is not None
+    classes = next(run["labels"]["classes"] for run in first.runs if run.get("labels"))
+    return class_dots(classes, scores, colours(list(scores)), group.name)

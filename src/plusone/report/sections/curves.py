@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -29,10 +28,10 @@ def learning(material: Material) -> Section | None:
     return Section(
         "learning",
         "Learning curves",
-        "Validation mAP and training loss after every epoch: mean over seeds, the band is one "
-        "standard deviation. A loss is the sum of its terms; each is stretched to its own range, "
-        "because losses of different methods have different units. The best epoch on validation "
-        "is the one that counts.",
+        "Validation mAP and training loss after every epoch: mean over seeds as far as all "
+        "got, the band is one standard deviation. A loss is the sum of its terms; each is "
+        "stretched to its own range, because losses of different methods have different units. "
+        "The best epoch on validation is the one that counts.",
         tuple(Drawing(f"learning-{group.slug}", partial(_draw, group)) for group in groups),
     )
 
@@ -45,17 +44,18 @@ def courses(group: Group) -> list[LearningCurve]:
             curves = averaged(entry.runs)
         except InputError:  # a run whose records are gone
             continue
-        found += curves[:1]
+        found += [curve for curve in curves[:1] if curve.stage]  # else its records are empty
     return found
 
 
-def line_of(name: str, epochs: Sequence[int], course: Course, scale: float = 1.0) -> Line:
-    """A course as a line to draw."""
-    spread = [0.0 if sd is None else scale * sd for sd in course.sd]
+def line_of(curve: LearningCurve, course: Course, scale: float = 1.0) -> Line:
+    """A course as a line to draw, as far as all seeds got."""
+    whole = sum(reached == curve.seeds for reached in curve.reached)
+    spread = [0.0 if sd is None else scale * sd for sd in course.sd[:whole]]
     return Line(
-        name,
-        epochs,
-        [NAN if mean is None else scale * mean for mean in course.mean],
+        curve.method,
+        curve.epochs[:whole],
+        [NAN if mean is None else scale * mean for mean in course.mean[:whole]],
         spread if any(spread) else None,
     )
 
@@ -71,7 +71,8 @@ def _stretched(line: Line) -> Line:
 def _draw(group: Group) -> Figure:
     val, loss = [], []
     for curve in courses(group):
-        val.append(line_of(curve.method, curve.epochs, curve.val_map, 100.0))
-        total = curve.losses.get("total") or next(iter(curve.losses.values()))
-        loss.append(_stretched(line_of(curve.method, curve.epochs, total)))
+        val.append(line_of(curve, curve.val_map, 100.0))
+        total = curve.losses.get("total") or next(iter(curve.losses.values()), None)
+        if total is not None:
+            loss.append(_stretched(line_of(curve, total)))
     return learning_curves(val, loss, group.ink, group.name)

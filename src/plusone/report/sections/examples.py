@@ -8,7 +8,8 @@ from typing import Any
 
 from plusone.errors import InputError, RunError
 from plusone.report.blocks import Block, Chip, Example, Gallery, Note, Section, Work
-from plusone.report.material import Entry, Group, Material, Result
+from plusone.report.material import Entry, Group, Material
+from plusone.report.places import Result
 
 LIKELY = 3  # labels shown where the truth is not known
 STATES = ("seen", "found", "missed", "wrong")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,14 +20,18 @@ from plusone.analysis.hidden import (
 )
 from plusone.analysis.k_hat import KHat, gr_k_hat
 from plusone.analysis.load import read_epochs
+from plusone.analysis.probe import BINS
 from plusone.errors import InputError
 from plusone.methods.lasd import LasdOptions
 from plusone.report.blocks import Block, Drawing, Section
 from plusone.report.figures import hidden as figures
-from plusone.report.figures.hidden import ENOUGH
+from plusone.report.figures import shares
 from plusone.report.figures.lines import Line
-from plusone.report.material import Group, Material, Result
+from plusone.report.figures.shares import ENOUGH
+from plusone.report.material import Group, Material
+from plusone.report.places import Result
 from plusone.report.sections.curves import NAN, courses, line_of
+from plusone.report.variants import base
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,19 +46,22 @@ def hidden_labels(material: Material) -> Section | None:
         if not probed(group):
             continue
         kinds: tuple[tuple[str, Callable[[Group], Figure], str], ...] = (
-            ("positives", _bands, "Line: median; dark: middle half; pale: middle 80 %."),
+            ("positives", _shades, "Each epoch's shades sum to 1; line: median."),
             ("distance", _distances, "Mean over seeds; the band is one standard deviation."),
             ("densities", _densities, "Logarithmic; both densities have the same area."),
             (
                 "false-negatives",
                 _false_negatives,
                 f"Grey: after the first epoch; colour: after the last; pale: fewer than {ENOUGH} "
-                "labels; dashed: khat, what GR takes for this share in the last epoch.",
+                "labels. Line: the share under a well trained model (Eq. 6), with k positives per "
+                "item; dashed: khat, what GR takes for it in the last epoch (Eq. 7).",
             ),
             (
                 "predictive",
                 _predictive,
-                f"PPV is left out where fewer than {ENOUGH} labels are above the threshold.",
+                f"PPV is left out where fewer than {ENOUGH} labels are above the threshold. "
+                f"Thresholds: {HALF:g}, and the tau of lasd, {_tau(group):g}, where any method is "
+                "that sure.",
             ),
         )
         blocks += [
@@ -82,24 +90,21 @@ def probed(group: Group) -> dict[str, Result]:
     for entry in group.focus:
         for run in entry.runs[:1]:
             try:
-                probes_of(read_epochs(run))
+                _, probes = probes_of(read_epochs(run))
             except InputError:
                 continue
-            found[entry.method] = run
+            if any(probe.positives.any() and probe.negatives.any() for probe in probes):
+                found[entry.method] = run  # else nothing is hidden from it
     return found
 
 
-def _bands(group: Group) -> Figure:
+def _shades(group: Group) -> Figure:
     found = {name: hidden_positives(read_epochs(run)) for name, run in probed(group).items()}
-    return figures.positive_bands(found, group.ink, group.name)
+    return figures.positive_shades(found, group.name)
 
 
 def _distances(group: Group) -> Figure:
-    lines = [
-        line_of(curve.method, curve.epochs, curve.distance)
-        for curve in courses(group)
-        if _known(curve)
-    ]
+    lines = [line_of(curve, curve.distance) for curve in courses(group) if _known(curve)]
     return figures.distance_curves(lines, group.ink, group.name)
 
 
@@ -112,7 +117,11 @@ def _densities(group: Group) -> Figure:
     apart = False  # whether any best epoch is not the last one
     for name, run in probed(group).items():
         places, probes = probes_of(read_epochs(run))
-        values = [epoch["val_map"] for epoch in read_epochs(run) if epoch.get("probe") is not None]
+        values = [
+            -math.inf if epoch.get("val_map") is None else float(epoch["val_map"])
+            for epoch in read_epochs(run)
+            if epoch.get("probe") is not None
+        ]
         best, last = max(range(len(values)), key=lambda place: values[place]), len(probes) - 1
         apart = apart or best != last
         found[name] = [
@@ -121,7 +130,8 @@ def _densities(group: Group) -> Figure:
         ]
     if not apart:
         found = {name: [moments[0], moments[-1]] for name, moments in found.items()}
-    return figures.density_grid(found, group.name)
+    seeds = {int(run["seed"]) for run in probed(group).values()}
+    return figures.density_grid(found, group.name, seeds.pop() if len(seeds) == 1 else None)
 
 
 def _false_negatives(group: Group) -> Figure:
@@ -131,15 +141,34 @@ def _false_negatives(group: Group) -> Figure:
         epochs = read_epochs(run)
         _, probes = probes_of(epochs)
         found[name] = (false_negatives(probes[0]), false_negatives(probes[-1]))
-        if name == "gr":
+        if base(name) == "gr":
             believed[name] = gr_k_hat(len(epochs), len(epochs), run["options"])
-    return figures.false_negative_dots(found, believed, group.ink, group.name)
+    return shares.false_negative_dots(found, believed, group.ink, group.name, _positives(group))
+
+
+def _positives(group: Group) -> float | None:
+    """Positives per training item where they are known and more than one."""
+    for run in probed(group).values():
+        items, labels = run.get("items", {}).get("train"), run.get("labels")
+        if items and labels and sum(labels["true"]) > items:
+            return float(sum(labels["true"]) / items)
+    return None
+
+
+def _tau(group: Group) -> float:
+    """LASD's threshold: that of its training, if it lies on the edge of a bin."""
+    default = LasdOptions().tau
+    for entry in group.entries:
+        if base(entry.method) == "lasd":
+            tau = float((entry.row.get("options") or {}).get("tau", default))
+            on_edge = abs(tau * BINS - round(tau * BINS)) < 1e-6
+            return tau if on_edge and 0 < round(tau * BINS) < BINS else default
+    return default
 
 
 def _predictive(group: Group) -> Figure:
-    tau = LasdOptions().tau
     values: dict[float, tuple[list[Line], list[Line]]] = {}
-    for level in (HALF, tau):
+    for level in dict.fromkeys((HALF, _tau(group))):
         found = {
             name: predictive_values(read_epochs(run), level) for name, run in probed(group).items()
         }
@@ -150,7 +179,7 @@ def _predictive(group: Group) -> Figure:
             [_line(name, one, ppv[name]) for name, one in found.items()],
             [_line(name, one, one.npv) for name, one in found.items()],
         )
-    return figures.predictive_lines(values, group.ink, group.name)
+    return shares.predictive_lines(values, group.ink, group.name)
 
 
 def _counted(found: PredictiveValues) -> list[float | None]:

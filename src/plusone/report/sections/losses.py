@@ -5,16 +5,21 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from plusone.report.blocks import Drawing, Section
+from plusone.analysis.load import read_epochs
+from plusone.errors import InputError
+from plusone.report.blocks import Drawing, Note, Section
+from plusone.report.documents import Document
 from plusone.report.figures.intervals import k_intervals
 from plusone.report.figures.regimes import gradient_regimes
 from plusone.report.figures.surfaces import loss_surfaces
 from plusone.report.material import Group, Material
+from plusone.report.places import Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST = 6  # methods in a figure that is made for the report
+UNKNOWN_EPOCHS = 10  # of a training whose records are gone
 
 
 def regimes(material: Material) -> Section | None:
@@ -49,24 +54,41 @@ def _regimes(group: Group, names: list[str]) -> Figure:
     from plusone.analysis.gradients import gradient_curves
 
     options: dict[str, Any] = {}
-    epochs, classes, k = 10, 20, 1.5
+    classes, k = 20, 1.5
+    known = []
     for name in names:
         entry = group.find(name)
         assert entry is not None
         options[name] = entry.row.get("options") or {}
         for run in entry.runs[:1]:
-            epochs = max(len(run.get("epochs") or ()), 1) if run.get("epochs") else epochs
+            known.append(_last_epochs(run))
             classes = max(len(run["labels"]["classes"]), 3) if run.get("labels") else classes
             k = float(run.get("k") or k)
+    epochs = max(known, default=0) or UNKNOWN_EPOCHS
     found = gradient_curves(
-        names, at=(1, epochs), epochs=epochs, options=options, classes=classes, k=k, points=59
+        names,
+        at=sorted({1, epochs}),
+        epochs=epochs,
+        options=options,
+        classes=classes,
+        k=k,
+        points=59,
     )
     return gradient_regimes(found.to_dict())
 
 
+def _last_epochs(run: Result) -> int:
+    """Epochs of the last stage of a training; 0 if they were not kept."""
+    try:
+        stages = [int(epoch.get("stage", 0)) for epoch in read_epochs(run)]
+    except InputError:
+        return 0
+    return stages.count(stages[-1]) if stages else 0
+
+
 def intervals(material: Material) -> Section | None:
     """Intervals of k from a few labelled items (Cole et al. 2021, App. B)."""
-    found = material.of("intervals")
+    found = [document for document in material.of("intervals") if document["rows"]]
     if not found:
         return None
     level = 100 * float(found[0].get("level", 0.9))
@@ -82,19 +104,33 @@ def intervals(material: Material) -> Section | None:
 
 def surfaces(material: Material) -> Section | None:
     """The loss around solutions (EM)."""
-    found = material.of("surface")
-    if not found:
+    by_data: dict[str, list[Document]] = {}
+    notes = []
+    for document in material.of("surface"):
+        if (middle := _centre(document)) is None or middle != middle:
+            notes.append(Note(f"{document['method']}: its loss is not finite at the solution."))
+        else:
+            by_data.setdefault(str(document.get("data")), []).append(document)
+    if not by_data:
         return None
+    pages = [found[place : place + MOST] for found in by_data.values()
+             for place in range(0, len(found), MOST)]  # fmt: skip
     return Section(
         "surfaces",
         "The loss around the solutions",
         "Each method's own training loss while the weights are moved away from the solution along "
         "two random directions, scaled so that 1 moves every filter by its own norm (EM, after "
-        "Li et al. 2018). Colours are the rise relative to the loss at the solution, on the same "
-        "scale for all methods. The number beside a name is the mean rise halfway to the border.",
-        tuple(
-            Drawing(f"surface-{place // MOST + 1}",
-                    partial(loss_surfaces, found[place : place + MOST]))
-            for place in range(0, len(found), MOST)
+        "Li et al. 2018). Losses have different units, so each panel goes from 0 at the solution "
+        "to its own highest rise: compare shapes, not heights.",
+        (
+            *(Drawing(f"surface-{number}", partial(loss_surfaces, page))
+              for number, page in enumerate(pages, start=1)),
+            *notes,
         ),
     )  # fmt: skip
+
+
+def _centre(document: Document) -> float | None:
+    table = document["loss"]
+    found: float | None = table[len(table) // 2][len(table[0]) // 2]
+    return found

@@ -12,7 +12,8 @@ from typing import Any
 from plusone.errors import InputError, RunError
 from plusone.files import file_state, replacing
 from plusone.report.blocks import Block, Note, Section, Strips, Work
-from plusone.report.material import Material, Result
+from plusone.report.material import Material
+from plusone.report.places import Result
 
 MAPPED = ("lac", "en_scl")
 ITEMS = 4

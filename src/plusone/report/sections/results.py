@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from plusone.bench.outputs import safe_cell
 from plusone.bench.tables import options_text, percent, spread
 from plusone.report.blocks import Block, Cell, Download, Section, Table
 from plusone.report.material import Entry, Group, Material
@@ -120,6 +121,8 @@ def _csv(runs: Sequence[dict[str, Any]]) -> str:
     writer = csv.DictWriter(text, TIDY, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for run in runs:
-        writer.writerow(run | {"options": json.dumps(run.get("options", {}), sort_keys=True)})
+        words = {name: safe_cell(str(run.get(name, ""))) for name in ("data", "method", "mode")}
+        options = json.dumps(run.get("options", {}), sort_keys=True)
+        writer.writerow(run | words | {"options": options})
     code = base64.b64encode(text.getvalue().encode("utf-8")).decode("ascii")
     return f"data:text/csv;charset=utf-8;base64,{code}"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from plusone.report.blocks import Block, Code, Drawing, Facts, Section
 from plusone.report.figures.scores import Score, score_dots
-from plusone.report.material import Group, Material, Result
+from plusone.report.material import Group, Material
+from plusone.report.places import Result
 from plusone.version import __version__
 
 if TYPE_CHECKING:
@@ -94,16 +95,20 @@ def _chosen(on: set[str]) -> str:
 
 def _marks(group: Group) -> str:
     """What the colours mean, as far as they are there."""
-    words = ["Blue: the best and all within noise of it."]
+    words = ["Bold numbers, blue dots: the best and all within noise of it."]
+    if group.find("an"):
+        words.append("Red dot: an, whatever its place.")
     if any(entry.reference for entry in group.entries):
-        words.append("Black: references that saw more labels.")
+        words.append("Below, apart: references that saw more labels.")
     if ends := [name for name in ("an", "bce") if group.find(name)]:
         words.append(f"Dashed: {' and '.join(ends)}.")
     return " ".join(words)
 
 
 def _scores(group: Group) -> Figure:
-    tested = all(entry.row.get("test_map") is not None for entry in group.entries)
+    known = [entry.row.get("test_map") is not None for entry in group.entries]
+    tested = all(known)
+    mixed = any(known) and not tested  # the marks are of other numbers than those drawn
     scores = [
         Score(
             name=entry.method,
@@ -111,7 +116,7 @@ def _scores(group: Group) -> Figure:
             mean=entry.score if tested else float(entry.row["val_map"]),
             sd=entry.row.get("test_sd") if tested else None,
             reference=entry.reference,
-            top=bool(entry.row.get("best") or entry.row.get("within_noise")),
+            top=bool(entry.row.get("best") or entry.row.get("within_noise")) and not mixed,
         )
         for entry in group.entries
     ]

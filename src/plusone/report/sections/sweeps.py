@@ -5,10 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from plusone.bench.ablation import ABLATIONS
 from plusone.bench.tables import options_text, spread
 from plusone.report.blocks import Block, Cell, Drawing, Section, Table
-from plusone.report.figures.sweeps import score, sweep_curves
-from plusone.report.material import Document, Material
+from plusone.report.documents import Document
+from plusone.report.figures.sweeps import score, split_of, sweep_curves
+from plusone.report.material import Material
 
 
 def sweeps(material: Material) -> Section | None:
@@ -23,8 +25,9 @@ def sweeps(material: Material) -> Section | None:
     return Section(
         "sweeps",
         "One setting at a time",
-        "Test mAP while one setting takes several values and everything else stays: mean over "
-        "seeds, the bar is one standard deviation. Dashed: a baseline without the setting; dotted: "
+        "mAP on the test items, or on the validation items of data without a test split, while one "
+        "setting takes several values and everything else stays: mean over seeds, the bar is one "
+        "standard deviation. Dashed: a baseline without the setting; dotted: "
         "the default. Such curves are LASD, Fig. 1, GR, Fig. 2 and LAC, Figs. 3-5 for options of "
         "these methods; Cole et al. 2021, Fig. 1 for the number of labels (train_share) and "
         "App. B for a wrong number of positives (expected_positives); the general missing-label "
@@ -85,15 +88,17 @@ def _ablation(document: Document) -> Table:
     columns = (
         ("what is left", ""),
         ("row of the paper", ""),
-        ("test mAP", "mean ± standard deviation over seeds, in %"),
+        (split_of(document["rows"]), "mean ± standard deviation over seeds, in %"),
         ("change", "points of test mAP against the whole method"),
         ("options", "that switch the rest off"),
         ("seeds", "trainings behind the row"),
     )
+    parts = ABLATIONS.get(str(document["method"]), [])
+    full = {part.name for part in parts if part.is_full}
     rows = []
     for row in document["rows"]:
         value, change = score(row), row.get("change")
-        whole = change == 0
+        whole = row["name"] in full
         rows.append(
             (
                 Cell(str(row["name"]), strong=whole),

@@ -1,0 +1,120 @@
+"""What sections make of results that are not as they mostly are."""
+
+import pytest
+
+from plusone.report.material import collect
+from plusone.report.sections import classes, curves, hidden, losses
+from plusone.report.sections.sweeps import ablations
+
+
+def group_of(make, folder, results):
+    make.journal(folder, results)
+    (group,) = collect([folder]).groups
+    return group
+
+
+def title(drawing):
+    return drawing.draw().get_suptitle().replace("\n", " ")
+
+
+def changed(result, **probe):
+    """The same result with other values in each epoch's probe."""
+    epochs = [epoch | {"probe": epoch["probe"] | probe} for epoch in result["epochs"]]
+    return result | {"epochs": epochs}
+
+
+def test_classes_of_many_methods_without_bce(make, tmp_path):
+    names = ("an", "gr", "em", "role", "lasd", "wan", "epr", "hill", "asl")
+    best = {"hill": 0.95, "asl": 0.94}
+    results = [make.result(name, test_map=best.get(name, 0.5)) for name in names]
+    make.journal(tmp_path, results)
+    (drawing,) = classes.per_class(collect([tmp_path])).blocks
+    legend = drawing.draw().legends[0]
+    assert [text.get_text() for text in legend.get_texts()] == ["hill", "an", "asl"]
+
+
+def test_the_best_is_compared_with_a_rival_rather_than_a_reference(make, tmp_path):
+    results = [
+        make.result("an", test_map=0.9),
+        make.result("gr", test_ap=[0.7] * 4),
+        make.result("bce"),
+    ]
+    make.journal(tmp_path, results)
+    (drawing,) = classes.per_class(collect([tmp_path])).blocks
+    assert title(drawing).startswith("pets: an beats gr in 1 of 3 classes")
+
+
+def test_nothing_is_hidden(make, tmp_path):
+    full = changed(make.result("bce"), positives=[0] * 100, distance=None)
+    make.journal(tmp_path, [full])
+    assert hidden.hidden_labels(collect([tmp_path])) is None
+
+
+def test_empty_records_and_values_that_are_not_finite(make, tmp_path):
+    bad = make.result("gr")
+    bad["epochs"] = [epoch | {"val_map": None} for epoch in bad["epochs"][:1]] + bad["epochs"][1:]
+    make.journal(tmp_path, [make.result("an", epochs=[]), bad])
+    material = collect([tmp_path])
+    (drawing,) = curves.learning(material).blocks
+    assert "no method loses" in title(drawing)
+    titles = [title(drawing) for drawing in hidden.hidden_labels(material).blocks]
+    assert titles[2] == "pets, seed 0: at the end gr keeps the two kinds 0.30 apart"
+
+
+def test_a_curve_ends_where_the_first_seed_stopped(make, tmp_path):
+    short = make.result("gr", 1)
+    short["epochs"] = short["epochs"][:2]
+    group = group_of(make, tmp_path, [make.result("gr", 0), short])
+    (curve,) = curves.courses(group)
+    assert curves.line_of(curve, curve.val_map).x == (1, 2)
+
+
+def test_the_threshold_is_that_of_the_training(make, tmp_path):
+    group = group_of(make, tmp_path / "a", [make.result("lasd", options={"tau": 0.8})])
+    assert hidden._tau(group) == 0.8
+    between = group_of(make, tmp_path / "b", [make.result("lasd", options={"tau": 0.805})])
+    assert hidden._tau(between) == hidden._tau(group_of(make, tmp_path / "c", [make.result("gr")]))
+
+
+def test_epochs_of_the_last_stage(make):
+    run = make.result("gr")
+    assert losses._last_epochs(run) == 3
+    run["epochs"][0]["stage"], run["epochs"][1]["stage"], run["epochs"][2]["stage"] = 0, 1, 1
+    assert losses._last_epochs(run) == 2
+    assert losses._last_epochs({"method": "gr"}) == 0  # its records are gone
+
+
+def test_surfaces_by_data_and_without_a_centre(make, tmp_path):
+    lost = make.surface("em", 1.0)
+    lost["loss"][2][2] = None
+    for number, document in enumerate(
+        (make.surface("an", 1.0), make.surface("an", 1.0) | {"data": "other"}, lost)
+    ):
+        make.document(tmp_path / str(number), document)
+    first, second, note = losses.surfaces(collect([tmp_path])).blocks
+    assert title(first).startswith("pets: rise")
+    assert title(second).startswith("other: rise")
+    assert note.text == "em: its loss is not finite at the solution."
+
+
+def test_intervals_without_rows(make, tmp_path):
+    make.document(tmp_path, make.intervals | {"rows": []})
+    assert losses.intervals(collect([tmp_path])) is None
+
+
+@pytest.mark.parametrize("tested", [True, False])
+def test_the_whole_method_is_bold_and_no_other(make, tmp_path, tested):
+    rows = [row | {"change": 0.0} for row in make.ablation["rows"]]
+    if not tested:
+        rows = [row | {"test_map": None, "change": None} for row in rows]
+    make.document(tmp_path, make.ablation | {"rows": rows})
+    (table,) = ablations(collect([tmp_path])).blocks
+    assert [row[0].strong for row in table.rows] == [False, True]
+    assert table.columns[2][0] == ("test mAP" if tested else "validation mAP")
+
+
+def test_positives_per_item_are_those_of_the_data(make, tmp_path):
+    group = group_of(make, tmp_path, [make.result("gr")])
+    assert hidden._positives(group) == pytest.approx(27 / 20)
+    alone = make.result("gr", labels={"classes": ["a"], "seen": [20], "true": [20]})
+    assert hidden._positives(group_of(make, tmp_path / "b", [alone])) is None
