@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -97,7 +98,8 @@ def test_intervals_need_all_labels(bad, folder, tmp_path):
     assert "no items in the split 'val'" in bad("intervals", labels, "--split", "val").err
 
 
-def test_surface_of_a_run(cli, run_folder, folder):
+def test_surface_of_a_run(cli, run_folder, folder, tmp_path):
+    run_folder = shutil.copytree(run_folder, tmp_path / "run")
     answer = cli("surface", run_folder, "--steps", 3, "--json")
     assert answer.code == 0, answer.err
     found = answer.json

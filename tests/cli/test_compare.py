@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+from plusone.bench.jobs import read_journal
 from plusone.cli import common
 from plusone.cli.bench_progress import Board
 from plusone.cli.demo import DEMO_METHODS
@@ -290,7 +291,7 @@ def test_a_bench_that_was_killed_finishes_with_the_same_table(cli, start, folder
         pass
     process.send_signal(signal.SIGKILL)
     process.wait()
-    done = len(journal.read_text().splitlines())
+    done = len(list(read_journal(journal)))
     assert 0 < done < 20
     again = cli(*options, "--out", tmp_path / "killed")
     assert again.code == 0, again.err

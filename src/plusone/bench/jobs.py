@@ -96,7 +96,8 @@ def run_jobs(
     waiting = deque(make_units(open_jobs, workers))
     failures: list[str] = []
     running = in_processes(run_unit, waiting, workers, lambda unit: unit.name)
-    with journal.open("a", encoding="utf-8") as file, closing(running):
+    # Without a buffer a stack goes to disk in one call, so that a kill keeps all of it or nothing.
+    with journal.open("ab", buffering=0) as file, closing(running):
         for found in running:
             if isinstance(found, Refused):
                 waiting.extendleft(reversed(found.unit.one_by_one(found.why)))
@@ -104,8 +105,7 @@ def run_jobs(
             if isinstance(found, Failed):
                 failures.append(found.message)
                 continue
-            file.write("".join(json.dumps(result) + "\n" for result in found))
-            file.flush()
+            file.write("".join(json.dumps(result) + "\n" for result in found).encode())
             for result in found:
                 results[result["key"]] = result
                 if on_done is not None:
