@@ -70,3 +70,10 @@ def test_data_is_there_once():
 
 def test_all_beside_others_is_all():
     assert len(make_entries(spec(methods=["all", "an"]))) == len(METHODS)
+
+
+def test_a_rate_of_the_method_is_not_searched():
+    made = make_entries(spec(lr=[0.1, 0.2], method={"gr": {"lr": 0.5}}))
+    assert [entry.rates((0.1, 0.2)) for entry in made] == [[{"lr": 0.1}, {"lr": 0.2}], [{}]]
+    (job,) = made[1].jobs(made[1].rates((0.1, 0.2)), [0])
+    assert job.recipe.lr == 0.5

@@ -8,8 +8,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from plusone.bench.jobs import Job, Source
-from plusone.bench.plan import Settings, make_jobs
-from plusone.bench.tuning import rate_grid
+from plusone.bench.plan import Settings, make_jobs, rate_grid
 from plusone.errors import InputError
 
 Result = dict[str, Any]

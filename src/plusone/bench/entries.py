@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from plusone.bench.jobs import Job, Source
-from plusone.bench.plan import make_jobs, make_source
+from plusone.bench.plan import make_jobs, make_source, rate_grid
 from plusone.bench.spec import BenchSpec, DataSpec, merge_settings
 from plusone.errors import InputError
 from plusone.methods import METHODS, get_method
@@ -43,6 +43,10 @@ class Entry:
     def options(self) -> Settings:
         """Options of the method that the user gave."""
         return dict(self.settings.get("options", {}))
+
+    def rates(self, listed: Sequence[float | None]) -> list[Settings]:
+        """Settings with each learning rate of the comparison, unless the entry has its own."""
+        return [{}] if "lr" in self.settings else rate_grid(listed)
 
     def jobs(self, grid: Sequence[Settings], seeds: Sequence[int]) -> list[Job]:
         """The trainings with each of some settings and seeds."""

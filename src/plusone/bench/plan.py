@@ -56,3 +56,8 @@ def make_jobs(
                 info.make_options(recipe.options)
                 jobs.append(Job(source, recipe))
     return jobs
+
+
+def rate_grid(rates: Sequence[float | None]) -> list[Settings]:
+    """Settings with each learning rate; None is the method's default."""
+    return [{} if rate is None else {"lr": rate} for rate in rates]

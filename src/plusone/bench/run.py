@@ -11,7 +11,7 @@ from plusone.bench.entries import Entry, make_entries
 from plusone.bench.jobs import Job
 from plusone.bench.spec import BenchSpec
 from plusone.bench.summary import Result, Summary, summarise
-from plusone.bench.tuning import Runner, rate_grid, tune_by_grid
+from plusone.bench.tuning import Runner, tune_by_grid
 
 RULES = {
     "default": "nothing was searched: the defaults, with the settings given",
@@ -49,7 +49,7 @@ def run_bench(spec: BenchSpec, folder: Path, run: Runner) -> Bench:
     entries = make_entries(spec)
     rates = spec.lr or (None,)
     for entry in entries:  # refuses wrong settings before anything is trained
-        entry.jobs(rate_grid(rates), spec.seeds)
+        entry.jobs(entry.rates(rates), spec.seeds)
     trained: dict[str, tuple[Job, Result]] = {}
 
     def keep(jobs: Sequence[Job]) -> list[Result]:
@@ -58,7 +58,7 @@ def run_bench(spec: BenchSpec, folder: Path, run: Runner) -> Bench:
         trained.update({result["key"]: (job, result) for job, result in pairs})
         return results
 
-    grids = [rate_grid(rates)] * len(entries)
+    grids = [entry.rates(rates) for entry in entries]
     if spec.tune:
         grids = [[chosen] for chosen in _tune(spec, entries, folder, keep)]
     pairs = zip(entries, grids, strict=True)

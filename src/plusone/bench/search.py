@@ -151,7 +151,7 @@ def _begin(optuna: Any, storage: Any, entry: Entry, rates: Sequence[float], seed
     """Opens the study of an entry, which may have begun before or elsewhere."""
     space = dict(space_of(entry.method, entry.options))
     rate = Choice(tuple(rates)) if rates else RATE
-    if rates or "lr" not in entry.settings:
+    if "lr" not in entry.settings:
         space = {"lr": rate} | space
     study = optuna.create_study(
         study_name=_name(entry, space, seed),

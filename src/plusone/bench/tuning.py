@@ -51,11 +51,6 @@ OPTIONS: dict[str, list[Settings]] = {
 }
 
 
-def rate_grid(rates: Sequence[float | None]) -> list[Settings]:
-    """Settings with each learning rate; None is the method's default."""
-    return [{} if rate is None else {"lr": rate} for rate in rates]
-
-
 def option_grid(method: str, chosen: Settings, given: Settings) -> list[Settings]:
     """The chosen settings, and the same with each of the method's alternative options.
 
@@ -91,7 +86,7 @@ def tune_by_grid(
         found = iter(run([job for entry, grid in pairs for job in entry.jobs(grid, [seed])]))
         return [best_settings(grid, list(islice(found, len(grid)))) for grid in grids]
 
-    chosen = choose([rate_grid(rates)] * len(entries))
+    chosen = choose([entry.rates(rates) for entry in entries])
     return choose(
         [
             option_grid(entry.method, rate, entry.options)
