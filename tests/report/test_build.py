@@ -106,6 +106,13 @@ def test_without_matplotlib_there_are_tables_and_a_sentence(bench, tmp_path, mon
     }  # fmt: skip
 
 
+def test_images_that_may_not_be_passed_on_are_left_out(bench, tmp_path):
+    page = Page(write_report([bench], tmp_path / "r.html", images=False))
+    assert "examples" not in page.ids
+    assert "results" in page.ids
+    assert "data:image/jpeg" not in (tmp_path / "r.html").read_text()
+
+
 def test_a_report_of_one_kind_alone(make, tmp_path):
     make.document(tmp_path, make.intervals)
     page = Page(write_report([tmp_path], tmp_path / "r.html"))

@@ -49,13 +49,19 @@ def report(
         ),
     ] = None,
     title: Annotated[str | None, typer.Option("--title", help="Heading of the report.")] = None,
+    images: Annotated[
+        bool,
+        typer.Option(
+            "--images/--no-images", help="Show images of items; not if they may not be passed on."
+        ),
+    ] = True,
     seed: UnusedSeed = 0,
     as_json: Json = False,
 ) -> None:
     """Write one HTML file with tables, learning curves and the papers' analyses.
 
-    It needs no network, follows light and dark, and can be printed or sent. Figures are also saved
-    as PNG and SVG.
+    It needs no network, follows light and dark, and can be printed or sent.
+    Figures are also saved as PNG and SVG.
 
     Example: [bold]plusone report bench[/bold] (writes bench/report.html)
     """
@@ -75,7 +81,9 @@ def report(
         def on_progress(what: str, done: int, total: int) -> None:
             bar.update(task, description=what, completed=done, total=total)
 
-        write_report(places, target, title=title, figures=figures, on_progress=on_progress)
+        write_report(
+            places, target, title=title, figures=figures, images=images, on_progress=on_progress
+        )
     found = find_runs(places)
     if as_json:
         emit({"runs": found, "report": str(target)})

@@ -25,6 +25,7 @@ def write_report(
     *,
     title: str | None = None,
     figures: Path | None = None,
+    images: bool = True,
     on_progress: Progress | None = None,
 ) -> Path:
     """Writes a report of all that is finished at or below some places.
@@ -34,6 +35,7 @@ def write_report(
         out: The HTML file.
         title: Its heading; made from the data by default.
         figures: Folder for the figures as PNG and SVG; `figures` beside `out` by default.
+        images: Whether images of items are shown; not where the data may not be passed on.
         on_progress: Called with what is being made, how much is done, and how much there is.
 
     Returns:
@@ -44,7 +46,7 @@ def write_report(
     """
     out = Path(out)
     material = collect([Path(place) for place in places])
-    sections = make_sections(material, out.parent / ".report-cache")
+    sections = make_sections(material, out.parent / ".report-cache", images=images)
     folder = Path(figures) if figures is not None else out.parent / "figures"
     notes = []
     if find_spec("matplotlib") is None:

@@ -43,7 +43,7 @@ def seen_and_missing(counts: ClassCounts) -> Figure:
     axes.set_ylabel("training positives")
     if 0 < counts.items <= ROOM * max((row.true for row in rows), default=0):
         axes.axhline(counts.items, color=INK, linestyle="--", linewidth=1.0, label="items")
-    axes.legend(loc="upper right")
+    axes.legend(loc="center right")
     headline(figure, finding(counts))
     return figure
 

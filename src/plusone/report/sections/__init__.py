@@ -32,17 +32,18 @@ SECTIONS: tuple[Callable[[Material], Section | None], ...] = (
     intervals,
     surfaces,
     per_class,
-    examples,
 )
 
 
-def make_sections(material: Material, cache: Path) -> list[Section]:
+def make_sections(material: Material, cache: Path, *, images: bool = True) -> list[Section]:
     """All sections that have something to show, in order.
 
     Args:
         material: What was found.
         cache: Folder for what takes long to compute.
+        images: Whether images of items may be shown.
     """
     made = [make(material) for make in SECTIONS]
-    made += [attention(material, cache), settings(material)]
+    made += [examples(material), attention(material, cache)] if images else []
+    made.append(settings(material))
     return [section for section in made if section is not None]
