@@ -102,6 +102,7 @@ def test_the_rates_of_a_seed_are_never_parted(workers):
             assert [job.recipe.lr for job in unit.jobs if job.recipe.seed == seed] == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_training_that_diverges_harms_no_other():
     healthy, lost = jobs(FEATURES, ["an"], [0], [1e-3, 1e38])
     found = run_unit(Unit((healthy, lost)))

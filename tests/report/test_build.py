@@ -106,6 +106,7 @@ def test_without_matplotlib_there_are_tables_and_a_sentence(bench, tmp_path, mon
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_images_that_may_not_be_passed_on_are_left_out(bench, tmp_path):
     page = Page(write_report([bench], tmp_path / "r.html", images=False))
     assert "examples" not in page.ids
