@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from plusone.bench import jobs as module
+
 
 @pytest.fixture
 def result():
@@ -45,3 +47,20 @@ def arrays(tmp_path):
     y[y.sum(axis=1) == 0, 0] = 1
     np.savez(tmp_path / "d.npz", xtr=x[:30], ytr=y[:30], xte=x[30:], yte=y[30:])
     return tmp_path / "d.npz"
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """Trains in this process and tells what was trained."""
+    seen = []
+
+    def here(work, waiting, workers, name):
+        while waiting:
+            unit = waiting.popleft()
+            found = work(unit)
+            if isinstance(found, list):
+                seen.extend(job.key for job in unit.jobs)
+            yield found
+
+    monkeypatch.setattr(module, "in_processes", here)
+    return seen

@@ -42,23 +42,6 @@ def source(tmp_path):
     return Source(str(tmp_path / "small.npz"))
 
 
-@pytest.fixture
-def trained(monkeypatch):
-    """Trains in this process and tells what was trained."""
-    seen = []
-
-    def here(work, waiting, workers, name):
-        while waiting:
-            unit = waiting.popleft()
-            found = work(unit)
-            if isinstance(found, list):
-                seen.extend(job.key for job in unit.jobs)
-            yield found
-
-    monkeypatch.setattr(module, "in_processes", here)
-    return seen
-
-
 def loss_of(method, options, epoch=0):
     """The loss of a pointwise method on fixed logits and labels."""
     logits = torch.linspace(-4, 4, 24).reshape(6, 4)

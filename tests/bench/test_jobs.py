@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from plusone.bench import jobs as module
 from plusone.bench.jobs import NEEDED, Job, Source, read_journal, run_jobs
 from plusone.recipe import make_recipe
 
@@ -14,23 +13,6 @@ from plusone.recipe import make_recipe
 @pytest.fixture
 def source(arrays):
     return Source(str(arrays))
-
-
-@pytest.fixture
-def trained(monkeypatch):
-    """Trains in this process and counts."""
-    seen = []
-
-    def here(work, waiting, workers, name):
-        while waiting:
-            unit = waiting.popleft()
-            found = work(unit)
-            if isinstance(found, list):
-                seen.extend(job.key for job in unit.jobs)
-            yield found
-
-    monkeypatch.setattr(module, "in_processes", here)
-    return seen
 
 
 def make_jobs(source):

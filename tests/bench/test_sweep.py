@@ -26,23 +26,6 @@ def source(tmp_path):
     return Source(str(tmp_path / "small.npz"))
 
 
-@pytest.fixture
-def trained(monkeypatch):
-    """Trains in this process and tells what was trained."""
-    seen = []
-
-    def here(work, waiting, workers, name):
-        while waiting:
-            unit = waiting.popleft()
-            found = work(unit)
-            if isinstance(found, list):
-                seen.extend(job.key for job in unit.jobs)
-            yield found
-
-    monkeypatch.setattr(module, "in_processes", here)
-    return seen
-
-
 def result(method, seed, lr, val, test, key):
     return {
         "data": "d", "method": method, "seed": seed, "lr": lr, "val_map": val, "test_map": test,
