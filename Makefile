@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BROWSER := $(VENV)/.browser
 SHARED ?= $(if $(PLUSONE_SHARED),$(PLUSONE_SHARED),../shared)
-EXTRAS := dev,lite0,image,plots,tune
+EXTRAS := dev,lite0,image,plots,tune,review,onnx
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto
 
 .PHONY: demo test test-fast check bench results clean

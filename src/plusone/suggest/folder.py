@@ -1,0 +1,117 @@
+"""A folder of suggestions: what `plusone suggest` writes and `plusone review` opens.
+
+| file | content |
+| --- | --- |
+| `suggestions.csv` | `image,label,probability,score`, one line per suggested label |
+| `seen.npz` | the items, the classes, and the labels that were seen |
+| `about.json` | how they were made: run, data, folds, calibration, and the folder of the images |
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from plusone.data.formats import read as read_table
+from plusone.data.formats import write as write_table
+from plusone.data.table import LabelTable
+from plusone.errors import InputError, Problems
+from plusone.files import write_json, write_text
+from plusone.suggest.suggestions import Suggestions
+
+COLUMNS = ("image", "label", "probability", "score")
+KIND = "suggestions"
+
+
+def write_suggestions(found: Suggestions, folder: Path) -> None:
+    """Writes the folder; `about.json` comes last, so a folder that has it is whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "about.json").unlink(missing_ok=True)
+    table = found.table
+    write_table(replace(table, root=None, truth=None), folder / "seen.npz")
+    write_text(folder / "suggestions.csv", to_csv(found))
+    root = None if table.root is None else str(table.root.resolve())
+    write_json(folder / "about.json", {"kind": KIND, "root": root} | dict(found.about))
+
+
+def to_csv(found: Suggestions) -> str:
+    """One line per suggestion."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    ids, classes = found.table.ids, found.table.classes
+    for row, label, probability, score in zip(
+        found.row, found.label, found.probability, found.score, strict=True
+    ):
+        writer.writerow([ids[row], classes[label], f"{probability:.6f}", f"{score:.6f}"])
+    return text.getvalue()
+
+
+def read_suggestions(folder: Path) -> Suggestions:
+    """Reads the folder back; every problem of its lines is named with its line number."""
+    about = _about(folder)
+    table = read_table(folder / "seen.npz").table
+    root = about.get("root")
+    table = replace(table, root=None if root is None else Path(root))
+    return _parse(folder / "suggestions.csv", table, about)
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    path = folder / "about.json"
+    if not path.is_file():
+        raise InputError(
+            f"{folder}: is not a folder of suggestions (it has no about.json); "
+            "plusone suggest RUN makes one"
+        )
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from None
+    if not isinstance(about, dict) or about.get("kind") != KIND:
+        raise InputError(f"{path}: does not describe suggestions")
+    if not isinstance(about.get("root"), str | None):
+        raise InputError(f"{path}: root must be a folder or null")
+    return about
+
+
+def _parse(path: Path, table: LabelTable, about: dict[str, Any]) -> Suggestions:
+    rows = {name: row for row, name in enumerate(table.ids.tolist())}
+    labels = {name: label for label, name in enumerate(table.classes)}
+    problems = Problems(str(path))
+    entries: list[tuple[int, int, float, float]] = []
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from None
+    lines = csv.reader(io.StringIO(text, newline=""))
+    if tuple(next(lines, ())) != COLUMNS:
+        raise InputError(f"{path}: the first line must be {','.join(COLUMNS)}")
+    for line in lines:
+        number = lines.line_num
+        try:
+            image, label, probability, score = line
+            entry = (rows[image], labels[label], float(probability), float(score))
+        except (ValueError, KeyError):
+            problems.add(f"{','.join(line)!r} is not an item, a class and two numbers", row=number)
+            continue
+        if not 0 <= entry[2] <= 1:
+            problems.add(f"probability {probability} is not between 0 and 1", row=number)
+        entries.append(entry)
+    problems.raise_if_any()
+    columns = list(zip(*entries, strict=True)) if entries else [(), (), (), ()]
+    row = np.array(columns[0], dtype=np.int64)
+    order = np.lexsort((-np.array(columns[2], dtype=np.float64), row))
+    return Suggestions(
+        table,
+        row[order],
+        np.array(columns[1], dtype=np.int32)[order],
+        np.array(columns[2], dtype=np.float32)[order],
+        np.array(columns[3], dtype=np.float32)[order],
+        about,
+    )
