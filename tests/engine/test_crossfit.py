@@ -21,7 +21,7 @@ def data(n: int = 320) -> Dataset:
     return Dataset(observe_table(full.table), full.features, "made")
 
 
-RECIPE = make_recipe({"method": "em", "epochs": 30, "lr": 1e-2})
+RECIPE = make_recipe({"method": "an", "epochs": 30, "lr": 1e-2})
 
 
 def test_every_item_is_predicted_by_models_that_did_not_see_it() -> None:
