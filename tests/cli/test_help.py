@@ -11,6 +11,7 @@ from plusone.version import __version__
 
 COMMANDS = (
     "demo",
+    "example",
     "methods",
     "prepare",
     "inspect",

@@ -13,6 +13,7 @@ from plusone.cli import (
     analyse,
     bench,
     demo,
+    example,
     labels,
     maps,
     methods,
@@ -63,6 +64,7 @@ app = typer.Typer(
 )
 for command in (
     demo.demo,
+    example.example,
     methods.methods,
     prepare.prepare,
     labels.inspect,
