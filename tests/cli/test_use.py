@@ -42,13 +42,16 @@ def test_predict_a_folder(cli, folder, photo_run, tmp_path):
     to = tmp_path / "new" / "tags.csv"
     answer = cli("predict", photo_run, folder / "photos", "--out", to)
     assert (answer.code, answer.out) == (0, "")
-    assert answer.err == f"24 items in {to}\n"
+    assert answer.err == (
+        f"thresholds: per class, from the seen labels of the validation items\n24 items in {to}\n"
+    )
     with to.open() as file:
         rows = list(csv.DictReader(file))
+    cuts = json.loads((photo_run / "thresholds.json").read_text())["thresholds"]
     assert list(rows[0]) == ["image", "labels", "blue", "green", "red"]
     assert rows[0]["image"] == "blue/0.png"
     for row in rows:
-        chosen = {name for name in ("blue", "green", "red") if float(row[name]) >= 0.5}
+        chosen = {name for name in ("blue", "green", "red") if float(row[name]) > cuts[name]}
         assert set(filter(None, row["labels"].split("|"))) == chosen
 
 

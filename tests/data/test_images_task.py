@@ -13,7 +13,8 @@ from plusone.data.table import LabelTable
 from plusone.engine.build import load_run
 from plusone.engine.extract import extract_to_file
 from plusone.engine.inputs import ArrayInputs, FileInputs
-from plusone.engine.prediction import inputs_for, predict_items
+from plusone.engine.items import find_items, inputs_for
+from plusone.engine.prediction import predict_all
 from plusone.engine.run import train
 from plusone.engine.task import make_task
 from plusone.recipe import make_recipe
@@ -79,7 +80,8 @@ def test_a_run_predicts_with_its_aspect_and_without_its_cache(dataset, tmp_path,
     root = dataset.table.root
     x = torch.stack([decode(path, 16, aspect) for path in sorted(root.iterdir())])
     expected = predictor.probabilities(ArrayInputs(x))
-    torch.testing.assert_close(predict_items(predictor, str(root)).probabilities, expected)
+    found = predict_all(predictor, find_items(predictor, [str(root)]))
+    torch.testing.assert_close(torch.cat([part.probabilities for part in found]), expected)
     inputs = inputs_for(predictor, dataset, np.arange(N))
     assert isinstance(inputs, FileInputs)
     torch.testing.assert_close(predictor.probabilities(inputs), expected)

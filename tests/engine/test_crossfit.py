@@ -5,7 +5,7 @@ import pytest
 
 from plusone.data.dataset import Dataset
 from plusone.data.observation import observe_table
-from plusone.engine.crossfit import cross_fit
+from plusone.engine.crossfit import cross_fit, only_heads, pooled
 from plusone.errors import InputError
 from plusone.metrics import mean_average_precision
 from plusone.recipe import make_recipe
@@ -46,3 +46,19 @@ def test_folds_must_make_sense() -> None:
     for folds in (1, 301):
         with pytest.raises(InputError, match="folds"):
             cross_fit(data(), RECIPE, folds)
+
+
+def test_a_fixed_backbone_runs_over_the_images_once() -> None:
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, size=(60, 3, 16, 16), dtype=np.uint8)
+    labels = np.eye(3, dtype=int)[rng.integers(3, size=60)]
+    dataset = Dataset.from_arrays(images, labels)
+    recipe = make_recipe({"method": "an", "mode": "linear", "epochs": 2})
+    assert only_heads(dataset, recipe)
+    assert not only_heads(dataset, make_recipe({"method": "an", "mode": "finetune"}))
+    features = pooled(dataset, recipe)
+    assert features.features is not None
+    assert features.features.ndim == 2
+    assert not only_heads(features, recipe)
+    one, other = cross_fit(dataset, recipe, 2), cross_fit(features, recipe, 2)
+    np.testing.assert_array_equal(one.probabilities, other.probabilities)

@@ -38,7 +38,7 @@ def test_what_a_run_leaves_behind(task, tmp_path):
                     source={"path": "x"})  # fmt: skip
     assert sorted(path.name for path in folder.iterdir()) == [
         "data.json", "metrics.json", "model.safetensors", "observed.npz", "recipe.toml",
-        "records.jsonl",
+        "records.jsonl", "thresholds.json",
     ]  # fmt: skip
     assert json.loads((folder / "metrics.json").read_text()) == metrics
     assert metrics["method"] == "em"

@@ -52,11 +52,13 @@ def assert_as_alone(task, recipes):
         assert training.recipe is recipe
         assert training.done
         assert training.best.epoch == alone.best.epoch
-        assert training.stage_scores == pytest.approx(alone.stage_scores, abs=1e-6)
+        assert training.stage_maps == pytest.approx(alone.stage_maps, abs=1e-6)
         assert len(records) == len(expected)
         for mine, theirs in zip(records, expected, strict=True):
             assert (mine.stage, mine.epoch, mine.best) == (theirs.stage, theirs.epoch, theirs.best)
             assert mine.val_map == pytest.approx(theirs.val_map, abs=1e-6)
+            assert mine.val_score == pytest.approx(theirs.val_score, abs=1e-6)
+            assert mine.selected_by == theirs.selected_by
             assert mine.losses == pytest.approx(theirs.losses, rel=1e-4, abs=1e-6)
             assert_probes_close(mine.probe, theirs.probe)
         for part in ("model", "method"):
@@ -182,6 +184,25 @@ def test_the_same_stack_gives_the_same_numbers(feature_data):
         assert without_time(records) == without_time(others)
         for name, value in one.model.state_dict().items():
             assert torch.equal(value, other.model.state_dict()[name])
+
+
+def test_seen_labels_choose_as_they_do_alone(feature_data):
+    recipes = recipes_of("an", select_on="observed", select_by="seen_auc")
+    assert_as_alone(make_task(feature_data(), recipes[0]), recipes)
+
+
+def test_trainings_of_another_class_can_watch(feature_data):
+    seen = []
+
+    class Watched(Training):
+        def judged(self, logits):
+            seen.append((self.recipe.lr, logits.shape))
+            return super().judged(logits)
+
+    recipes = recipes_of("an", seeds=(0,))
+    task = make_task(feature_data(), recipes[0])
+    train_stacked(task, recipes, kind=Watched)
+    assert seen == [(recipe.lr, (len(task.val), 4)) for _ in range(3) for recipe in recipes]
 
 
 def test_finished_trainings_can_be_summarised(feature_data):

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -15,6 +14,7 @@ from plusone.errors import InputError, RunError
 from plusone.methods import METHODS, Method, MethodInfo, Options
 from plusone.metrics import mean_average_precision
 from plusone.recipe import make_recipe
+from plusone.selection import DEFAULT, get_score
 from plusone.types import Stage
 
 FAST = {"epochs": 3, "lr": 0.02, "batch_size": 32}
@@ -197,17 +197,20 @@ def test_a_loss_that_is_no_number_stops_with_a_sentence(training, feature_data, 
 def test_selection_on_seen_labels(training, feature_data):
     data = feature_data()
     made = training(data, select_on="observed", **FAST)
-    assert made.selected_on == "observed"
-    assert torch.equal(made._val_target, torch.from_numpy(made.task.val.observed.dense() == 1))
-    assert {record.selected_on for record in run(made)} == {"observed"}
-    seen = np.where(data.table.truth.dense() == 1, 1, 0)
+    assert made.judge.selected_on == "observed"
+    records = run(made)
+    assert {(record.selected_on, record.selected_by) for record in records} == {
+        ("observed", DEFAULT)
+    }
+    seen, found = made.task.val.observed.dense(), made.predict(made.task.val)
+    best = max(records, key=lambda record: record.val_score)  # its weights are in place now
+    assert best.val_score == pytest.approx(get_score("auto").function(found, seen), abs=1e-6)
+    assert best.val_map == pytest.approx(
+        mean_average_precision(found, seen, empty="zero"), abs=1e-6
+    )
     partial = training(feature_data(complete=False), **FAST)
     assert partial.task.train.truth is None
-    assert partial.selected_on == "observed"
-    assert (
-        partial._val_target.sum()
-        == seen[data.table.rows_of("train")][[int(name) for name in partial.task.val.ids]].sum()
-    )
+    assert partial.judge.selected_on == "observed"
     assert len(run(partial)) == 3
     with pytest.raises(InputError, match="select_on = 'truth' needs"):
         training(feature_data(complete=False), select_on="truth")
@@ -355,13 +358,11 @@ def test_features_are_extracted_again_after_the_backbone_has_changed(training, i
     torch.testing.assert_close(made.predict(val), made.predict_inputs(val.inputs))
 
 
-def test_k_is_counted_or_asked_for(training, feature_data):
+def test_k_is_counted_or_estimated_or_given(training, feature_data):
     counted = training(feature_data(), method="epr")
     assert counted.k == pytest.approx(counted.task.val.truth.per_item(1).mean())
-    with pytest.raises(InputError, match="epr needs the expected number of positives"):
-        training(feature_data(), method="epr", select_on="observed")
-    with pytest.raises(InputError, match="epr needs the expected number of positives"):
-        training(feature_data(complete=False), method="epr")
+    blind = training(feature_data(), method="epr", select_on="observed")
+    assert blind.expected.source == "estimated"
     assert training(feature_data(), method="an").k is None
     made = training(feature_data(), method="epr", expected_positives="truth")
     assert made.k == pytest.approx(made.task.train.truth.per_item(1).mean())

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
+from plusone.bench.choice import mean_score
 from plusone.bench.jobs import Job, Source
 from plusone.bench.plan import Settings, make_jobs, rate_grid
 from plusone.errors import InputError
@@ -79,7 +80,7 @@ def outcome(results: Sequence[Result]) -> Outcome:
     by_rate: dict[float, list[Result]] = {}
     for result in results:
         by_rate.setdefault(result["lr"], []).append(result)
-    runs = max(by_rate.values(), key=lambda runs: fmean(run["val_map"] for run in runs))
+    runs = max(by_rate.values(), key=mean_score)
     tests = [run["test_map"] for run in runs if run["test_map"] is not None]
     return Outcome(
         data=runs[0]["data"],

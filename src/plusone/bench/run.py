@@ -15,11 +15,11 @@ from plusone.bench.tuning import Runner, tune_by_grid
 
 RULES = {
     "default": "nothing was searched: the defaults, with the settings given",
-    "rate": "the learning rate with the best validation mAP, mean over the seeds",
-    "grid": "by validation mAP with the first seed: the learning rate with default options, then "
+    "rate": "the learning rate with the best validation score, mean over the seeds",
+    "grid": "by validation score with the first seed: the learning rate with default options, then "
     "the options at that rate, from the grid of the method",
-    "optuna": "by validation mAP with the first seed: the best of the {trials} trials of Optuna's "
-    "TPE that finished first, the first one with the defaults",
+    "optuna": "by validation score with the first seed: the best of the {trials} trials of "
+    "Optuna's TPE that finished first, the first one with the defaults",
 }
 
 

@@ -1,6 +1,6 @@
 """Choosing settings by Optuna, on one machine or on several that share a database.
 
-The rule, by validation mAP with the first seed: for each method, data set and mode a study of N
+The rule, by validation score with the first seed: for each method, data set and mode a study of N
 finished trials; a trial draws a learning rate and options from `plusone.bench.spaces`, the first
 one has the defaults. The best of the N trials that finished first is chosen, so that all machines
 choose the same; it is trained with all seeds, and only it is reported.
@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from plusone.bench.choice import choice_score
 from plusone.bench.entries import Entry
 from plusone.bench.spaces import RATE, Choice, Range, space_of
 from plusone.bench.tuning import Runner
@@ -95,7 +96,7 @@ def tune_by_optuna(
                 [job for study, _, tried in asked for job in study.entry.jobs([tried], [seed])]
             )
             for (study, trial, _), result in zip(asked, results, strict=True):
-                study.study.tell(trial, result["val_map"])
+                study.study.tell(trial, choice_score(result))
     return [_chosen(study, trials) for study in studies]
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from statistics import fmean, stdev
 from typing import Any
 
+from plusone.bench.choice import choice_score, mean_score
 from plusone.bench.published import published
 from plusone.bench.statistics import (
     Noise,
@@ -34,6 +35,7 @@ class Row:
         options: The chosen options, where they differ from the method's defaults.
         seeds: How many seeds.
         val_map: Mean over seeds.
+        val_score: Mean over seeds of what was chosen by, see `plusone.bench.choice`.
         test_map: Mean over seeds; None without a test split.
         test_sd: Sample standard deviation over seeds; None for one seed.
         recovery_map: mAP of the training labels against the truth, mean over seeds.
@@ -55,6 +57,7 @@ class Row:
     options: dict[str, Any]
     seeds: int
     val_map: float
+    val_score: float
     test_map: float | None
     test_sd: float | None
     recovery_map: float | None
@@ -70,8 +73,8 @@ class Row:
 
     @property
     def score(self) -> float:
-        """What rows are ranked by: test mAP, or validation mAP without a test split."""
-        return self.val_map if self.test_map is None else self.test_map
+        """What rows are ranked by: test mAP, or the score on validation without a test split."""
+        return self.val_score if self.test_map is None else self.test_map
 
     @property
     def competes(self) -> bool:
@@ -105,7 +108,7 @@ class Summary:
 
 
 def summarise(results: Iterable[Result]) -> Summary:
-    """One row per (data, method, mode); settings by the mean validation mAP over seeds."""
+    """One row per (data, method, mode); settings by the mean validation score over seeds."""
     groups: dict[tuple[str, str], dict[str, dict[str, list[Result]]]] = {}
     for result in results:
         methods = groups.setdefault((result["data"], result["mode"]), {})
@@ -116,7 +119,7 @@ def summarise(results: Iterable[Result]) -> Summary:
     rows: list[Row] = []
     tests = []
     for (data, mode), methods in groups.items():
-        chosen = {name: max(tried.values(), key=_mean_val) for name, tried in methods.items()}
+        chosen = {name: max(tried.values(), key=mean_score) for name, tried in methods.items()}
         found, noise = compare([_row(runs) for runs in chosen.values()], chosen)
         rows += found
         tests += [{"data": data, "mode": mode} | noise.to_dict()] if noise else []
@@ -185,10 +188,6 @@ def _plain(cell: object) -> str:
     return str(cell).replace("|", "\\|")
 
 
-def _mean_val(runs: Sequence[Result]) -> float:
-    return fmean(run["val_map"] for run in runs)
-
-
 def _row(runs: Sequence[Result]) -> Row:
     """The row of one method from its runs with the chosen settings."""
     first = runs[0]
@@ -202,7 +201,8 @@ def _row(runs: Sequence[Result]) -> Row:
         lr=first["lr"],
         options=first["options"],
         seeds=len(runs),
-        val_map=_mean_val(runs),
+        val_map=fmean(run["val_map"] for run in runs),
+        val_score=mean_score(runs),
         test_map=fmean(tests) if tests else None,
         test_sd=stdev(tests) if len(tests) > 1 else None,
         recovery_map=fmean(found) if found else None,
@@ -216,7 +216,8 @@ def _row(runs: Sequence[Result]) -> Row:
 def _by_seed(runs: Sequence[Result]) -> dict[int, float]:
     """The score of each seed."""
     return {
-        run["seed"]: run["val_map"] if run["test_map"] is None else run["test_map"] for run in runs
+        run["seed"]: choice_score(run) if run["test_map"] is None else run["test_map"]
+        for run in runs
     }
 
 

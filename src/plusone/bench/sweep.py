@@ -28,7 +28,8 @@ from plusone.bench.plan import Settings
 from plusone.bench.summary import markdown
 from plusone.bench.tables import percent, spread
 from plusone.data.source import load_source
-from plusone.engine.task import check_expected_positives, seen_labels
+from plusone.engine.expected import check_expected_positives
+from plusone.engine.task import seen_labels
 from plusone.files import write_json, write_text
 from plusone.methods import get_method
 from plusone.recipe import Recipe

@@ -1,6 +1,6 @@
 """Settings a comparison tries for each method, and the rule that picks one.
 
-The rule of `plusone bench --tune`, by validation mAP with the first seed: the learning rate is
+The rule of `plusone bench --tune`, by validation score with the first seed: the learning rate is
 chosen with the method's default options, then the options below at that rate; the choice is trained
 with the other seeds too, and only it is reported. `plusone.bench.search` has the rule of Optuna.
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+
+from plusone.bench.choice import choice_score
 
 if TYPE_CHECKING:
     from plusone.bench.entries import Entry
@@ -64,8 +66,8 @@ def option_grid(method: str, chosen: Settings, given: Settings) -> list[Settings
 
 
 def best_settings(tried: Sequence[Settings], results: Sequence[dict[str, Any]]) -> Settings:
-    """The settings with the best validation mAP; of equals the first."""
-    scores = [result["val_map"] for result in results]
+    """The settings with the best validation score; of equals the first."""
+    scores = [choice_score(result) for result in results]
     return tried[scores.index(max(scores))]
 
 

@@ -13,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from plusone.bench.choice import choice_score
 from plusone.cli.common import err, going_on, percent, table
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class Board:
         cells = []
         for kind in shown[: max(1, height - LINES_AROUND)]:
             results = self.rows[kind]
-            best = max(results, key=lambda result: result["val_map"], default=None)
+            best = max(results, key=choice_score, default=None)
             cells.append(
                 (
                     *kind[: 3 if self._modes() else 2],

@@ -66,9 +66,6 @@ Set = Annotated[
         help="Any recipe setting, such as weight_decay=1e-4 or options.alpha=0.2 (repeatable).",
     ),
 ]
-Threshold = Annotated[
-    float, typer.Option(min=0, max=1, help="Labels above this probability count.")
-]
 
 
 def say(message: str) -> None:

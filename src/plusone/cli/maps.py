@@ -45,8 +45,8 @@ def maps(
     import torch
 
     from plusone.engine.build import load_run
+    from plusone.engine.items import items_of
     from plusone.engine.maps import class_maps
-    from plusone.engine.prediction import items_of
     from plusone.files import replacing
     from plusone.report.overlay import strip
 

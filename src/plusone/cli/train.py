@@ -27,6 +27,9 @@ from plusone.cli.common import (
 from plusone.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from plusone.data.dataset import Dataset
     from plusone.engine.records import EpochRecord
     from plusone.types import Clock
 
@@ -36,13 +39,19 @@ IMAGES_ONLY = frozenset(
         "cache_dir", "cache_mb",
     }
 )  # fmt: skip
+KEPT = ".features"  # beside the runs: features of images, for the next run
 SELECTED = {"truth": "all", "observed": "the seen"}
+K_FROM = {
+    "validation": "counted on the validation items",
+    "estimated": "estimated from single positives (plusone priors tells more)",
+}
 
 
 def train(
     data: Data = "digits",
     method: Annotated[
-        str | None, typer.Option("--method", "-m", help="A name in plusone methods; default gr.")
+        str | None,
+        typer.Option("--method", "-m", help="A name in plusone methods; by the data by default."),
     ] = None,
     to: Annotated[
         Path | None, typer.Option("--out", "-o", help="Run folder; default runs/DATA-METHOD-seedN.")
@@ -56,13 +65,15 @@ def train(
         str | None, typer.Option(help="linear, finetune or linear_init; by the data by default.")
     ] = None,
     backbone: Annotated[
-        str | None, typer.Option(help="For images: cnn, lite0 or timm/NAME.")
+        str | None, typer.Option(help="For images: cnn, lite0 or timm/NAME; lite0 if installed.")
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="Epochs; default 25 linear, 10 finetune.")
+        int | None, typer.Option(help="Epochs; 25 linear, 10 or more finetune.")
     ] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate; default 0.001.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Items per step; default 16.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate; by the data by default.")] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Items per step; by the data by default.")
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Seed of weights and batches; default 0.")
     ] = None,
@@ -73,20 +84,29 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped run.")] = False,
     form: Form = "auto",
     meaning: Meaning = "auto",
+    report: Annotated[
+        bool | None,
+        typer.Option(
+            "--report/--no-report", help="Write RUN/report.html; by default unless --json."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Train a multi-label model from one positive label per item.
 
+    What you do not set is chosen by rules that look at the data; each says why. A recipe file
+    switches them off, and so do the embedded digits.
     Where all labels are known, all but one positive per item are hidden first,
     as in the papers; partial labels are used as they are.
 
-    Example: [bold]plusone train[/bold] (the embedded digits)
-    Example: [bold]plusone train photos --method em[/bold] (a folder per class)
+    Example: [bold]plusone train photos[/bold] (a folder per class, or a folder with labels.csv)
     Example: [bold]plusone train labels.csv -x photos.npz -m em -s options.alpha=0.2[/bold]
+    Example: [bold]plusone train[/bold] (the embedded digits)
     """
-    from plusone.data.source import DATA_DEFAULTS, EMBEDDED
+    from plusone.data.source import EMBEDDED
+    from plusone.engine.expected import expected
     from plusone.engine.run import train as run
-    from plusone.engine.task import expected_positives, make_task
+    from plusone.engine.task import make_task
     from plusone.methods import get_method
     from plusone.recipe import make_recipe, parse_settings, read_toml
 
@@ -103,17 +123,17 @@ def train(
     given = {key: value for key, value in flags.items() if value is not None}
     said = (read_toml(recipe) if recipe else {}, parse_settings(settings or []), given)
     where = str(recipe) if recipe else "settings"
-    info = get_method(make_recipe(*said, source=where).method)
-    full = make_recipe(DATA_DEFAULTS.get(data, {}), info.defaults, *said, source=where)
-    info.make_options(full.options)
-    folder = to or Path("runs") / f"{_name(data)}-{full.method}-seed{full.seed}"
-    check_folder(folder)
-    if (folder / "recipe.toml").exists() and not resume:
-        raise InputError(
-            f"{folder}: holds a run already; --resume goes on with it, or choose another --out"
-        )
+    asked = make_recipe(*said, source=where)
+    get_method(asked.method).make_options(asked.options)  # refused before anything is read
+    if to is not None:
+        _check_new(to, resume)
     with progress("reading", None) as (bar, reading):
         dataset = load(data, features, form, meaning)
+        defaults, rules = _defaults(dataset, data, said, by_rules=recipe is None)
+        info = get_method(make_recipe(defaults, *said, source=where).method)
+        full = make_recipe(defaults, info.defaults, *said, source=where)
+        folder = to or Path("runs") / f"{_name(data)}-{full.method}-seed{full.seed}"
+        _check_new(folder, resume)
         bar.update(reading, total=len(dataset.table))
         task = make_task(dataset, full, tick=lambda: bar.advance(reading))
     source = {
@@ -127,10 +147,12 @@ def train(
         f"{task.name}: {len(task.train)} train, {len(task.val)} val, {len(task.test or ())} test "
         f"items, {len(task.classes)} classes; labels seen: {scheme}; method {full.method}"
     )
+    for sentence in rules:
+        say(f"rule: {sentence}")
     if not task.images and (idle := sorted(IMAGES_ONLY & full.model_fields_set)):
         say(f"without effect on features: {', '.join(idle)}")
-    if full.expected_positives is None and (k := expected_positives(full, task)) is not None:
-        say(f"expected positives per item: {k:.3g}, counted on the validation items")
+    if (k := expected(full, task)).source in K_FROM:
+        say(f"expected positives per item: {k.k:.3g}, {K_FROM[k.source]}")
     stages = full.resolved_stages(images=task.images, phases=info.phases)
     steps = -(-len(task.train) // full.batch_size)
     total = steps * sum(stage.epochs for stage in stages)
@@ -163,11 +185,64 @@ def train(
             on_step=on_step,
             on_extract=on_extract,
             source=source,
+            rules=rules,
+            features=folder.parent / KEPT if task.images else None,
         )
+    if report if report is not None else not as_json:
+        _report(folder)
     if as_json:
         emit(metrics)
         return
     _print(metrics, task.name)
+
+
+def _defaults(
+    dataset: Dataset, data: str, said: Sequence[Mapping[str, Any]], *, by_rules: bool
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Settings for what was not said, and the sentences of the rules that chose them."""
+    from plusone.data.source import DATA_DEFAULTS, EMBEDDED
+    from plusone.engine.rules import choose, facts_of
+    from plusone.methods import get_method
+    from plusone.recipe import make_recipe
+
+    if data in EMBEDDED or not by_rules:
+        return dict(DATA_DEFAULTS.get(data, {})), ()
+    told = {key: value for layer in said for key, value in layer.items()}
+    if "options" in told:
+        told.setdefault("method", "gr")  # options are of a method: the general default
+    if "method" in told:
+        told = {**get_method(str(told["method"])).defaults, **told}
+    return choose(facts_of(dataset, make_recipe(*said).val_share), told)
+
+
+def _check_new(folder: Path, resume: bool) -> None:
+    """Refuses a run folder that cannot be written, or that holds a run already."""
+    check_folder(folder)
+    if (folder / "recipe.toml").exists() and not resume:
+        raise InputError(
+            f"{folder}: holds a run already; --resume goes on with it, or choose another --out"
+        )
+
+
+def _report(folder: Path) -> None:
+    """Writes the report of one run into its folder."""
+    from importlib.util import find_spec
+
+    from plusone.report.build import write_report
+
+    with progress("report", None) as (bar, task):
+
+        def on_progress(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total)
+
+        try:
+            target = write_report([folder], folder / "report.html", on_progress=on_progress)
+        except (InputError, OSError) as error:  # the run is complete all the same
+            say(f"without a report: {error}")
+            return
+    say(f"report: {target}")
+    if find_spec("matplotlib") is None:
+        say("it has no figures: pip install 'plusone[plots]' brings what draws them")
 
 
 def _name(data: str) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,7 +14,6 @@ from plusone.cli.common import (
     Form,
     Json,
     Meaning,
-    Threshold,
     UnusedSeed,
     check_file,
     emit,
@@ -22,18 +23,36 @@ from plusone.cli.common import (
     say,
     table,
 )
-from plusone.errors import InputError
+from plusone.errors import InputError, RunError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from plusone.engine.items import Skipped
+    from plusone.engine.thresholds import Thresholds
 
 COUNTS = ("items", "against")
+SHOWN = 20  # skipped images that are listed
 
-Run = Annotated[Path, typer.Argument(help="A run folder made by plusone train.")]
+Run = Annotated[
+    Path, typer.Argument(help="A run folder made by plusone train, or a folder of plusone export.")
+]
+ByClass = Annotated[
+    float | None,
+    typer.Option(
+        "--threshold",
+        min=0,
+        max=1,
+        help="Labels above this probability count; default: the run's own, by class.",
+    ),
+]
 
 
 def evaluate(
     run: Run,
     data: Annotated[str | None, typer.Argument(help="Data; the run's own by default.")] = None,
     split: Annotated[str, typer.Option(help="train, val, test or all.")] = "test",
-    threshold: Threshold = 0.5,
+    threshold: ByClass = None,
     top_k: Annotated[int, typer.Option(min=1, help="Labels per item for the top-k figures.")] = 3,
     features: Features = None,
     form: Form = "auto",
@@ -50,35 +69,43 @@ def evaluate(
 
     check_split(split)
     predictor = load_run(run)
+    cuts = _thresholds(run, predictor.classes, threshold)
     dataset = dataset_of(run, data, features, form, meaning)
     with progress("predicting", None) as (bar, task):
         result = evaluate_run(
             predictor,
             dataset,
             split,
-            threshold=threshold,
+            threshold=cuts.array,
             top_k=top_k,
             tick=lambda done: bar.advance(task, done),
         )
     if as_json:
-        emit({"run": str(run), "data": dataset.name, "split": split} | result)
+        about = {"run": str(run), "data": dataset.name, "split": split}
+        emit(about | {"thresholds": cuts.origin} | result)
         return
     rows = [
         (key, value if key in COUNTS else "-" if value is None else f"{value:.4f}")
         for key, value in result.items()
     ]
     out.print(table(f"{run} on {dataset.name} ({split})", ("metric", "value"), rows))
+    say(cuts.sentence())
 
 
 def predict(
     run: Run,
     data: Annotated[
-        str, typer.Argument(help="An image, a folder of images, a data set, or a feature npz.")
+        list[str],
+        typer.Argument(
+            metavar="FILES...",
+            help="Images, folders of images, patterns such as 'photos/**/*.jpg', a CSV with a "
+            "column image, data sets, or feature npz files.",
+        ),
     ],
     to: Annotated[
         Path | None, typer.Option("--out", "-o", help="CSV file; standard output by default.")
     ] = None,
-    threshold: Threshold = 0.5,
+    threshold: ByClass = None,
     features: Features = None,
     form: Form = "auto",
     meaning: Meaning = "auto",
@@ -87,31 +114,70 @@ def predict(
 ) -> None:
     """Predict labels and their probabilities for new items.
 
-    Example: [bold]plusone predict runs/photos-gr-seed0 new-photos --out tags.csv[/bold]
+    Images that cannot be read are listed and left out. What counts as a label is decided by the
+    run's thresholds, one per class, or by --threshold.
+
+    Example: [bold]plusone predict runs/photos-em-seed0 new-photos --out tags.csv[/bold]
+    Example: [bold]plusone predict runs/photos-em-seed0 'new/**/*.jpg' more.csv --json[/bold]
     """
     from plusone.engine.build import load_run
-    from plusone.engine.prediction import predict_items, to_csv
-    from plusone.files import write_text
+    from plusone.engine.items import find_items
+    from plusone.engine.prediction import predict_all
+    from plusone.engine.tags import CsvTags, JsonTags
+    from plusone.files import replacing
 
     if to is not None:
         check_file(to)
     predictor = load_run(run)
-    with progress("predicting", None) as (bar, task):
-        found = predict_items(
-            predictor,
-            data,
-            features or [],
-            form,
-            meaning,
-            tick=lambda done: bar.advance(task, done),
-        )
+    cuts = _thresholds(run, predictor.classes, threshold)
+    items = find_items(predictor, data, features or [], form, meaning)
+    total = sum(len(one) + len(one.skipped) for one in items)
+    done = 0
+    skipped: list[Skipped] = []
+    with ExitStack() as files, progress("predicting", total) as (bar, task):
+        sinks: list[CsvTags | JsonTags] = []
+        if to is not None:
+            temporary = files.enter_context(replacing(to))
+            file = files.enter_context(temporary.open("w", encoding="utf-8", newline=""))
+            sinks.append(CsvTags(file, predictor.classes, cuts))
+        if as_json:
+            sinks.append(JsonTags(sys.stdout, predictor.classes, cuts))
+        elif to is None:
+            sinks.append(CsvTags(sys.stdout, predictor.classes, cuts))
+        for found in predict_all(predictor, items):
+            for sink in sinks:
+                sink.add(found)
+            done += len(found.ids)
+            skipped += found.skipped
+            bar.advance(task, len(found.ids) + len(found.skipped))
+        if not done:
+            _list(skipped)
+            raise RunError(f"none of the {total} images could be read")
+        for sink in sinks:
+            sink.end(skipped)
+    _list(skipped)
+    say(cuts.sentence())
+    if skipped:
+        say(f"{len(skipped)} of {total} images skipped")
     if to is not None:
-        write_text(to, to_csv(found, threshold))
-        say(f"{len(found.ids)} items in {to}")
-    if as_json:
-        emit(found.to_dict(threshold))
-    elif to is None:
-        out.file.write(to_csv(found, threshold))
+        say(f"{done} items in {to}")
+
+
+def _list(skipped: Sequence[Skipped]) -> None:
+    """Says what could not be read."""
+    for one in skipped[:SHOWN]:
+        say(f"skipped {one.id}: {one.reason}")
+    if len(skipped) > SHOWN:
+        say(f"... and {len(skipped) - SHOWN} more; --json lists all")
+
+
+def _thresholds(run: Path, classes: Sequence[str], given: float | None) -> Thresholds:
+    """What counts as a label: as the user says, or the run."""
+    from plusone.engine.thresholds import Thresholds, read_thresholds
+
+    if given is not None:
+        return Thresholds.same(given, len(classes))
+    return read_thresholds(run, classes)
 
 
 def dataset_of(

@@ -12,7 +12,8 @@ class Best:
     """The best weights of a stage so far.
 
     Args:
-        score: Their validation mAP.
+        score: What they were chosen by, see `EpochRecord.val_score`.
+        val_map: Their validation mAP.
         epoch: The epoch that gave them, from 1.
         weights: "raw" or "ema".
         model: The model's state.
@@ -20,6 +21,7 @@ class Best:
     """
 
     score: float
+    val_map: float
     epoch: int
     weights: str
     model: dict[str, Tensor]

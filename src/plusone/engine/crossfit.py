@@ -6,17 +6,29 @@ items are dealt into folds, and each fold is predicted by a model trained on the
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from plusone.data.dataset import Dataset
-from plusone.engine.task import make_task
+from plusone.engine.build import build
+from plusone.engine.predict import predict
+from plusone.engine.task import dataset_inputs, input_shape, make_task
 from plusone.engine.training import Training
 from plusone.errors import InputError
+from plusone.files import file_state, replacing
+from plusone.methods import get_method
+from plusone.models.classifier import Classifier
 from plusone.recipe import Recipe
+from plusone.types import TrainLabels
+from plusone.version import __version__
+
+SAMPLE = 64
 
 
 @dataclass(frozen=True)
@@ -40,6 +52,8 @@ def cross_fit(
     folds: int = 5,
     *,
     on_epoch: Callable[[int], None] | None = None,
+    on_fold: Callable[[int, bool], None] | None = None,
+    keep: Path | None = None,
 ) -> CrossFit:
     """Trains one model per fold on all other items and predicts the fold.
 
@@ -51,6 +65,8 @@ def cross_fit(
         recipe: The settings; the seed also deals the folds.
         folds: How many.
         on_epoch: Called with the number of the fold after every epoch.
+        on_fold: Called after each fold with its number and whether it was found in `keep`.
+        keep: A folder for finished folds; those of the same data and settings are used again.
     """
     table = replace(dataset.table, truth=None)
     rows = np.flatnonzero(np.isin(np.arange(len(table)), table.rows_of("test"), invert=True))
@@ -58,15 +74,103 @@ def cross_fit(
         raise InputError(f"cross-fitting needs 2 to {len(rows)} folds, not {folds}")
     settings = recipe.model_copy(update={"observe": "given", "select_on": "observed"})
     fold = np.random.default_rng(recipe.seed).permutation(len(rows)) % folds
+    store = None if keep is None else _Store(keep, f"{_key(dataset, settings)}-of-{folds}")
+    dataset = replace(dataset, table=table)
     found = np.zeros((len(rows), len(table.classes)), dtype=np.float32)
     for number in range(folds):
-        split = np.full(len(table), "unused", dtype="<U6")
-        split[rows] = np.where(fold == number, "test", "train")
-        task = make_task(replace(dataset, table=replace(table, split=split)), settings)
-        assert task.test is not None
-        training = Training(task, settings)
-        for _ in training.epochs():
-            if on_epoch is not None:
-                on_epoch(number)
-        found[fold == number] = training.predict(task.test).numpy()
+        kept = None if store is None else store.read(number)
+        if kept is None:
+            if only_heads(dataset, settings):
+                dataset = pooled(dataset, settings)
+            split = np.full(len(table), "unused", dtype="<U6")
+            split[rows] = np.where(fold == number, "test", "train")
+            kept = _one(
+                replace(dataset, table=replace(table, split=split)), settings, number, on_epoch
+            )
+            if store is not None:
+                store.write(number, kept)
+            known = False
+        else:
+            known = True
+        found[fold == number] = kept
+        if on_fold is not None:
+            on_fold(number, known)
     return CrossFit(rows, fold, found)
+
+
+def _one(
+    dataset: Dataset, recipe: Recipe, number: int, on_epoch: Callable[[int], None] | None
+) -> npt.NDArray[np.float32]:
+    """Trains on the training items and predicts the test items."""
+    task = make_task(dataset, recipe)
+    assert task.test is not None
+    training = Training(task, recipe)
+    for _ in training.epochs():
+        if on_epoch is not None:
+            on_epoch(number)
+    predicted: npt.NDArray[np.float32] = training.predict(task.test).numpy()
+    return predicted
+
+
+def only_heads(dataset: Dataset, recipe: Recipe) -> bool:
+    """Whether only a head is trained, on features that a fixed backbone makes of images."""
+    images = len(input_shape(dataset, recipe)) == 3
+    stages = recipe.resolved_stages(images=images, phases=get_method(recipe.method).phases)
+    return images and all(stage.inputs == "features" for stage in stages)
+
+
+def pooled(dataset: Dataset, recipe: Recipe, model: Classifier | None = None) -> Dataset:
+    """The same items with the features that a backbone makes of their images, computed once.
+
+    Args:
+        dataset: Images.
+        recipe: The settings.
+        model: Whose backbone; by default the one that training would begin with.
+    """
+    shape = input_shape(dataset, recipe)
+    if model is None:
+        given = recipe.expected_positives
+        k = given if isinstance(given, float) else 1.0  # no backbone depends on it
+        labels = TrainLabels(dataset.table.labels, k, recipe.seed, True)
+        model, _ = build(recipe, labels, shape, images=True)
+    inputs = dataset_inputs(dataset, recipe, shape, cache_dir=recipe.cache_dir)
+    x = predict(model, model.features, inputs(np.arange(len(dataset.table))), kind="images")
+    return replace(dataset, features=x.numpy())
+
+
+class _Store:
+    """Finished folds in a folder, under a name that says what they belong to."""
+
+    def __init__(self, folder: Path, key: str) -> None:
+        self.folder, self.key = folder, key
+        for other in folder.glob("*.npy"):
+            if not other.name.startswith(f"{key}-"):
+                other.unlink()  # of other data or settings
+
+    def path(self, number: int) -> Path:
+        return self.folder / f"{self.key}-{number}.npy"
+
+    def read(self, number: int) -> npt.NDArray[np.float32] | None:
+        if not self.path(number).is_file():
+            return None
+        found: npt.NDArray[np.float32] = np.load(self.path(number), allow_pickle=False)
+        return found
+
+    def write(self, number: int, values: npt.NDArray[np.float32]) -> None:
+        with replacing(self.path(number)) as part, part.open("wb") as file:
+            np.save(file, values, allow_pickle=False)
+
+
+def _key(dataset: Dataset, recipe: Recipe) -> str:
+    """A name for data and settings; another one when any of them changes."""
+    table = dataset.table
+    parts: list[Any] = [__version__, recipe.to_toml(), table.labels.digest(), table.classes]
+    parts += [table.ids.tolist(), None if table.split is None else table.split.tolist()]
+    state = hashlib.sha256(repr(parts).encode())
+    if dataset.features is not None:
+        some = np.linspace(0, len(table) - 1, min(len(table), SAMPLE)).astype(np.int64)
+        state.update(np.ascontiguousarray(dataset.features[some]).tobytes())
+    elif table.root is not None:
+        paths = [table.path(row) for row in range(len(table))]
+        state.update(repr([file_state(path) for path in paths]).encode())
+    return state.hexdigest()[:12]

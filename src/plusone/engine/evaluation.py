@@ -10,10 +10,11 @@ import numpy as np
 from plusone.data.dataset import Dataset
 from plusone.data.table import hold_out_validation
 from plusone.engine.build import Predictor
-from plusone.engine.prediction import inputs_for
+from plusone.engine.items import inputs_for
 from plusone.engine.run_files import finite
 from plusone.errors import InputError
 from plusone.metrics import evaluate
+from plusone.metrics.inputs import Cut
 
 SPLITS = ("train", "val", "test", "all")
 
@@ -29,7 +30,7 @@ def evaluate_run(
     dataset: Dataset,
     split: str,
     *,
-    threshold: float = 0.5,
+    threshold: Cut = 0.5,
     top_k: int = 3,
     tick: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:

@@ -21,6 +21,8 @@ class EpochRecord:
         seconds: Time taken, evaluation included.
         probe: What the model said about hidden labels, see `plusone.analysis.probe`; None where
             the recipe does not ask for it or the truth is not known.
+        val_score: What the best epoch is chosen by, higher is better.
+        selected_by: "map", or the name of the score on seen labels, see `plusone.selection`.
     """
 
     stage: int
@@ -31,4 +33,6 @@ class EpochRecord:
     best: bool
     weights: str
     seconds: float
-    probe: dict[str, Any] | None = None
+    probe: dict[str, Any] | None
+    val_score: float
+    selected_by: str

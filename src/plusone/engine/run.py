@@ -8,6 +8,7 @@
 | `records.jsonl` | one line per epoch |
 | `checkpoint.safetensors` | the state to resume from (removed when the run is complete) |
 | `model.safetensors` | the best weights |
+| `thresholds.json` | above which probability a label of each class counts; may be edited |
 | `metrics.json` | the result; it exists only when the run is complete |
 """
 
@@ -18,7 +19,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,10 +31,12 @@ from plusone.data.formats import write as write_table
 from plusone.data.table import LabelTable
 from plusone.engine import checkpoint
 from plusone.engine.examples import pick_examples
+from plusone.engine.expected import Expected, expected
 from plusone.engine.inputs import ArrayInputs
 from plusone.engine.records import EpochRecord
 from plusone.engine.run_files import finite, read_description, read_metrics, read_recipe
-from plusone.engine.task import Part, Task, expected_positives
+from plusone.engine.task import Part, Task
+from plusone.engine.thresholds import Thresholds, find_thresholds, write_thresholds
 from plusone.engine.training import Training
 from plusone.errors import InputError
 from plusone.files import write_json, write_text
@@ -55,6 +58,8 @@ def train(
     on_step: Callable[[Clock], None] | None = None,
     on_extract: Callable[[int], None] | None = None,
     source: Mapping[str, Any] | None = None,
+    rules: Sequence[str] = (),
+    features: Path | None = None,
 ) -> dict[str, Any]:
     """Trains into a run folder and returns what `metrics.json` holds.
 
@@ -67,6 +72,8 @@ def train(
         on_step: Called after every step.
         on_extract: Called with the number of items whose features were just extracted.
         source: How the data was read, for whoever evaluates the run later.
+        rules: Why settings that nobody gave are what they are, for the result.
+        features: Folder where features of image files are kept for later runs.
     """
     if (folder / "recipe.toml").exists():
         if not resume:
@@ -79,11 +86,11 @@ def train(
         if (folder / "metrics.json").exists():
             return read_metrics(folder)
     # Made before anything is written: settings that cannot work must leave no run behind.
-    training = Training(task, recipe, on_step=on_step, on_extract=on_extract)
+    training = Training(task, recipe, on_step=on_step, on_extract=on_extract, features=features)
     if not (folder / "recipe.toml").exists():
         folder.mkdir(parents=True, exist_ok=True)
         write_table(observed_table(task), folder / "observed.npz")
-        write_json(folder / "data.json", describe(task, training.k, source))
+        write_json(folder / "data.json", describe(task, training.expected, source))
         write_text(folder / "recipe.toml", recipe.to_toml())
     spent = _restore(training, folder)
     started = saved = time.perf_counter()
@@ -101,10 +108,18 @@ def train(
     weights, _ = training.state()
     model = {key: value for key, value in weights.items() if key.startswith(("model.", "method."))}
     checkpoint.save(folder / "model.safetensors", model, {"version": __version__})
-    metrics = summarise(training, folder, seconds)
+    write_thresholds(folder, task.classes, validation_thresholds(training))
+    metrics = summarise(training, folder, seconds) | ({"rules": list(rules)} if rules else {})
     write_json(folder / "metrics.json", metrics)
     (folder / "checkpoint.safetensors").unlink(missing_ok=True)
     return metrics
+
+
+def validation_thresholds(training: Training) -> Thresholds:
+    """The probability above which a label of each class counts, found on the validation items."""
+    val, blind = training.task.val, training.recipe.select_on == "observed"
+    scores = training.predict(val)
+    return find_thresholds(scores, val.observed, None if blind else val.truth, training.k)
 
 
 def summarise(training: Training, folder: Path | None, seconds: float) -> dict[str, Any]:
@@ -114,10 +129,11 @@ def summarise(training: Training, folder: Path | None, seconds: float) -> dict[s
     metrics: dict[str, Any] = {
         "method": recipe.method,
         "seed": recipe.seed,
-        "val_map": training.best.score,
+        "val_map": training.best.val_map,
+        "val_score": training.best.score,
         "test_map": None,
         "best_epoch": training.best.epoch,
-        "stage_val_map": list(training.stage_scores),
+        "stage_val_map": list(training.stage_maps),
         "seconds": round(seconds, 3),
         "run": None if folder is None else os.fspath(folder),
         "data": task.name,
@@ -125,8 +141,10 @@ def summarise(training: Training, folder: Path | None, seconds: float) -> dict[s
         "options": dict(recipe.options),
         "mode": _mode(training),
         "k": training.k,
+        "k_from": training.expected.source,
         "recipe": recipe.model_dump(mode="json", exclude_defaults=True),
-        "selected_on": training.selected_on,
+        "selected_on": training.judge.selected_on,
+        "selected_by": training.judge.selected_by,
         "weights": training.best.weights,
         "observation": dict(task.observation),
         "items": {"train": len(task.train), "val": len(task.val), "test": len(task.test or ())},
@@ -165,14 +183,15 @@ def _mode(training: Training) -> str:
     return "linear" if inputs == {"features"} else "finetune"
 
 
-def describe(task: Task, k: float | None, source: Mapping[str, Any] | None) -> dict[str, Any]:
+def describe(task: Task, k: Expected, source: Mapping[str, Any] | None) -> dict[str, Any]:
     """What a reader of the run must know of its data."""
     return {
         "data": task.name,
         "classes": list(task.classes),
         "images": task.images,
         "shape": list(task.shape),
-        "k": k,
+        "k": k.k,
+        "k_from": k.source,
         "source": dict(source or {}),
         "observation": dict(task.observation),
         "items": {"train": len(task.train), "val": len(task.val), "test": len(task.test or ())},
@@ -218,7 +237,7 @@ def _check_same_run(folder: Path, recipe: Recipe, task: Task) -> None:
     if changed:
         values = ", ".join(f"{name} was {getattr(old, name)!r}" for name in changed)
         raise InputError(f"{folder}: cannot resume with other settings ({values})")
-    before, now = read_description(folder), describe(task, expected_positives(recipe, task), None)
+    before, now = read_description(folder), describe(task, expected(recipe, task), None)
     now = json.loads(json.dumps(now))
     for name, what in (
         ("observation", "the seen labels are"),

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from plusone.engine.build import build
+from plusone.engine.expected import expected_positives
 from plusone.engine.inputs import ArrayInputs, Inputs
 from plusone.engine.labels import label_batches
 from plusone.engine.predict import ROWS
@@ -27,7 +28,7 @@ from plusone.engine.records import EpochRecord
 from plusone.engine.stacked_adam import StackedAdam
 from plusone.engine.stacked_loss import add, of_seed, stacked_loss
 from plusone.engine.step import blaming_options
-from plusone.engine.task import Task, expected_positives
+from plusone.engine.task import Task
 from plusone.engine.threads import suitable_threads
 from plusone.engine.training import Training
 from plusone.errors import RunError
@@ -63,7 +64,11 @@ def why_alone(task: Task, recipe: Recipe) -> str | None:
 
 
 def train_stacked(
-    task: Task, recipes: Sequence[Recipe], on_epoch: Callable[[int], None] | None = None
+    task: Task,
+    recipes: Sequence[Recipe],
+    on_epoch: Callable[[int], None] | None = None,
+    *,
+    kind: type[Training] = Training,
 ) -> list[tuple[Training, list[EpochRecord]]]:
     """Trains recipes that differ in `lr` and `seed` only, together.
 
@@ -71,6 +76,7 @@ def train_stacked(
         task: The data.
         recipes: One per training.
         on_epoch: Called with the number of each finished epoch, from 1.
+        kind: The class of the trainings, for whoever wants to watch them.
 
     Returns:
         For each recipe the finished training, with its best weights in place, and its records.
@@ -85,7 +91,7 @@ def train_stacked(
             raise ValueError(f"stacked recipes may differ in lr and seed, but not in {name}")
     if recipes and (reason := why_alone(task, recipes[0])):
         raise ValueError(f"{recipes[0].method} cannot be stacked: {reason}")
-    trainings = [Training(task, recipe) for recipe in recipes]
+    trainings = [kind(task, recipe) for recipe in recipes]
     records: dict[Training, list[EpochRecord]] = {training: [] for training in trainings}
     stacks = [Stack(rows) for rows in _rectangles(trainings)]
     while not all(training.done for training in trainings):
@@ -148,14 +154,14 @@ class Stack:
             with torch.no_grad():
                 for place, training in enumerate(self.trainings):
                     training.method.after_epoch(clock, partial(train, place))
-            scores = [training.score(val(place)) for place, training in enumerate(self.trainings)]
+            said = [training.judged(val(place)) for place, training in enumerate(self.trainings)]
             probes = [
                 each.probe(partial(train, place)) for place, each in enumerate(self.trainings)
             ]
         records = [
-            training.close_epoch(terms, (score, "raw", training.model), probe, started)
-            for training, terms, score, probe in zip(
-                self.trainings, losses, scores, probes, strict=True
+            training.close_epoch(terms, (judgement, "raw", training.model), probe, started)
+            for training, terms, judgement, probe in zip(
+                self.trainings, losses, said, probes, strict=True
             )
         ]
         seconds = (time.perf_counter() - started) / len(records)

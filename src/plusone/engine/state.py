@@ -26,17 +26,18 @@ def pack(training: Training) -> tuple[State, dict[str, Any]]:
         for name, average in training.averages.items():
             tensors |= _named(name, average.model.state_dict())
     plain: dict[str, Any] = {"stage": training.stage, "epoch": training.epoch, "best": None}
-    plain["stage_scores"] = list(training.stage_scores)
+    plain["stage_maps"] = list(training.stage_maps)
     if (best := training.best) is not None:
         tensors |= _named("best.model", best.model) | _named("best.method", best.method)
-        plain["best"] = {"score": best.score, "epoch": best.epoch, "weights": best.weights}
+        names = ("score", "val_map", "epoch", "weights")
+        plain["best"] = {name: getattr(best, name) for name in names}
     return tensors, plain
 
 
 def unpack(training: Training, tensors: State, plain: dict[str, Any]) -> None:
     """Puts what `pack` gave into a training."""
     training.stage, training.epoch = plain["stage"], plain["epoch"]
-    training.stage_scores = list(plain["stage_scores"])
+    training.stage_maps = list(plain["stage_maps"])
     if not training.done:
         training.begin_stage()
     training.model.load_state_dict(below(tensors, "model."))

@@ -27,12 +27,16 @@ FLOAT32_BELOW = 1 << 30
 
 @dataclass(frozen=True)
 class Part:
-    """One split: inputs, what was seen of its labels, and all of them where they are known."""
+    """One split: inputs, what was seen of its labels, and all of them where they are known.
+
+    Items with weights are visited in proportion to them, see `plusone.engine.order`.
+    """
 
     ids: Strings
     inputs: Inputs
     observed: LabelMatrix
     truth: LabelMatrix | None
+    weights: npt.NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -211,34 +215,3 @@ def dataset_inputs(
         return FileInputs(paths, size, recipe.flip, recipe.workers, aspect)
 
     return from_files
-
-
-def expected_positives(recipe: Recipe, task: Task) -> float | None:
-    """The k that methods may use: as given, or counted where labels are known.
-
-    "truth" counts on the training items, as the papers do. Where nothing is given and the method
-    needs it, the validation items are counted: their labels are known for choosing an epoch.
-    """
-    given = recipe.expected_positives
-    if given == "truth":
-        if task.train.truth is None:
-            raise InputError("expected_positives = 'truth' needs a data set with all labels")
-        return float(task.train.truth.per_item(1).mean())
-    check_expected_positives(recipe, len(task.classes))
-    if given is not None or not get_method(recipe.method).needs_k:
-        return given
-    if task.val.truth is None or recipe.select_on == "observed":
-        raise InputError(
-            f"the method {recipe.method} needs the expected number of positives per item: "
-            "--set expected_positives=1.5 (count them on a few items)"
-        )
-    return float(task.val.truth.per_item(1).mean())
-
-
-def check_expected_positives(recipe: Recipe, n_classes: int) -> None:
-    """Refuses a k that no item can have."""
-    given = recipe.expected_positives
-    if isinstance(given, float) and given > n_classes:
-        raise InputError(
-            f"expected_positives = {given:g} is more than the {n_classes} classes there are"
-        )

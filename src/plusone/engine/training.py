@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,18 +16,20 @@ from plusone.analysis.probe import prober_for
 from plusone.engine import state
 from plusone.engine.best import Best
 from plusone.engine.build import build
-from plusone.engine.inputs import ArrayInputs, Inputs
+from plusone.engine.expected import expected
+from plusone.engine.inputs import Inputs
+from plusone.engine.judging import Judge, Judgement
 from plusone.engine.labels import label_batches
 from plusone.engine.optim import make_optimizer
+from plusone.engine.order import visiting_order
+from plusone.engine.pooled import PooledFeatures
 from plusone.engine.predict import predict
 from plusone.engine.records import EpochRecord
 from plusone.engine.state import State
 from plusone.engine.step import Forward, blaming_options, split_views, training_step
-from plusone.engine.task import Part, Task, expected_positives
+from plusone.engine.task import Part, Task
 from plusone.engine.threads import suitable_threads
-from plusone.errors import InputError
 from plusone.methods import get_method
-from plusone.metrics import mean_average_precision
 from plusone.models.classifier import Classifier
 from plusone.models.ema import Ema
 from plusone.models.freezing import freeze_statistics, freeze_weights
@@ -48,6 +51,7 @@ class Training:
         backbone: A module to use instead of the recipe's backbone; needs an attribute `dim`.
         on_step: Called after every step.
         on_extract: Called with the number of items whose features were just extracted.
+        features: Folder where features of image files are kept for later trainings.
     """
 
     def __init__(
@@ -58,31 +62,25 @@ class Training:
         backbone: nn.Module | None = None,
         on_step: Callable[[Clock], None] | None = None,
         on_extract: Callable[[int], None] | None = None,
+        features: Path | None = None,
     ) -> None:
         self.task, self.recipe = task, recipe
-        self.on_step, self.on_extract = on_step, on_extract
+        self.on_step, self._pooled = on_step, PooledFeatures(on_extract, features)
         phases = get_method(recipe.method).phases
         self.stages = recipe.resolved_stages(images=task.images, phases=phases)
-        self.k = expected_positives(recipe, task)
+        self.expected = expected(recipe, task)
+        self.k = self.expected.k
         labels = TrainLabels(task.train.observed, self.k, recipe.seed, len(task.shape) > 1)
         self.model, self.method = build(
             recipe, labels, task.shape, images=task.images, backbone=backbone
         )
-        if recipe.select_on == "truth" and task.val.truth is None:
-            raise InputError("select_on = 'truth' needs validation items with all labels known")
-        on_truth = task.val.truth is not None and recipe.select_on != "observed"
-        self.selected_on = "truth" if on_truth else "observed"
-        wanted = task.val.truth if on_truth and task.val.truth is not None else task.val.observed
-        self._val_target = torch.from_numpy(wanted.dense() == 1)
-        if not self._val_target.any():
-            raise InputError("no validation item has a positive label, so no epoch can be chosen")
+        self.judge = Judge(task.val, recipe)
         self._prober = prober_for(task.train.truth, task.train.observed)
         # What a backbone of the user's own keeps fixed stays so.
         self._trainable = [w for w in self.model.backbone.parameters() if w.requires_grad]
-        self._pooled: dict[int, tuple[Part, Inputs]] = {}
         self.stage = self.epoch = 0
         self.best: Best | None = None
-        self.stage_scores: list[float] = []
+        self.stage_maps: list[float] = []
         self.begin_stage()
 
     @property
@@ -107,7 +105,7 @@ class Training:
     def close_epoch(
         self,
         losses: dict[str, float],
-        found: tuple[float, str, Classifier],
+        found: tuple[Judgement, str, Classifier],
         probe: dict[str, Any] | None,
         started: float,
     ) -> EpochRecord:
@@ -115,17 +113,29 @@ class Training:
 
         Args:
             losses: Mean of each loss term.
-            found: Validation mAP, which weights gave it ("raw" or "ema"), and the model.
+            found: What validation says, about which weights ("raw" or "ema"), and the model.
             probe: What `probe` gave.
             started: When the epoch began, by `time.perf_counter`.
         """
-        score, weights, model = found
+        (said, weights, model), judge = found, self.judge
         stage, self.epoch = self.stage, self.epoch + 1
-        best = self.best is None or score > self.best.score
+        best = self.best is None or said.score > self.best.score
         if best:
-            self.best = Best(score, self.epoch, weights, _copy(model), _copy(self.method))
-        seconds, on = time.perf_counter() - started, self.selected_on
-        record = EpochRecord(stage, self.epoch, losses, score, on, best, weights, seconds, probe)
+            states = _copy(model), _copy(self.method)
+            self.best = Best(said.score, said.val_map, self.epoch, weights, *states)
+        record = EpochRecord(
+            stage=stage,
+            epoch=self.epoch,
+            losses=losses,
+            val_map=said.val_map,
+            selected_on=judge.selected_on,
+            best=best,
+            weights=weights,
+            seconds=time.perf_counter() - started,
+            probe=probe,
+            val_score=said.score,
+            selected_by=judge.selected_by,
+        )
         if self.epoch == self.stages[stage].epochs or self._out_of_patience():
             self._next_stage()
         return record
@@ -145,7 +155,8 @@ class Training:
         """One pass over the training items; returns the mean of each loss term."""
         task, recipe, method = self.task, self.recipe, self.method
         place = (clock.stage, clock.epoch)
-        order = torch.randperm(len(task.train), generator=generator(recipe.seed, "order", *place))
+        draw = generator(recipe.seed, "order", *place)
+        order = visiting_order(len(task.train), task.train.weights, draw)
         inputs, _, forward = self._forward(task.train, self.model)
         views = inputs.batches(
             order, recipe.batch_size, method.views, derive(recipe.seed, "views", *place) >> 1
@@ -202,22 +213,21 @@ class Training:
         with torch.no_grad():
             return split_views(forward(torch.cat(views)), len(views))
 
-    def _evaluate(self) -> tuple[float, str, Classifier]:
-        """Validation mAP of the better of the raw and the averaged weights, and that model."""
+    def _evaluate(self) -> tuple[Judgement, str, Classifier]:
+        """What validation says of the better of raw and averaged weights, and that model."""
         found = []
         models = {"raw": self.model}
         if "ema" in self.averages:
             models["ema"] = self.averages["ema"].model
         for name, model in models.items():
             inputs, kind, forward = self._forward(self.task.val, model)
-            score = self.score(predict(model, forward, inputs, kind=kind))
-            found.append((score, name, model))
-        return max(found, key=lambda entry: entry[0])
+            said = self.judged(predict(model, forward, inputs, kind=kind))
+            found.append((said, name, model))
+        return max(found, key=lambda entry: entry[0].score)
 
-    def score(self, logits: Tensor) -> float:
-        """The mAP of validation logits `[N, L]`."""
-        scores = self.method.probabilities(logits)
-        return mean_average_precision(scores, self._val_target, empty=self.recipe.empty)
+    def judged(self, logits: Tensor) -> Judgement:
+        """What validation logits `[N, L]` are worth."""
+        return self.judge(self.method.probabilities(logits))
 
     def probe(self, predict: Callable[[], Tensor]) -> dict[str, Any] | None:
         """What training logits say about the hidden labels, where that is wanted."""
@@ -238,12 +248,7 @@ class Training:
             return part.inputs, "features", model.head if len(self.task.shape) == 1 else model
         if stage.inputs == "images":
             return part.inputs, "images", model
-        if id(part) not in self._pooled:
-            pooled = predict(
-                self.model, self.model.features, part.inputs, kind="images", tick=self.on_extract
-            )
-            self._pooled[id(part)] = (part, ArrayInputs(pooled.clone()))
-        return self._pooled[id(part)][1], "features", model.head
+        return self._pooled.of(self.model, part.inputs), "features", model.head
 
     def begin_stage(self) -> None:
         """Makes method, optimizer and averages ready for the present stage."""
@@ -267,7 +272,7 @@ class Training:
     def _next_stage(self) -> None:
         """Goes on to the next stage; after the last one the best weights are put in place."""
         assert self.best is not None
-        self.stage_scores.append(self.best.score)
+        self.stage_maps.append(self.best.val_map)
         self.stage += 1
         if self.done or self.stages[self.stage].start_from == "best":
             self.model.load_state_dict(self.best.model)

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 Formula = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
-BLOCK = 131072  # numbers per block: small enough for the cache, large beside the cost of a call
+BLOCK = 65536  # numbers per block: small enough for the cache, large beside the cost of a call
 
 
 def same_shape(z: Tensor, y: Tensor) -> None:

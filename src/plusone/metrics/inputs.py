@@ -14,6 +14,9 @@ Array = Tensor | NDArray[Any]
 Floats = NDArray[np.floating[Any]]
 Bools = NDArray[np.bool_]
 
+Cut = float | NDArray[np.floating[Any]]
+"""A threshold: one for all labels, or `[L]`."""
+
 Empty = Literal["skip", "zero"]
 """Classes without a positive: left out of a mean over classes, or counted as 0."""
 

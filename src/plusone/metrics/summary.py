@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plusone.metrics.calibration import brier_score, expected_calibration_error
-from plusone.metrics.inputs import Array, Empty, validate
+from plusone.metrics.inputs import Array, Cut, Empty, validate
 from plusone.metrics.ranking import (
     coverage_error,
     mean_average_precision,
@@ -17,7 +17,7 @@ def evaluate(
     scores: Array,
     truth: Array,
     *,
-    threshold: float = 0.5,
+    threshold: Cut = 0.5,
     top_k: int = 3,
     empty: Empty = "skip",
 ) -> dict[str, float]:
@@ -26,7 +26,7 @@ def evaluate(
     Args:
         scores: `[N, L]`; probabilities, unless `threshold` is chosen for another scale.
         truth: `[N, L]`, 1 for a positive, 0 or -1 for a negative.
-        threshold: A label is predicted if its score is above it.
+        threshold: A label is predicted if its score is above it; one for all or `[L]`.
         top_k: How many labels per item the `_top{k}` values predict.
         empty: Classes without a positive are left out of means over classes (`"skip"`) or count as
             0 (`"zero"`, the protocol of Cole et al. 2021).

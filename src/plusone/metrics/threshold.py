@@ -11,14 +11,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from plusone.metrics.inputs import Array, Bools, Empty, Floats, mean_over_classes, ratio, validate
+from plusone.metrics.inputs import (
+    Array,
+    Bools,
+    Cut,
+    Empty,
+    Floats,
+    mean_over_classes,
+    ratio,
+    validate,
+)
 
 
 def precision_recall(
     scores: Array,
     truth: Array,
     *,
-    threshold: float = 0.5,
+    threshold: Cut = 0.5,
     top_k: int | None = None,
     empty: Empty = "skip",
 ) -> dict[str, float]:
@@ -34,7 +43,8 @@ def precision_recall(
     Args:
         scores: `[N, L]`.
         truth: `[N, L]`, 1 for a positive, 0 or -1 for a negative.
-        threshold: A label is predicted if its score is above it; not used with `top_k`.
+        threshold: A label is predicted if its score is above it, one for all or `[L]`; not used
+            with `top_k`.
         top_k: Predict exactly this many labels per item instead, those of highest score (of tied
             ones those of lower index); all labels if there are not more.
         empty: Classes without a positive are left out of `cp` and `cr` (`"skip"`) or count as 0
@@ -70,7 +80,7 @@ def precision_recall(
 
 
 def hamming_loss(
-    scores: Array, truth: Array, *, threshold: float = 0.5, top_k: int | None = None
+    scores: Array, truth: Array, *, threshold: Cut = 0.5, top_k: int | None = None
 ) -> float:
     """The share of all entries that are predicted wrongly.
 
@@ -93,7 +103,7 @@ def hamming_loss(
     return float((predict(values, threshold=threshold, top_k=top_k) != positive).mean())
 
 
-def predictive_values(scores: Array, truth: Array, *, threshold: float = 0.5) -> dict[str, float]:
+def predictive_values(scores: Array, truth: Array, *, threshold: Cut = 0.5) -> dict[str, float]:
     """How often a predicted positive, and a predicted negative, is true.
 
     Per label `PPV = TP / (TP + FP)` and `NPV = TN / (TN + FN)`; `ppv` and `npv` are the means over
@@ -127,12 +137,13 @@ def predictive_values(scores: Array, truth: Array, *, threshold: float = 0.5) ->
     return result | pooled
 
 
-def predict(scores: Floats, *, threshold: float = 0.5, top_k: int | None = None) -> Bools:
+def predict(scores: Floats, *, threshold: Cut = 0.5, top_k: int | None = None) -> Bools:
     """Yes-or-no predictions from scores.
 
     Args:
         scores: `[N, L]`.
-        threshold: A label is predicted if its score is above it; not used with `top_k`.
+        threshold: A label is predicted if its score is above it, one for all or `[L]`; not used
+            with `top_k`.
         top_k: Predict exactly this many labels per item instead, those of highest score (of tied
             ones those of lower index); all labels if there are not more.
 

@@ -124,8 +124,8 @@ class LabelwiseHead(Head):
         positions = sine_positions(*place, x.shape[2], x) if features.ndim == 4 else x.new_zeros(())
         for block in self.encoder:
             x, _ = block(x, x + positions, x, positions)
-        found = x.new_zeros(len(x), *self.queries.shape)
-        maps = x.new_zeros(len(x), len(self.queries), x.shape[1])
+        found = x.new_zeros(x.shape[0], *self.queries.shape)
+        maps = x.new_zeros(x.shape[0], len(self.queries), x.shape[1])
         for block in self.decoder:
             found, maps = block(found, x + positions, x, self.queries)
         logits = (found * self.weight).sum(2) + self.bias

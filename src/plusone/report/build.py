@@ -71,7 +71,7 @@ def write_report(
 
 def default_title(material: Material) -> str:
     """What the report is about."""
-    kinds = ("bench", "sweep", "ablation")
+    kinds = ("bench", "sweep", "ablation", "loop")
     titles = [str(one["title"]) for kind in kinds for one in material.of(kind) if one.get("title")]
     if len(titles) == 1 and not material.runs:
         return titles[0]

@@ -18,6 +18,7 @@ NAMES = {
     "surface": "surface.json",
     "gradients": "gradients.json",
     "intervals": "intervals.json",
+    "loop": "loop.json",
 }
 KEYS = {
     "bench": ("rows",),
@@ -26,6 +27,7 @@ KEYS = {
     "surface": ("method", "extent", "steps", "seed", "train_items", "alphas", "betas", "loss"),
     "gradients": ("p", "curves"),
     "intervals": ("data", "k", "rows"),
+    "loop": ("data", "method", "items", "hidden", "seeds", "before", "all_labels", "rows"),
 }
 ROWS = {  # where a list of objects is, and what each must have
     "bench": ("rows", ("data", "method", "val_map")),
@@ -33,6 +35,7 @@ ROWS = {  # where a list of objects is, and what each must have
     "ablation": ("rows", ("name",)),
     "gradients": ("curves", ("method", "observed", "unobserved")),
     "intervals": ("rows", ("size", "low", "high")),
+    "loop": ("rows", ("order", "questions", "yes", "test_map", "test_sd", "gain")),
 }
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from plusone.bench.choice import choice_score
 from plusone.errors import InputError
 from plusone.methods import METHODS
 from plusone.report.documents import Document, documents
@@ -37,9 +38,9 @@ class Entry:
 
     @property
     def score(self) -> float:
-        """Test mAP, or validation mAP where there is no test split."""
+        """Test mAP, or what validation chose by where there is no test split."""
         test: float | None = self.row.get("test_map")
-        return float(self.row["val_map"] if test is None else test)
+        return choice_score(self.row) if test is None else float(test)
 
 
 @dataclass(frozen=True)

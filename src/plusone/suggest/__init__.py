@@ -1,6 +1,18 @@
 """Finding the labels that nobody gave, with probabilities that can be taken at their word."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from plusone.suggest.folder import read_suggestions, write_suggestions
 from plusone.suggest.suggestions import Suggestions
 
-__all__ = ["Suggestions", "read_suggestions", "write_suggestions"]
+if TYPE_CHECKING:
+    from plusone.suggest.find import Found, suggest
+
+__all__ = ["Found", "Suggestions", "read_suggestions", "suggest", "write_suggestions"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Found", "suggest"):  # they bring torch, which the review page does without
+        return getattr(import_module("plusone.suggest.find"), name)
+    raise AttributeError(f"module 'plusone.suggest' has no attribute {name!r}")

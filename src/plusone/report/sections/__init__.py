@@ -12,6 +12,7 @@ from plusone.report.sections.curves import learning
 from plusone.report.sections.examples import examples
 from plusone.report.sections.hidden import hidden_labels
 from plusone.report.sections.labels import missing_positives, recovery
+from plusone.report.sections.loop import answers
 from plusone.report.sections.losses import intervals, regimes, surfaces
 from plusone.report.sections.maps import attention
 from plusone.report.sections.results import results
@@ -28,6 +29,7 @@ SECTIONS: tuple[Callable[[Material], Section | None], ...] = (
     missing_positives,
     sweeps,
     ablations,
+    answers,
     regimes,
     intervals,
     surfaces,

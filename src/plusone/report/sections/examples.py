@@ -14,6 +14,18 @@ from plusone.report.places import Result
 LIKELY = 3  # labels shown where the truth is not known
 STATES = ("seen", "found", "missed", "wrong")
 UNKNOWN = ("seen", "likely")
+WITH_TRUTH = (
+    "Training items drawn at random from those with hidden labels, the same for every method. "
+    "A method names as many labels as the item truly has, those it gives the highest "
+    "probability: so methods are compared whatever their probabilities are like. "
+    "“Found” was hidden and is named, “missed” was hidden and is not, “wrong” is named and "
+    "not true."
+)
+WITHOUT_TRUTH = (
+    "Training items drawn at random, the same for every method, with the labels that were not seen "
+    f"and have the highest probabilities, {LIKELY} for each. Nobody has said whether these are "
+    "right: look for yourself."
+)
 WITHOUT_IMAGES = 4  # items shown where there is nothing to look at
 
 
@@ -27,16 +39,12 @@ def examples(material: Material) -> Section | None:
             works.append(Work(f"examples of {group.name}", partial(_gallery, material, group)))
     if not works:
         return None
-    return Section(
-        "examples",
-        "Examples",
-        "Training items drawn at random from those with hidden labels, the same for every method. "
-        "A method names as many labels as the item truly has, those it gives the highest "
-        "probability: so methods are compared whatever their probabilities are like. "
-        "“Found” was hidden and is named, “missed” was hidden and is not, “wrong” is named and "
-        "not true.",
-        tuple(works),
-    )
+    known = any(_knows_truth(run) for group in material.groups for run in _shown(group).values())
+    return Section("examples", "Examples", WITH_TRUTH if known else WITHOUT_TRUTH, tuple(works))
+
+
+def _knows_truth(run: Result) -> bool:
+    return any(item.get("truth") is not None for item in run.get("examples") or ())
 
 
 def _shown(group: Group) -> dict[str, Result]:

@@ -118,9 +118,10 @@ def _densities(group: Group) -> Figure:
     for name, run in probed(group).items():
         places, probes = probes_of(read_epochs(run))
         values = [
-            -math.inf if epoch.get("val_map") is None else float(epoch["val_map"])
+            -math.inf if score is None else float(score)
             for epoch in read_epochs(run)
             if epoch.get("probe") is not None
+            for score in [epoch.get("val_score", epoch.get("val_map"))]
         ]
         best, last = max(range(len(values)), key=lambda place: values[place]), len(probes) - 1
         apart = apart or best != last

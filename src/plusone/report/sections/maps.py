@@ -79,8 +79,8 @@ def draw_maps(folder: Path, ids: Sequence[str]) -> list[Image]:
     import numpy as np
 
     from plusone.engine.build import load_run
+    from plusone.engine.items import inputs_for
     from plusone.engine.maps import class_maps
-    from plusone.engine.prediction import inputs_for
     from plusone.engine.run_files import read_description
     from plusone.report.images import data_uri, load_images
     from plusone.report.overlay import strip

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from plusone.report.blocks import Block, Cell, Section, Table
+from plusone.report.blocks import Block, Cell, Note, Section, Table
 from plusone.report.material import Entry, Material
 
 ELSEWHERE = ("method", "seed", "options", "lr")  # columns of their own
@@ -64,7 +64,10 @@ def _blocks(name: str, entries: Sequence[Entry]) -> list[Block]:
         notes=(f"All of them: {_pairs(common)}",) if common else (),
         text=len(kept),
     )
-    return [table]
+    reasons = dict.fromkeys(
+        sentence for entry in entries for run in entry.runs for sentence in run.get("rules") or ()
+    )
+    return [table, *(Note(f"Rule: {sentence}.") for sentence in reasons)]
 
 
 def _recipe(entry: Entry) -> dict[str, Any]:

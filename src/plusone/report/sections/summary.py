@@ -58,7 +58,10 @@ def _facts(material: Material) -> Iterable[tuple[str, str]]:
     if runs:
         seeds = sorted({int(run["seed"]) for run in runs})
         yield "seeds", ", ".join(map(str, seeds))
-        if on := {str(run["selected_on"]) for run in runs if run.get("selected_on")}:
+        if on := {
+            (str(run["selected_on"]), str(run.get("selected_by", "map")))
+            for run in runs if run.get("selected_on")
+        }:  # fmt: skip
             yield "chosen on", _chosen(on)
     rules = [str(document["settings"]["rule"]) for document in material.of("bench")
              if document.get("settings", {}).get("rule")]  # fmt: skip
@@ -86,10 +89,11 @@ def describe(run: Result) -> str:
     return ", ".join(parts)
 
 
-def _chosen(on: set[str]) -> str:
+def _chosen(on: set[tuple[str, str]]) -> str:
     words = {"truth": "all labels of the validation items", "observed": "their seen labels alone"}
-    return "the epoch by validation mAP against " + ", ".join(
-        words.get(name, name) for name in sorted(on, reverse=True)
+    return "the epoch by validation " + ", ".join(
+        f"{'mAP' if by == 'map' else by} against {words.get(name, name)}"
+        for name, by in sorted(on, reverse=True)
     )
 
 

@@ -1,0 +1,145 @@
+"""The command `loop`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from plusone.cli.bench import parts
+from plusone.cli.common import (
+    Data,
+    Features,
+    Form,
+    Json,
+    Meaning,
+    Set,
+    check_folder,
+    emit,
+    going_on,
+    load,
+    out,
+    percent,
+    progress,
+    say,
+    table,
+)
+from plusone.cli.repeat import command_line
+
+if TYPE_CHECKING:
+    from plusone.data.dataset import Dataset
+
+
+def loop(
+    context: typer.Context,
+    data: Data = "digits-features",
+    questions: Annotated[
+        str, typer.Option(help="Numbers of questions to measure after, comma-separated.")
+    ] = "500",
+    orders: Annotated[
+        str,
+        typer.Option(help="worth, uncertain, frequent, balanced, likely, random, item."),
+    ] = "worth,likely",
+    method: Annotated[
+        str, typer.Option("--method", "-m", help="A name in plusone methods.")
+    ] = "gr",
+    lr: Annotated[float, typer.Option(help="Learning rate.")] = 1e-3,
+    seeds: Annotated[str, typer.Option(help="Seeds, comma-separated.")] = "0,1,2",
+    folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-fitting.")] = 5,
+    to: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.")] = Path("loop"),
+    features: Features = None,
+    backbone: Annotated[
+        str, typer.Option(help="For images: what extracts their features, once.")
+    ] = "lite0",
+    settings: Set = None,
+    report: Annotated[
+        bool, typer.Option("--report/--no-report", help="Write report.html too.")
+    ] = True,
+    form: Form = "auto",
+    meaning: Meaning = "auto",
+    seed: Annotated[int | None, typer.Option("--seed", help="One seed instead of --seeds.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure what a reviewer's answers are worth, on fully labelled data.
+
+    All labels but one per item are hidden. A model is trained and suggests the missing ones, the
+    truth answers questions about them, and the model is trained again; beside it, the same
+    number of random questions. Linear models on features. A stopped measurement goes on.
+
+    Example: [bold]plusone loop ucmerced/labels.csv --questions 100,500[/bold]
+    """
+    check_folder(to)
+    from plusone.bench.tables import spread
+    from plusone.data.source import DATA_DEFAULTS
+    from plusone.files import write_json
+    from plusone.loop.simulate import ANY, simulate, steps
+    from plusone.methods import get_method
+    from plusone.recipe import make_recipe, parse_settings
+
+    recipe = make_recipe(
+        DATA_DEFAULTS.get(data, {}),
+        get_method(method).defaults,
+        {"method": method, "lr": lr},
+        parse_settings(settings or []),
+        source="settings",
+    )
+    numbers = parts(questions, int, "--questions")
+    names = parts(orders, str, "--orders")
+    chosen = [seed] if seed is not None else parts(seeds, int, "--seeds")
+    dataset = load(data, features, form, meaning)
+    if dataset.features is None:
+        dataset = _with_features(dataset, to / "features.npz", backbone)
+    total = steps(numbers, names, chosen)
+    again = going_on(f"the same command goes on with it ({to})")
+    with again, progress("playing the loop", total) as (bar, task):
+        result = simulate(
+            dataset,
+            recipe,
+            to,
+            questions=numbers,
+            orders=names,
+            seeds=chosen,
+            folds=folds,
+            on_progress=lambda what: bar.update(task, advance=1, description=what),
+        )
+    command = command_line(context, ("as_json",))
+    found = result.to_dict() | {"command": command, "title": f"Answers on {result.data}"}
+    write_json(to / "loop.json", found)
+    if report:
+        from plusone.report.build import write_report
+
+        write_report([to / "loop.json"], to / "report.html")
+    if as_json:
+        emit(found)
+    else:
+        before = ("no questions", 0, None, spread(result.before, result.before_sd), None)
+        rows = [
+            (
+                "random questions" if row.order == ANY else row.order,
+                row.questions,
+                f"{row.yes:.0f}",
+                spread(row.test_map, row.test_sd),
+                f"{100 * row.gain:+.2f}",
+            )
+            for row in result.rows
+        ]
+        end = ("all labels (bce)", None, None, percent(result.all_labels), None)
+        columns = ("questions chosen by", "asked", "yes", "test mAP", "gain")
+        title = f"{result.method} on {result.data}, {len(chosen)} seeds"
+        out.print(table(title, columns, [before, *rows, end]))
+    say(f"written: {to / 'loop.json'}{', ' + str(to / 'report.html') if report else ''}")
+
+
+def _with_features(dataset: Dataset, path: Path, backbone: str) -> Dataset:
+    """The data with features of its images, extracted once into a file."""
+    from plusone.data.features import align, read_features
+    from plusone.engine.extract import extract_to_file
+
+    again = going_on("run the same command again to go on")
+    with again, progress("extracting features", len(dataset.table)) as (bar, task):
+        extract_to_file(
+            dataset, path, backbone, on_progress=lambda done: bar.update(task, completed=done)
+        )
+    return replace(dataset, features=align(read_features([path]), dataset.table))

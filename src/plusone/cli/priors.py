@@ -1,0 +1,186 @@
+"""The command `priors`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from plusone.cli.common import (
+    Data,
+    Features,
+    Form,
+    Json,
+    Meaning,
+    Seed,
+    Set,
+    emit,
+    load,
+    out,
+    progress,
+    say,
+    table,
+)
+from plusone.errors import InputError
+
+if TYPE_CHECKING:
+    from plusone.data.dataset import Dataset
+    from plusone.data.matrix import LabelMatrix
+    from plusone.data.table import LabelTable
+
+UNKNOWN = (
+    "what cannot be known from single positives: whether annotators pick among an item's labels "
+    "evenly (classes that they pass over come out too rare), and labels that no model can tell "
+    "from the features; the range allows for neither, and held the truth on only half of the data "
+    "sets it was measured on; without assumptions, k is at least 1 and no more can be said; items "
+    "drawn at random and labelled in full settle it (--audit)"
+)
+
+
+def priors(
+    data: Data,
+    features: Features = None,
+    audit: Annotated[
+        Path | None,
+        typer.Option(
+            "--audit", metavar="FILE", help="Labels of some items in full: any form of labels."
+        ),
+    ] = None,
+    rows: Annotated[int, typer.Option(min=1, help="Classes to show, most frequent first.")] = 20,
+    settings: Set = None,
+    form: Form = "auto",
+    meaning: Meaning = "auto",
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Estimate how many labels an item has (k), and how often each class applies.
+
+    From one label per item: a linear model on the features, and the assumption that
+    annotators pick among an item's labels evenly. With --audit: counted on those items.
+
+    Example: [bold]plusone priors labels.csv -x photos.npz[/bold]
+    Example: [bold]plusone priors labels.csv -x photos.npz --audit checked.csv[/bold]
+    """
+    from plusone.priors.audit import from_audit
+
+    dataset = load(data, features, form, meaning)
+    checked = None if audit is None else audited(audit, dataset.table)
+    result: dict[str, Any] = {"data": dataset.name, "classes": list(dataset.table.classes)}
+    result |= {"k": None, "single": None, "audit": None, "true": None, "statement": UNKNOWN}
+    if checked is None or _has_inputs(dataset):
+        result |= _from_single(dataset, settings or [], seed)
+        result["k"] = result["single"]["k"]
+    if checked is not None:
+        towards = None if result["single"] is None else result["single"]["priors"]
+        found = from_audit(checked, towards=towards, seed=seed)
+        result |= {"audit": found.to_dict(), "k": found.k}
+    if as_json:
+        emit(result)
+    else:
+        _print(result, rows)
+
+
+def audited(path: Path, table: LabelTable) -> LabelMatrix:
+    """All labels of the items of an audit file, over the classes of the data."""
+    import numpy as np
+
+    from plusone.data.formats import read
+    from plusone.data.matrix import LabelMatrix
+
+    other = read(path, labels="complete", check_images=False).table
+    if other.truth is None:
+        raise InputError(f"{path}: an audit needs all labels of its items, and some are unknown")
+    unknown = sorted(set(other.classes) - set(table.classes))
+    if unknown:
+        raise InputError(f"{path}: the data has no class {unknown[0]!r}; use the same class names")
+    strangers = np.setdiff1d(other.ids, table.ids)
+    if len(strangers):
+        raise InputError(
+            f"{path}: {len(strangers)} items are not in the data, such as {str(strangers[0])!r}; "
+            "an audit is of items of the data"
+        )
+    place = {name: number for number, name in enumerate(table.classes)}
+    truth = other.truth.only_positives(default=-1)
+    columns = np.array([place[name] for name in other.classes])[truth.indices]
+    return LabelMatrix.from_entries(
+        truth.row_of_entry(), columns, 1, (len(other), len(table.classes)), default=-1
+    )
+
+
+def _has_inputs(dataset: Dataset) -> bool:
+    return dataset.features is not None or dataset.table.root is not None
+
+
+def _from_single(dataset: Dataset, settings: list[str], seed: int) -> dict[str, Any]:
+    """What the training items' single positives say, and the truth where it is known."""
+    from plusone.engine.expected import features_of
+    from plusone.engine.task import make_task
+    from plusone.priors.features import from_features
+    from plusone.recipe import make_recipe, parse_settings
+
+    recipe = make_recipe({"method": "softmax"}, parse_settings(settings), {"seed": seed})
+    with progress("reading", len(dataset.table)) as (bar, reading):
+        task = make_task(dataset, recipe, tick=lambda: bar.advance(reading))
+    with progress("fitting", None) as (bar, fitting):
+        found = from_features(
+            features_of(recipe, task),
+            task.train.observed,
+            seed=seed,
+            on_fit=lambda: bar.advance(fitting),
+        )
+    truth = task.train.truth
+    true = None if truth is None else (truth.per_class(1) / len(truth)).tolist()
+    return {
+        "single": found.to_dict(),
+        "true": None if true is None else {"k": sum(true), "priors": true},
+    }
+
+
+def _print(result: dict[str, Any], rows: int) -> None:
+    single, audit, true = result["single"], result["audit"], result["true"]
+    lines: list[tuple[object, ...]] = []
+    if single is not None:
+        what = f"one label each of {single['items']} items"
+        lines.append((what, f"{single['k']:.2f}", f"{single['low']:.2f} to {single['high']:.2f}"))
+    if audit is not None:
+        what = f"audit of {audit['items']} items (95 % interval)"
+        lines.append((what, f"{audit['k']:.2f}", f"{audit['low']:.2f} to {audit['high']:.2f}"))
+    if true is not None:
+        lines.append(("all labels, known here", f"{true['k']:.2f}", None))
+    columns = ("from", "labels per item (k)", "range")
+    out.print(table(f"{result['data']}: how many labels an item has", columns, lines))
+    out.print(table("per cent of the items", *_class_rows(result, rows)))
+    left = len(result["classes"]) - rows
+    if left > 0:
+        say(f"{left} more classes; --rows {len(result['classes'])} shows all, --json gives all")
+    if single is not None:
+        say(result["statement"])
+    say(f"train with --set expected_positives={result['k']:.2f}")
+
+
+def _class_rows(result: dict[str, Any], rows: int) -> tuple[list[str], list[list[object]]]:
+    """Columns and rows of the table of classes."""
+    single, audit, true = result["single"], result["audit"], result["true"]
+    order_by = (single or audit)["priors"]
+    shown: dict[str, list[str]] = {}
+    if single is not None:
+        shown["seen"] = [f"{100 * value:.1f}" for value in single["seen_share"]]
+        shown["estimate"] = [f"{100 * value:.1f}" for value in single["priors"]]
+        shown["range"] = _ranges(single)
+    if audit is not None:
+        shown["audit"] = [f"{100 * value:.1f}" for value in audit["priors"]]
+        shown["interval"] = _ranges(audit)
+    if true is not None:
+        shown["true"] = [f"{100 * value:.1f}" for value in true["priors"]]
+    order = sorted(range(len(order_by)), key=lambda number: -order_by[number])[:rows]
+    grid: list[list[object]] = [
+        [result["classes"][number], *(column[number] for column in shown.values())]
+        for number in order
+    ]
+    return ["class", *shown], grid
+
+
+def _ranges(found: dict[str, Any]) -> list[str]:
+    ends = zip(found["prior_low"], found["prior_high"], strict=True)
+    return [f"{100 * low:.1f} to {100 * high:.1f}" for low, high in ends]

@@ -1,0 +1,178 @@
+"""The command review."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from plusone.cli.common import Json, Seed, check_file, emit, out, percent, say, table
+from plusone.errors import InputError
+
+if TYPE_CHECKING:
+    from plusone.review.desk import Desk
+
+INSTALL = "the review page needs a web server: pip install 'plusone[review]'"
+
+
+def review(
+    suggestions: Annotated[
+        Path | None, typer.Argument(help="A folder that plusone suggest made.")
+    ] = None,
+    annotate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DATA",
+            help="Label new items instead, by yes/no questions until a yes: a folder of images, "
+            "a CSV of names, or a label table.",
+        ),
+    ] = None,
+    classes: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Class names for --annotate, one a line."),
+    ] = None,
+    order: Annotated[
+        str,
+        typer.Option(
+            help="item, worth, uncertain, frequent, balanced, likely or random; item by default, "
+            "worth with a budget."
+        ),
+    ] = "",
+    budget: Annotated[
+        int | None, typer.Option(min=1, help="Ask this many questions, the first of the order.")
+    ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the labels (.csv, .npz, .parquet) and stop."),
+    ] = None,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="Print how far it is and stop.")
+    ] = False,
+    db: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="File of the answers; review.sqlite by default."),
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 0,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open the page by itself.")
+    ] = True,
+    stop_after: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Stop by itself; Ctrl-C by default.")
+    ] = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Accept or reject suggested labels on a page of your own computer.
+
+    One key each: Y yes, N no, S skip, U undo, → next. Every answer is kept at once; stop at any
+    time and start again. --export writes a label table with positives and confirmed negatives
+    that plusone train takes.
+
+    Example: [bold]plusone review suggestions --budget 500[/bold], then
+    [bold]plusone review suggestions --export labels.csv[/bold]
+    """
+    if (suggestions is None) == (annotate is None):
+        raise InputError("name either a folder of suggestions or --annotate DATA")
+    if export is not None:
+        check_file(export, flag="--export")
+    order = order or ("item" if budget is None else "worth")
+    desk = _open(suggestions, annotate, classes, order, budget, seed, db)
+    if summary or export is not None:
+        _report(desk, export, summary, as_json)
+        return
+    title = (suggestions or annotate or Path()).resolve().name
+    note = "" if order == "item" else f"order {order}"
+    _serve(desk, title, note, port, browser, stop_after, as_json)
+
+
+def _open(
+    suggestions: Path | None,
+    annotate: Path | None,
+    classes: Path | None,
+    order: str,
+    budget: int | None,
+    seed: int,
+    db: Path | None,
+) -> Desk:
+    from plusone.review.load import open_new_items, open_suggestions
+
+    if annotate is not None:
+        if order != "item" or budget is not None:
+            raise InputError("--order and --budget are for suggestions, not for --annotate")
+        return open_new_items(annotate, classes, seed=seed, database=db)
+    if classes is not None:
+        raise InputError("--classes is for --annotate; suggestions have their classes")
+    assert suggestions is not None
+    return open_suggestions(suggestions, order=order, budget=budget, seed=seed, database=db)
+
+
+def _report(desk: Desk, export: Path | None, summary: bool, as_json: bool) -> None:
+    from plusone.data.formats import write
+    from plusone.review.load import class_counts, reviewed_table
+
+    result: dict[str, Any] = {"progress": desk.progress()}
+    if export is not None:
+        found = reviewed_table(desk)
+        write(found.table, export)
+        result |= {"out": str(export), "yes": found.yes, "no": found.no, "left_out": found.left_out}
+        say(f"{found.yes} positives and {found.no} negatives from answers in {export}")
+        if found.left_out:
+            say(f"{found.left_out} answers are about items or classes that are not there any more")
+        root = desk.table.root
+        here = root is None or root.resolve() == export.parent.resolve()
+        if not here and export.suffix != ".npz":
+            say(f"the names in it are relative to {root}; a .npz keeps where the images are")
+    if summary:
+        result["classes"] = class_counts(desk)
+        if not as_json:
+            _print_summary(result)
+    if as_json:
+        emit(result)
+
+
+def _print_summary(result: dict[str, Any]) -> None:
+    shares = ("accepted", "expected", "agreement")
+    rows = [
+        (name, percent(value) if name in shares else value)
+        for name, value in result["progress"].items()
+        if name != "last"
+    ]
+    out.print(table("review", ("", "value"), rows))
+    if result["classes"]:
+        counts = [tuple(one.values()) for one in result["classes"]]
+        out.print(table("", ("class", "yes", "no", "skipped"), counts))
+
+
+def _serve(
+    desk: Desk,
+    title: str,
+    note: str,
+    port: int,
+    browser: bool,
+    stop_after: float | None,
+    as_json: bool,
+) -> None:
+    from contextlib import nullcontext
+
+    try:
+        from plusone.review.server import make_server, opened_in_browser
+    except ModuleNotFoundError as error:
+        if error.name not in ("fastapi", "uvicorn", "starlette"):
+            raise
+        raise InputError(INSTALL) from None
+    server = make_server(desk, title=title, note=note, port=port)
+    progress = desk.progress()
+    what = "items" if desk.mode == "annotate" else "questions"
+    say(f"{progress['left']} of {progress['questions']} {what} are open; Ctrl-C stops the server")
+    try:
+        if as_json:
+            emit({"url": server.url, "port": server.port, "db": str(desk.store.path)} | progress)
+        else:
+            out.print(server.url, soft_wrap=True)
+        with opened_in_browser(server.url, desk.store.path) if browser else nullcontext():
+            server.run(stop_after)
+    except KeyboardInterrupt:
+        pass  # how a server is stopped, here before it began
+    progress = desk.progress()
+    say(f"stopped; {progress['answered']} answered, all in {desk.store.path}")

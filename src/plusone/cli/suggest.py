@@ -1,0 +1,180 @@
+"""The command `suggest`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from plusone.cli.common import (
+    Features,
+    Form,
+    Json,
+    Meaning,
+    check_file,
+    check_folder,
+    emit,
+    going_on,
+    out,
+    percent,
+    progress,
+    say,
+    table,
+)
+from plusone.cli.use import dataset_of
+from plusone.errors import InputError
+
+FORMS = ("json", "parquet", "label-studio", "fiftyone")
+
+
+def suggest(
+    run: Annotated[Path, typer.Argument(help="A run folder made by plusone train.")],
+    data: Annotated[str | None, typer.Argument(help="Data; the run's own by default.")] = None,
+    to: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder to write; default RUN-suggestions.")
+    ] = None,
+    folds: Annotated[int, typer.Option(min=2, help="Models to train, each on the others.")] = 5,
+    audit: Annotated[
+        Path | None,
+        typer.Option(help="All labels of a few items, or labels exported by plusone review."),
+    ] = None,
+    positives: Annotated[
+        float | None, typer.Option(min=1, help="Labels per item, if you know; else estimated.")
+    ] = None,
+    precision: Annotated[
+        float, typer.Option(min=0.01, max=0.999, help="Share of accepted labels that is right.")
+    ] = 0.9,
+    per_class: Annotated[
+        bool, typer.Option("--per-class", help="Reach the precision in each class by itself.")
+    ] = False,
+    labels: Annotated[
+        Path | None,
+        typer.Option("--accepted", help="File for seen and accepted labels; default in --out."),
+    ] = None,
+    least: Annotated[
+        float, typer.Option("--min-probability", min=0, max=1, help="Leave out labels below it.")
+    ] = 0.02,
+    top: Annotated[int | None, typer.Option(min=1, help="At most so many per item.")] = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--also", metavar="FORM", help=f"Write it too: {', '.join(FORMS)} (repeatable)."
+        ),
+    ] = None,
+    linear: Annotated[
+        bool,
+        typer.Option("--linear", help="Fine-tuned runs: train heads on the run's features only."),
+    ] = False,
+    features: Features = None,
+    form: Form = "auto",
+    meaning: Meaning = "auto",
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Seed of folds and weights; default the run's.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Find labels that items have and nobody gave, with calibrated probabilities.
+
+    The run's recipe is trained once per fold on the other folds, so every item is
+    judged by a model that has not seen it. A stopped command goes on where it was.
+
+    Example: [bold]plusone suggest runs/photos-gr-seed0 --precision 0.95[/bold]
+    Example: [bold]plusone suggest runs/photos-gr-seed0 --audit checked.csv[/bold]
+    """
+    from plusone.engine.run_files import read_recipe
+    from plusone.methods import get_method
+    from plusone.suggest import write_suggestions
+    from plusone.suggest.accept import accept, summary
+    from plusone.suggest.find import find
+    from plusone.suggest.of_run import head_only, read_audit, run_labels
+    from plusone.suggest.outputs import ACCEPTED, write_accepted, write_as
+
+    for wanted in also or ():
+        if wanted not in FORMS:
+            raise InputError(f"--also {wanted}: take one of {', '.join(FORMS)}")
+    folder = to or run.with_name(f"{run.name}-suggestions")
+    check_folder(folder)
+    more_labels = labels or folder / ACCEPTED
+    check_file(more_labels, flag="--accepted")
+    recipe = read_recipe(run)
+    if recipe.expected_positives == "truth":  # which must not be looked at here
+        recipe = recipe.model_copy(update={"expected_positives": "estimate"})
+    if seed is not None:
+        recipe = recipe.model_copy(update={"seed": seed})
+    dataset = dataset_of(run, data, features, form, meaning)
+    dataset = replace(dataset, table=run_labels(run, dataset.table, recipe))
+    checked = None if audit is None else read_audit(audit)
+    if linear:
+        dataset, recipe = head_only(run, dataset, recipe)
+    images = dataset.features is None or dataset.features.ndim == 4
+    stages = recipe.resolved_stages(images=images, phases=get_method(recipe.method).phases)
+    if images and any(stage.inputs == "images" for stage in stages):
+        say(f"fine-tuning {folds} models; --linear trains only heads on the run's features")
+    epochs = sum(stage.epochs for stage in stages)
+    again = going_on(f"the same command goes on with the folds that are done ({folder})")
+    with again, progress("cross-fitting", folds * epochs) as (bar, fitting):
+
+        def on_fold(number: int, kept: bool) -> None:
+            bar.update(fitting, completed=(number + 1) * epochs)
+
+        found = find(
+            dataset,
+            recipe,
+            folds,
+            audit=checked,
+            positives=positives,
+            keep=folder / "folds",
+            on_epoch=lambda number: bar.advance(fitting),
+            on_fold=on_fold,
+        )
+    made = accept(found.calibrated, found.observed, precision, per_class=per_class)
+    suggestions = found.suggestions(least=least, top=top)
+    truth, hidden = found.truth, 0
+    if truth is not None:
+        hidden = int((truth & (found.observed == 0)).sum())
+    accepted = summary(made, dataset.table.classes, truth, hidden)
+    more = {"run": str(run), "backbone_saw_items": linear, "accepted": accepted}
+    suggestions = replace(suggestions, about=dict(suggestions.about) | more)
+    row, label = made.mask.nonzero()
+    write_accepted(dataset.table, found.rows[row], label, more_labels)
+    files = [name for wanted in also or () for name in write_as(suggestions, folder, wanted)]
+    write_suggestions(suggestions, folder)
+    result = {"out": str(folder), "suggestions": len(suggestions)} | dict(suggestions.about)
+    result["files"] = ["suggestions.csv", "seen.npz", "about.json", *files]
+    result["accepted_labels"] = str(more_labels)
+    if as_json:
+        emit(result)
+        return
+    _print(result, folder)
+    root = dataset.table.root
+    if root is not None and root.resolve() != more_labels.parent.resolve():
+        say(f"      (names are relative to {root}: --accepted {root / ACCEPTED} puts it there)")
+
+
+def _print(result: dict[str, Any], folder: Path) -> None:
+    """Which labels can be accepted, how far that can be trusted, and what to do next."""
+    accepted = result["accepted"]
+    known = "true_precision" in accepted
+    columns = ["class", "accepted", "estimated %", *(["true %"] if known else [])]
+    rows = [
+        [row["class"], row["accepted"], percent(row["estimated_precision"])]
+        + ([percent(row["true_precision"])] if known else [])
+        for row in [*accepted["classes"], accepted | {"class": "all"}]
+    ]
+    out.print(table(f"labels to accept at {percent(accepted['target'])} %", columns, rows))
+    say(result["calibration"]["sentence"])
+    if result["backbone_saw_items"]:
+        say("The backbone was trained on these very items, so the probabilities may be too high.")
+    if accepted["precision_at_least"] is not None:
+        low = percent(accepted["precision_at_least"])
+        say(f"of the accepted labels at least {low} % are right (95 % confidence, by the audit)")
+    if known:
+        say(
+            f"the truth is known here: {percent(accepted['true_precision'])} % of them are right, "
+            f"{percent(accepted['recovered'])} % of the missing labels are among them"
+        )
+    say(f"{result['suggestions']} suggestions for {result['items']} items in {folder}")
+    say(f"next: plusone review {folder}")
+    say(f"      plusone train {result['accepted_labels']} (accepted labels count as seen)")

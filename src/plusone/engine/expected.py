@@ -1,0 +1,130 @@
+"""The k that methods may use, and where it came from."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from plusone.engine.inputs import ArrayInputs
+from plusone.errors import InputError
+from plusone.methods import get_method
+from plusone.recipe import Recipe
+
+if TYPE_CHECKING:
+    from plusone.engine.task import Part, Task
+
+Source = Literal["none", "given", "truth", "validation", "estimated"]
+KEPT = 64
+SAMPLE = 64
+
+_estimates: dict[str, float] = {}
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Positives per item.
+
+    Args:
+        k: The number; None if the method does not need it and none was given.
+        source: "given", "truth" (counted on the training items), "validation" (counted on the
+            validation items), "estimated" (from single positives of the training items) or "none".
+    """
+
+    k: float | None
+    source: Source
+
+
+def expected(recipe: Recipe, task: Task) -> Expected:
+    """The k that methods may use: as given, counted where labels are known, or estimated.
+
+    "truth" counts on the training items, as the papers do; "estimate" never looks at the truth.
+    Where nothing is given and the method needs it, the validation items are counted if their labels
+    are known for choosing an epoch; otherwise k is estimated.
+    """
+    given = recipe.expected_positives
+    if given == "truth":
+        if task.train.truth is None:
+            raise InputError("expected_positives = 'truth' needs a data set with all labels")
+        return Expected(float(task.train.truth.per_item(1).mean()), "truth")
+    if given == "estimate":
+        return Expected(estimated(recipe, task), "estimated")
+    check_expected_positives(recipe, len(task.classes))
+    if given is not None:
+        return Expected(given, "given")
+    if not get_method(recipe.method).needs_k:
+        return Expected(None, "none")
+    if task.val.truth is None or recipe.select_on == "observed":
+        return Expected(estimated(recipe, task), "estimated")
+    return Expected(float(task.val.truth.per_item(1).mean()), "validation")
+
+
+def expected_positives(recipe: Recipe, task: Task) -> float | None:
+    """The k that methods may use, see `expected`."""
+    return expected(recipe, task).k
+
+
+def check_expected_positives(recipe: Recipe, n_classes: int) -> None:
+    """Refuses a k that no item can have."""
+    given = recipe.expected_positives
+    if isinstance(given, float) and given > n_classes:
+        raise InputError(
+            f"expected_positives = {given:g} is more than the {n_classes} classes there are"
+        )
+
+
+def estimated(recipe: Recipe, task: Task) -> float:
+    """Estimates k from single positives of the training items, once for the same data."""
+    from plusone.priors.features import from_features
+
+    key = _key(recipe, task)
+    if key not in _estimates:
+        if len(_estimates) >= KEPT:
+            _estimates.clear()
+        try:
+            found = from_features(features_of(recipe, task), task.train.observed, interval=False)
+        except InputError as error:
+            raise InputError(
+                f"the method {recipe.method} needs the expected number of positives per item, and "
+                f"it cannot be estimated: {error}"
+            ) from None
+        _estimates[key] = found.k
+    return _estimates[key]
+
+
+def features_of(recipe: Recipe, task: Task) -> Tensor:
+    """Features of the training items: their own, or those of the recipe's backbone for images."""
+    from plusone.engine.build import build
+    from plusone.engine.predict import predict
+    from plusone.types import TrainLabels
+
+    inputs = task.train.inputs
+    if not task.images:
+        assert isinstance(inputs, ArrayInputs)  # features are always held in memory
+        return inputs.x.float()
+    plain = recipe.model_copy(update={"method": "softmax", "options": {}, "stages": ()})
+    labels = TrainLabels(task.train.observed)
+    model, _ = build(plain, labels, task.shape, images=True)
+    model.eval()
+    return predict(model, model.features, inputs, kind="images").clone()
+
+
+def _key(recipe: Recipe, task: Task) -> str:
+    state = hashlib.sha256(task.train.observed.digest().encode())
+    state.update("\n".join(task.train.ids.tolist()).encode())
+    state.update(_sample(task.train))
+    if task.images:
+        about = (recipe.backbone, recipe.weights, recipe.seed, recipe.aspect, task.shape)
+        state.update(repr(about).encode())
+    return state.hexdigest()
+
+
+def _sample(part: Part) -> bytes:
+    if not isinstance(part.inputs, ArrayInputs) or not len(part):
+        return b""
+    rows = torch.from_numpy(np.linspace(0, len(part) - 1, min(len(part), SAMPLE)).astype(np.int64))
+    return part.inputs.x[rows].contiguous().numpy().tobytes()

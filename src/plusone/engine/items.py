@@ -1,0 +1,233 @@
+"""What a user points at, as items: their names, and image files or inputs."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from plusone.data.dataset import Dataset
+from plusone.data.features import read_features
+from plusone.data.formats.checks import id_fault
+from plusone.data.formats.csv_text import id_column, records
+from plusone.data.formats.folders import IMAGE_SUFFIXES
+from plusone.data.source import EMBEDDED, load_source
+from plusone.engine.build import Predictor
+from plusone.engine.inputs import ArrayInputs, FileInputs, Inputs
+from plusone.engine.task import dataset_inputs, input_shape, same_kind
+from plusone.errors import InputError, Problems
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """An item that could not be predicted, and why."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Items:
+    """Items that belong together.
+
+    Args:
+        ids: Their names.
+        paths: Their image files, or () if there are `inputs`.
+        inputs: Their inputs, if they are not image files.
+        skipped: What was named but is no item.
+    """
+
+    ids: tuple[str, ...]
+    paths: tuple[Path, ...] = ()
+    inputs: Inputs | None = None
+    skipped: tuple[Skipped, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def find_items(
+    predictor: Predictor,
+    arguments: Sequence[str],
+    features: Sequence[Path] = (),
+    form: str = "auto",
+    meaning: str = "auto",
+) -> list[Items]:
+    """Everything the arguments name.
+
+    A model for images takes image files, folders with images anywhere below them, patterns such as
+    `photos/**/*.jpg`, a CSV with a column `image` (paths below the folder of the CSV), or a data
+    set with images. A model for features takes feature files, or data sets with features.
+
+    One folder or file is left out of the names of its items; of several each is a part of them.
+
+    Raises:
+        InputError: If an argument names nothing that the model can take.
+    """
+    plain = predictor.images and form == "auto" and not features
+    found: list[Items] = []
+    known: set[str] = set()
+    for argument in arguments:
+        items = _images(argument, alone=len(arguments) == 1) if plain else None
+        if items is None:
+            items = _others(predictor, argument, features, form, meaning)
+        elif items.ids and predictor.shape[0] != 3:
+            raise InputError(
+                f"{argument}: has {_kind((3,) * 3)}, the model takes {_kind(predictor.shape)}"
+            )
+        found.append(_new(items, known))
+        if not items.ids and not items.skipped:
+            raise InputError(f"{argument}: has no items")
+    return found
+
+
+def items_of(
+    predictor: Predictor, data: str, features: Sequence[Path], form: str, meaning: str
+) -> tuple[tuple[str, ...], Inputs]:
+    """Names and inputs of all items of one argument, as `find_items` finds them."""
+    (items,) = find_items(predictor, [data], features, form, meaning)
+    if items.inputs is not None:
+        return items.ids, items.inputs
+    recipe, size = predictor.recipe, predictor.shape[-1]
+    return items.ids, FileInputs(items.paths, size, workers=recipe.workers, aspect=recipe.aspect)
+
+
+def _new(items: Items, known: set[str]) -> Items:
+    """The image files that were not named before."""
+    if not items.paths:
+        return items
+    pairs = zip(items.ids, items.paths, strict=True)
+    kept = {name: path for name, path in pairs if name not in known}
+    known.update(kept)
+    return Items(tuple(kept), tuple(kept.values()), None, items.skipped)
+
+
+def _images(argument: str, *, alone: bool) -> Items | None:
+    """Image files, if the argument names such; None if it must be something else."""
+    if argument in EMBEDDED:
+        return None
+    path = Path(argument)
+    if not os.path.exists(argument):
+        return _matching(argument) if glob.has_magic(argument) else None
+    if path.is_dir():
+        files = image_files(path)
+        if not files:
+            raise InputError(f"{argument}: has no images in it")
+        return Items(_names(files, path if alone else None), files)
+    if path.suffix.lower() in IMAGE_SUFFIXES:
+        return Items(_names((path,), path.parent if alone else None), (path,))
+    return _listed(path) if path.suffix.lower() == ".csv" else None
+
+
+def _matching(pattern: str) -> Items:
+    """The images that a pattern matches, and those below folders that it matches."""
+    matches = sorted(glob.glob(pattern, recursive=True))
+    if not matches:
+        raise InputError(f"{pattern}: no file matches")
+    files: list[Path] = []
+    other: list[Skipped] = []
+    for path in map(Path, matches):
+        inside = image_files(path)
+        files += inside
+        if not inside and path.is_file():
+            other.append(Skipped(path.as_posix(), "is not an image file by its name"))
+    return Items(_names(files, None), tuple(files), None, tuple(other))
+
+
+def _listed(path: Path) -> Items:
+    """The images that the id column of a CSV file names, below the folder of the file."""
+    problems = Problems(path)
+    ids: list[str] = []
+    bad: list[Skipped] = []
+    for name in _id_cells(path, problems):
+        if fault := id_fault(name):
+            bad.append(Skipped(name, fault))
+        else:
+            ids.append(name)
+    problems.raise_if_any()
+    return Items(tuple(ids), tuple(path.parent / name for name in ids), None, tuple(bad))
+
+
+def _id_cells(path: Path, problems: Problems) -> Iterator[str]:
+    rows = records(path, problems)
+    header = next(rows, None)
+    if header is None:
+        problems.raise_if_any()
+        raise InputError(f"{path}: is empty")
+    place = id_column([cell.strip() for cell in header[1]], path)
+    for _, cells in rows:
+        yield cells[place].strip()
+
+
+def _others(
+    predictor: Predictor, argument: str, features: Sequence[Path], form: str, meaning: str
+) -> Items:
+    """Feature files and data sets."""
+    path = Path(argument)
+    bare = not features and path.suffix == ".npz" and _has_features_only(path)
+    if bare and predictor.images:
+        raise InputError(f"{argument}: holds features, the model takes images")
+    if bare:
+        read = read_features([path])
+        return Items(tuple(read.ids.tolist()), (), ArrayInputs(_checked(read.x, predictor, path)))
+    dataset = load_source(argument, features=features, format=form, labels=meaning)
+    ids, rows = tuple(dataset.table.ids.tolist()), np.arange(len(dataset.table))
+    inputs = inputs_for(predictor, dataset, rows)
+    if isinstance(inputs, FileInputs):
+        return Items(ids, inputs.paths)
+    return Items(ids, (), inputs)
+
+
+def inputs_for(predictor: Predictor, dataset: Dataset, rows: npt.NDArray[np.int64]) -> Inputs:
+    """Inputs of some rows of a data set, if they are what the model takes."""
+    given = input_shape(dataset, predictor.recipe)
+    if not same_kind(given, predictor.shape):
+        raise InputError(
+            f"{dataset.name}: has {_kind(given)}, the model takes {_kind(predictor.shape)}"
+            f"{'' if predictor.images else '; give them with --features FILE'}"
+        )
+    return dataset_inputs(dataset, predictor.recipe, predictor.shape)(rows)
+
+
+def _kind(shape: tuple[int, ...]) -> str:
+    if len(shape) == 1:
+        return f"{shape[0]} features per item"
+    if len(shape) == 2:
+        return f"tokens of {shape[1]} features"
+    return f"images with {shape[0]} channel{'' if shape[0] == 1 else 's'}"
+
+
+def image_files(path: Path) -> tuple[Path, ...]:
+    """The image files at or below a path, sorted; none if it is something else."""
+    if path.is_dir():
+        found = (file for file in path.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES)
+        return tuple(sorted(file for file in found if file.is_file()))
+    return (path,) if path.is_file() and path.suffix.lower() in IMAGE_SUFFIXES else ()
+
+
+def _names(files: Iterable[Path], root: Path | None) -> tuple[str, ...]:
+    """Names of files: as they are, or below a folder."""
+    return tuple((file if root is None else file.relative_to(root)).as_posix() for file in files)
+
+
+def _has_features_only(path: Path) -> bool:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return "x" in file.files and not {"y", "labels"} & set(file.files)
+    except (OSError, ValueError):
+        return False
+
+
+def _checked(x: np.ndarray, predictor: Predictor, path: Path) -> Tensor:
+    if not same_kind(x.shape[1:], predictor.shape):
+        raise InputError(
+            f"{path}: has {_kind(x.shape[1:])}, the model takes {_kind(predictor.shape)}"
+        )
+    return torch.from_numpy(x)

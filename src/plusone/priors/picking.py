@@ -1,0 +1,130 @@
+"""The uniform-pick model: what the one label an annotator gave says about all labels of an item.
+
+An item has the labels Y, and its annotator picks one of them, each with the same chance. Given what
+a model says about the item, the labels are taken as independent with the probabilities p, and Y is
+not empty. Then, with U uniform in (0, 1),
+
+    P(seen = l) = p_l E[1 / |Y| : y_l = 1] = p_l E[ prod_{m != l} (1 - p_m U) ] / P(Y not empty),
+
+because the integral of U^j over (0, 1) is 1 / (j + 1). Gauss-Legendre nodes give the expectation.
+Labels below `EXPLICIT` enter the product by the first terms of log(1 - p u) = -sum_j (p u)^j / j,
+so that the cost is that of a few passes over `[N, L]`.
+
+A label that was seen as negative is not in Y: its p is 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+EXPLICIT = 0.1
+TERMS = 5
+NODES = 12
+
+
+@dataclass(frozen=True)
+class Picked:
+    """Items of which one positive label was seen.
+
+    Args:
+        label: The label that was seen, int64 `[N]`.
+        negative: Labels that were seen as negative, bool `[N, L]`; None if there are none.
+    """
+
+    label: Tensor
+    negative: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def __getitem__(self, rows: Tensor) -> Picked:
+        negative = self.negative
+        return Picked(self.label[rows], None if negative is None else negative[rows])
+
+
+def log_likelihood(z: Tensor, picked: Picked) -> Tensor:
+    """The logarithm of P(seen label) of each item, `[N]`.
+
+    Args:
+        z: Logits of the labels, float64 `[N, L]`.
+        picked: What was seen.
+
+    >>> z = torch.tensor([[40.0, 40.0, -40.0]], dtype=torch.float64)  # surely the first two
+    >>> round(log_likelihood(z, Picked(torch.tensor([0]))).exp().item(), 6)
+    0.5
+    """
+    p, own = _p(z, picked), _own(z, picked)
+    u, weight = _nodes()
+    log_rest = _log_products(p, u) - torch.log1p(-own[:, None] * u)
+    integral = (log_rest.exp() * weight).sum(dim=1)
+    log_own = logsigmoid(z.gather(1, picked.label[:, None])[:, 0])
+    return log_own + integral.log() - log_any(z, picked)
+
+
+def log_any(z: Tensor, picked: Picked) -> Tensor:
+    """The logarithm of P(an item has at least one label), `[N]`."""
+    log_none = logsigmoid(-z)
+    if picked.negative is not None:
+        log_none = log_none.masked_fill(picked.negative, 0.0)
+    return torch.log(-torch.expm1(log_none.sum(dim=1).clamp(max=-1e-12)))
+
+
+def label_means(z: Tensor, picked: Picked) -> Tensor:
+    """P(label | the item has at least one) before a label is seen, `[N, L]`."""
+    return _p(z, picked) * torch.exp(-log_any(z, picked))[:, None]
+
+
+def posterior(z: Tensor, picked: Picked) -> Tensor:
+    """P(label | inputs, and which label was seen), `[N, L]`; 1 for the seen label itself.
+
+    That another label was seen speaks a little against each label: with it in Y, the seen one would
+    have been picked less often.
+
+    >>> z = torch.zeros(1, 2, dtype=torch.float64)  # each label with chance 1 / 2
+    >>> posterior(z, Picked(torch.tensor([0]))).numpy().round(3)  # {0, 1}: picked 0 half the time
+    array([[1.   , 0.333]])
+    """
+    p, own = _p(z, picked), _own(z, picked)
+    u, weight = _nodes()
+    rest = torch.exp(_log_products(p, u) - torch.log1p(-own[:, None] * u)) * weight
+    found = torch.zeros_like(p)
+    for node in range(len(u)):  # of a label: p (1 - u) prod over the others
+        t = 1 - u[node]
+        found += rest[:, node, None] * (p * t / (1 - p * u[node]))
+    found /= rest.sum(dim=1, keepdim=True)
+    return found.scatter_(1, picked.label[:, None], 1.0)
+
+
+def _p(z: Tensor, picked: Picked) -> Tensor:
+    p = torch.sigmoid(z)
+    return p if picked.negative is None else p.masked_fill(picked.negative, 0.0)
+
+
+def _own(z: Tensor, picked: Picked) -> Tensor:
+    return torch.sigmoid(z.gather(1, picked.label[:, None])[:, 0])
+
+
+def _log_products(p: Tensor, u: Tensor) -> Tensor:
+    """The logarithm of prod_l (1 - p_l u) at each node, `[N, NODES]`."""
+    large = p.detach() > EXPLICIT
+    rows, columns = large.nonzero(as_tuple=True)
+    logs = torch.log1p(-p[rows, columns][:, None] * u)
+    total = torch.zeros(len(p), len(u), dtype=p.dtype).index_add(0, rows, logs)
+    small = p.masked_fill(large, 0.0)
+    power = small
+    for term in range(1, TERMS + 1):
+        total = total - power.sum(dim=1, keepdim=True) * u**term / term
+        power = power * small if term < TERMS else power
+    return total
+
+
+@cache
+def _nodes() -> tuple[Tensor, Tensor]:
+    places, weights = np.polynomial.legendre.leggauss(NODES)
+    return torch.from_numpy((places + 1) / 2), torch.from_numpy(weights / 2)

@@ -1,0 +1,154 @@
+"""Who may talk to the review server: the person who started it, from its own page, nobody else.
+
+| danger | answer |
+| --- | --- |
+| other computers | the server listens on 127.0.0.1 only |
+| other people on this computer | a random token, in the address once, then in a cookie |
+| another site that sends requests (CSRF) | SameSite=Strict, Origin, Sec-Fetch-Site, JSON only |
+| another site's name made to point here (DNS rebinding) | Host must be ours |
+| script in the name of a class or a file | escaped, and no script runs but our own file (CSP) |
+| the page inside another page | frame-ancestors 'none' |
+| the token in a link's referrer, a log, a cache | no referrer, no access log, no-store |
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MAX_BODY = 65_536
+
+HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "cache-control": "no-store",
+}
+
+
+def cookie_name(port: int) -> str:
+    """Cookies are shared by all ports of a computer, so the name tells them apart."""
+    return f"plusone_review_{port}"
+
+
+def refusal(
+    method: str, path: str, query: str, headers: Mapping[str, str], token: str, port: int
+) -> tuple[int, str] | None:
+    """Why a request is refused, as a status and a sentence; None if it may pass.
+
+    Args:
+        method: HTTP method.
+        path: Path without query.
+        query: What follows the question mark.
+        headers: Names in lower case.
+        token: The secret.
+        port: Where the server listens.
+    """
+    hosts = (f"127.0.0.1:{port}", f"localhost:{port}")
+    host = headers.get("host", "")
+    if host not in hosts:
+        return 421, "this server answers to its own name only"
+    if method not in ("GET", "HEAD", "POST"):
+        return 405, "only GET and POST are understood"
+    if method != "POST" and path == "/" and token_given(query, token):
+        return None
+    if not _same(_cookie(headers.get("cookie", ""), cookie_name(port)), token):
+        return 403, "open the address that plusone review printed; it has the key in it"
+    site = headers.get("sec-fetch-site", "same-origin")
+    if site not in (("same-origin",) if method == "POST" else ("same-origin", "none")):
+        return 403, "requests from other sites are refused"
+    return _post_refusal(headers, host) if method == "POST" else None
+
+
+def token_given(query: str, token: str) -> bool:
+    """Whether the address has the right token in it."""
+    try:
+        given = parse_qs(query, max_num_fields=4).get("token", [])
+    except ValueError:
+        return False
+    return len(given) == 1 and _same(given[0], token)
+
+
+def _post_refusal(headers: Mapping[str, str], host: str) -> tuple[int, str] | None:
+    if headers.get("origin") != f"http://{host}":
+        return 403, "requests from other sites are refused"
+    if headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        return 415, "the body must be JSON"
+    length = headers.get("content-length", "")
+    if not (length.isascii() and length.isdigit()):
+        return 411, "the body must say its length"
+    if len(length) > 9 or int(length) > MAX_BODY:
+        return 413, f"the body must not be longer than {MAX_BODY} bytes"
+    return None
+
+
+def _cookie(text: str, name: str) -> str:
+    try:
+        found = SimpleCookie(text).get(name)
+    except CookieError:
+        return ""
+    return "" if found is None else found.value
+
+
+def _same(given: str, token: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode("utf-8"))
+
+
+class Guard:
+    """Stands before the app: refuses what `refusal` refuses, and adds the headers to every reply.
+
+    Args:
+        app: What to guard.
+        token: The secret.
+        port: Where the server listens.
+    """
+
+    def __init__(self, app: ASGIApp, token: str, port: int) -> None:
+        self.app = app
+        self.token = token
+        self.port = port
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                kept = [(k, v) for k, v in message["headers"] if k.decode("latin-1") not in HEADERS]
+                ours = [(k.encode(), v.encode()) for k, v in HEADERS.items()]
+                message["headers"] = [*kept, *ours]
+            await send(message)
+
+        raw = [(k.decode("latin-1").lower(), v.decode("latin-1")) for k, v in scope["headers"]]
+        headers = dict(raw)
+        why = refusal(
+            scope["method"],
+            scope["path"],
+            scope["query_string"].decode("latin-1"),
+            headers,
+            self.token,
+            self.port,
+        )
+        if why is None and sum(name == "host" for name, _ in raw) != 1:
+            why = 400, "a request must name one host"
+        if why is None:
+            await self.app(scope, receive, guarded)
+            return
+        status, sentence = why
+        body = sentence.encode()
+        kind = [(b"content-type", b"text/plain; charset=utf-8"),
+                (b"content-length", str(len(body)).encode())]  # fmt: skip
+        await guarded({"type": "http.response.start", "status": status, "headers": kind})
+        await guarded({"type": "http.response.body", "body": body})

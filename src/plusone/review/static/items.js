@@ -1,0 +1,67 @@
+// Item by item: the image, the labels seen, and the labels it may also have.
+import {
+  answer, begin, element, find, percent, plural, post, said, show, showDone, showItem,
+  state, undo,
+} from "./page.js";
+
+const MARKS = { yes: "✓", no: "✕", skip: "–" };
+const items = {
+  item: null, at: 0,
+  async load(row, label) {
+    const found = await post("/api/next", { again: state.again, row: row === undefined ? null : row });
+    this.item = found.row === null ? null : found;
+    if (!this.item) { showDone(found.progress); return; }
+    this.at = Math.max(0, found.questions.findIndex(
+      (one) => one.open && (label === undefined || one.label === label)));
+    const shown = showItem(found);
+    this.draw();
+    show("work");
+    await shown;
+    if (found.image && found.after !== null) { new Image().src = "/image/large/" + found.after; }
+  },
+  draw() {
+    find("questions").replaceChildren(...this.item.questions.map((one, place) => {
+      const line = element("li", one.answer ? "said-" + one.answer : "");
+      if (place === this.at) { line.setAttribute("aria-current", "true"); }
+      const likely = element("span", "likely"), part = element("i");
+      part.style.width = 100 * one.probability + "%";
+      likely.append(part);
+      line.append(element("span", "class", one.class),
+        element("span", "percent", percent(one.probability)),
+        element("span", "mark", one.answer ? MARKS[one.answer] : ""), likely);
+      line.addEventListener("click", () => { if (!state.busy) { this.at = place; this.draw(); } });
+      return line;
+    }));
+    find("questions").children[this.at].scrollIntoView({ block: "nearest" });
+  },
+  async say(action) {
+    const one = this.item.questions[this.at];
+    await answer([{ row: this.item.row, label: one.label, action: action }]);
+    one.answer = action;
+    one.open = false;
+    said(one.class + ": " + action);
+    const left = this.item.questions.findIndex((other, place) => other.open && place > this.at);
+    this.at = left >= 0 ? left : this.item.questions.findIndex((other) => other.open);
+    if (this.at < 0) { await this.load(); } else { this.draw(); }
+  },
+  async do(what) {
+    if (what === "undo") { return undo((first) => this.load(first.row, first.label)); }
+    if (!this.item) { return undefined; }
+    if (what === "next") {
+      const left = this.item.questions.filter((one) => one.open);
+      await answer(left.map((one) => ({ row: this.item.row, label: one.label, action: "skip" })));
+      said(plural(left.length, "question") + " skipped");
+      return this.load();
+    }
+    if (what === "up" || what === "down") {
+      const count = this.item.questions.length;
+      this.at = (this.at + (what === "up" ? count - 1 : 1)) % count;
+      return this.draw();
+    }
+    return this.say(what);
+  },
+  keys: { y: "yes", n: "no", s: "skip", u: "undo", ArrowRight: "next", Enter: "next",
+    ArrowUp: "up", ArrowDown: "down" },
+};
+
+begin(items);

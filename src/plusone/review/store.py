@@ -1,0 +1,198 @@
+"""Where answers are kept: one SQLite file to which rows are only ever added.
+
+What holds now is derived from the rows (`ledger.py`), so the whole history stays, an undo included.
+Items and classes are kept by name: suggestions may be made anew without losing an answer. Every
+step of a person carries a random name; sending it twice, because a reply got lost, adds it once.
+
+A question that is on somebody's screen is leased to that session for a while, so that two tabs, or
+two servers on the same file, do not ask the same.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from plusone.errors import InputError, RunError
+
+VERSION = 1
+LEASE_SECONDS = 120.0
+PATIENCE = 30.0  # seconds to wait for another process that is writing
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS decision (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  time REAL NOT NULL,
+  session TEXT NOT NULL,
+  step TEXT NOT NULL,
+  item TEXT NOT NULL,
+  label TEXT NOT NULL,
+  action TEXT NOT NULL CHECK (action IN ('yes', 'no', 'skip', 'undo')),
+  undoes TEXT
+);
+CREATE UNIQUE INDEX IF NOT EXISTS once ON decision (step, item, label);
+CREATE INDEX IF NOT EXISTS by_session ON decision (session, id);
+CREATE INDEX IF NOT EXISTS undone ON decision (undoes) WHERE undoes IS NOT NULL;
+CREATE TABLE IF NOT EXISTS lease (
+  item TEXT NOT NULL,
+  label TEXT NOT NULL,
+  session TEXT NOT NULL,
+  until REAL NOT NULL,
+  PRIMARY KEY (item, label)
+) WITHOUT ROWID;
+"""
+
+Pair = tuple[str, str]  # the names of an item and of a class
+
+
+class Answer(NamedTuple):
+    """What somebody said: `action` is yes, no or skip; an empty label means the item itself."""
+
+    item: str
+    label: str
+    action: str
+
+
+class Entry(NamedTuple):
+    """One row of the history; `undoes` names the step that an undo takes back."""
+
+    id: int
+    time: float
+    session: str
+    step: str
+    item: str
+    label: str
+    action: str
+    undoes: str | None
+
+
+class Store:
+    """Appends and reads the history.
+
+    Args:
+        path: The SQLite file; made if it is not there.
+        clock: What time it is, in seconds.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        self.path = path
+        self._clock = clock
+        self._open = _connect(path)
+
+    def close(self) -> None:
+        self._open.close()
+
+    def append(self, session: str, step: str, answers: Sequence[Answer]) -> None:
+        """Adds one step; when this returns it is on the disk."""
+        now = self._clock()
+        with self._writing() as database:
+            database.executemany(
+                "INSERT OR IGNORE INTO decision (time, session, step, item, label, action) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                [(now, session, step, *answer) for answer in answers],
+            )
+
+    def undo(self, session: str, step: str) -> list[Answer]:
+        """Takes the last step of a session back; returns what it had said, or nothing."""
+        with self._writing() as database:
+            done = database.execute("SELECT undoes FROM decision WHERE step = ?", (step,))
+            row = done.fetchone() or database.execute(_LAST_STEP, (session,)).fetchone()
+            if row is None or row[0] is None:
+                return []
+            taken = database.execute(
+                "SELECT item, label, action FROM decision WHERE step = ? ORDER BY id", row
+            )
+            answers = [Answer(*found) for found in taken.fetchall()]
+            database.executemany(
+                "INSERT OR IGNORE INTO decision "
+                "(time, session, step, item, label, action, undoes) "
+                "VALUES (?, ?, ?, ?, ?, 'undo', ?)",
+                [(self._clock(), session, step, a.item, a.label, row[0]) for a in answers],
+            )
+        return answers
+
+    def since(self, last: int = 0) -> list[Entry]:
+        """The rows after a row, in the order in which they were added."""
+        found = self._open.execute(
+            "SELECT id, time, session, step, item, label, action, undoes "
+            "FROM decision WHERE id > ? ORDER BY id",
+            (last,),
+        )
+        return [Entry(*row) for row in found]
+
+    def lease(
+        self, session: str, choose: Callable[[frozenset[Pair]], Sequence[Pair]]
+    ) -> Sequence[Pair]:
+        """Leases questions to a session in place of those it had.
+
+        Args:
+            session: Who asks.
+            choose: Given what others have on their screens, says which questions to take.
+        """
+        with self._writing() as database:
+            now = self._clock()
+            database.execute("DELETE FROM lease WHERE until < ? OR session = ?", (now, session))
+            busy = frozenset(database.execute("SELECT item, label FROM lease").fetchall())
+            chosen = choose(busy)
+            database.executemany(
+                "INSERT OR REPLACE INTO lease VALUES (?, ?, ?, ?)",
+                [(*pair, session, now + LEASE_SECONDS) for pair in chosen],
+            )
+        return chosen
+
+    def hold(self, session: str) -> None:
+        """Prolongs what a session has on its screen."""
+        until = self._clock() + LEASE_SECONDS
+        with self._writing() as database:
+            database.execute("UPDATE lease SET until = ? WHERE session = ?", (until, session))
+
+    def release(self, session: str) -> None:
+        """Gives back what a session had on its screen."""
+        with self._writing() as database:
+            database.execute("DELETE FROM lease WHERE session = ?", (session,))
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        try:
+            self._open.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._open
+            except BaseException:
+                self._open.execute("ROLLBACK")
+                raise
+            self._open.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            if self._open.in_transaction:
+                self._open.execute("ROLLBACK")
+            raise RunError(f"{self.path}: the answer could not be kept ({error})") from None
+
+
+_LAST_STEP = """
+SELECT step FROM decision AS said
+WHERE session = ? AND action != 'undo'
+  AND NOT EXISTS (SELECT 1 FROM decision WHERE undoes = said.step)
+ORDER BY id DESC LIMIT 1
+"""
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    try:
+        database = sqlite3.connect(
+            path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
+        )
+        database.execute("PRAGMA trusted_schema = OFF")
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        if version > VERSION:
+            raise InputError(f"{path}: was written by a newer plusone; update this one")
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = FULL")
+        if version < VERSION:
+            make = f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT"
+            database.executescript(make)
+    except sqlite3.Error as error:
+        raise InputError(f"{path}: cannot be used as the file of answers ({error})") from None
+    return database

@@ -1,0 +1,113 @@
+"""Answers: labels that somebody looked up, which calibration may learn from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from plusone.data.matrix import LabelMatrix
+from plusone.data.table import LabelTable
+from plusone.errors import InputError
+
+FEWEST_FOR_K = 20
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Known labels of some items, one entry each.
+
+    Args:
+        row: Item, int64 `[m]`.
+        label: Class, int64 `[m]`.
+        yes: Whether the item has it, bool `[m]`.
+        complete: How many items all of whose labels are known.
+        k: Mean number of labels of those items; None where they are too few.
+    """
+
+    row: npt.NDArray[np.int64]
+    label: npt.NDArray[np.int64]
+    yes: npt.NDArray[np.bool_]
+    complete: int
+    k: float | None
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @property
+    def items(self) -> int:
+        """How many items they are about."""
+        return len(np.unique(self.row))
+
+
+def answers_from(audit: LabelTable, table: LabelTable, *, seed: int = 0) -> Answers:
+    """What an audit says about labels of a table, other than the one that was named of each item.
+
+    A table without a single negative is taken as complete: all labels of a few items. Otherwise
+    only what is 1 or -1 in it is an answer, as in a table that `plusone review` exports.
+
+    A run may have been trained with the answers. Of several seen positives of an item one was named
+    and not asked about; it is not known which, so one is drawn.
+
+    Args:
+        audit: The audited items; their names and classes must be known in `table`.
+        table: The items that are cross-fitted, and what was seen of them.
+        seed: Seed of the draw.
+    """
+    rows, columns = _places(audit, table)
+    if len(audit) == len(table) and not _has_negatives(audit.labels):
+        raise InputError(
+            "the audit names every item and not one label that an item lacks; give all labels of "
+            "a few items, or a table with the rejected labels too"
+        )
+    known = np.zeros((len(audit), len(table.classes)), dtype=np.int8)
+    known[:, columns] = _complete(audit.labels).dense()
+    seen = table.labels.dense(rows) == 1
+    order = np.random.default_rng(seed).random(seen.shape)
+    named = np.where(seen, order + 1, 0.0).argmax(axis=1)
+    asked = known != 0
+    asked[np.flatnonzero(seen.any(axis=1)), named[seen.any(axis=1)]] = False
+    at, label = np.nonzero(asked)
+    if not len(at):
+        raise InputError("the audit says nothing about labels that were not seen already")
+    whole = np.flatnonzero((known != 0).all(axis=1))
+    k = float((known[whole] == 1).sum(axis=1).mean()) if len(whole) >= FEWEST_FOR_K else None
+    return Answers(
+        row=rows[at],
+        label=label,
+        yes=known[at, label] == 1,
+        complete=len(whole),
+        k=None if k is None else max(k, 1.0),
+    )
+
+
+def _has_negatives(labels: LabelMatrix) -> bool:
+    return labels.default == -1 or bool((labels.values == -1).any())
+
+
+def _complete(labels: LabelMatrix) -> LabelMatrix:
+    return labels if _has_negatives(labels) else labels.only_positives(default=-1)
+
+
+def _places(
+    audit: LabelTable, table: LabelTable
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Rows and columns of the table that the rows and columns of the audit are."""
+    rows = {name: row for row, name in enumerate(table.ids.tolist())}
+    columns = {name: column for column, name in enumerate(table.classes)}
+    for what, names, places in (
+        ("item", audit.ids.tolist(), rows),
+        ("class", list(audit.classes), columns),
+    ):
+        strange = [name for name in names if name not in places]
+        if strange:
+            more = f" and {len(strange) - 1} more" if strange[1:] else ""
+            raise InputError(
+                f"the audit has the {what} {strange[0]!r}{more}, which is not among the "
+                f"{len(places)} that suggestions are made for; remove it from the audit"
+            )
+    return (
+        np.array([rows[name] for name in audit.ids.tolist()], dtype=np.int64),
+        np.array([columns[name] for name in audit.classes], dtype=np.int64),
+    )

@@ -1,0 +1,219 @@
+"""Missing labels of a data set: cross-fit, calibrate, rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from plusone.data.dataset import Dataset
+from plusone.data.table import LabelTable
+from plusone.engine.crossfit import cross_fit
+from plusone.engine.task import apply_observation
+from plusone.errors import InputError
+from plusone.priors.estimate import from_single_positives
+from plusone.priors.features import from_features
+from plusone.recipe import Recipe
+from plusone.suggest.answers import Answers, answers_from
+from plusone.suggest.calibration import Calibrated, calibrate
+from plusone.suggest.suggestions import Suggestions
+
+LEAST = 0.02
+CAUTION = 0.9  # of the labels beyond the first that are estimated, without an audit
+WORTH = 100  # audited items that the estimate of k from the seen labels counts as
+
+
+@dataclass(frozen=True)
+class Found:
+    """Everything that was found out about the labels of the items.
+
+    Args:
+        table: All items of the data; its truth, if it has one, was not used.
+        rows: The items that labels were looked for in, all but the test items, int64 `[n]`.
+        scores: What models that had not seen them say, float32 `[n, L]`.
+        calibrated: The probabilities made of them, `[n, L]`.
+        name: Name of the data set.
+        method: The method behind the scores.
+        folds: Folds of the cross-fitting.
+        seed: Its seed.
+    """
+
+    table: LabelTable
+    rows: npt.NDArray[np.int64]
+    scores: npt.NDArray[np.float32]
+    calibrated: Calibrated
+    name: str
+    method: str
+    folds: int
+    seed: int
+
+    @property
+    def observed(self) -> npt.NDArray[np.int8]:
+        """What was seen of those items, `[n, L]`."""
+        return self.table.labels.dense(self.rows)
+
+    @property
+    def truth(self) -> npt.NDArray[np.bool_] | None:
+        """All labels of those items, `[n, L]`, where they are known; to report on, not to use."""
+        return None if self.table.truth is None else self.table.truth.dense(self.rows) == 1
+
+    def suggestions(self, *, least: float = LEAST, top: int | None = None) -> Suggestions:
+        """The unobserved labels of each item, the most probable first.
+
+        Args:
+            least: Labels below this probability are left out.
+            top: At most so many per item.
+        """
+        p = np.where(self.observed == 0, self.calibrated.probabilities, -1.0)
+        p = np.where(p >= max(least, 0.0), p, -1.0)
+        if top is not None and top < p.shape[1]:
+            rank = np.argsort(np.argsort(-p, axis=1, kind="stable"), axis=1, kind="stable")
+            p = np.where(rank < top, p, -1.0)
+        row, label = np.nonzero(p >= 0)
+        order = np.lexsort((-p[row, label], row))
+        row, label = row[order], label[order]
+        about = {
+            "data": self.name,
+            "method": self.method,
+            "folds": self.folds,
+            "seed": self.seed,
+            "items": len(self.rows),
+            "least_probability": least,
+            "top": top,
+            "calibration": dict(self.calibrated.about),
+        }
+        return Suggestions(
+            self.table,
+            self.rows[row],
+            label.astype(np.int32),
+            p[row, label].astype(np.float32),
+            self.scores[row, label],
+            about,
+        )
+
+
+def suggest(
+    dataset: Dataset,
+    recipe: Recipe,
+    folds: int = 5,
+    *,
+    audit: LabelTable | None = None,
+    positives: float | None = None,
+    least: float = LEAST,
+    top: int | None = None,
+    keep: Path | None = None,
+    on_epoch: Callable[[int], None] | None = None,
+) -> Suggestions:
+    """The labels that items may have and nobody gave, with calibrated probabilities.
+
+    Args:
+        dataset: The data. Partial labels are used as they are; where all labels are known, the
+            recipe's scheme hides some first. Test items are left alone.
+        recipe: The settings; one model is trained per fold.
+        folds: Folds of the cross-fitting.
+        audit: All labels of a few of the items, or the answers of a review; test items in it do
+            not count.
+        positives: Mean number of labels of an item, if it is known.
+        least: Labels below this probability are left out.
+        top: At most so many per item.
+        keep: A folder for finished folds, to go on from after a stop.
+        on_epoch: Called with the number of the fold after every epoch.
+    """
+    table = apply_observation(dataset.table, recipe)
+    found = find(
+        replace(dataset, table=table),
+        recipe,
+        folds,
+        audit=audit,
+        positives=positives,
+        keep=keep,
+        on_epoch=on_epoch,
+    )
+    return found.suggestions(least=least, top=top)
+
+
+def find(
+    dataset: Dataset,
+    recipe: Recipe,
+    folds: int = 5,
+    *,
+    audit: LabelTable | None = None,
+    positives: float | None = None,
+    keep: Path | None = None,
+    on_epoch: Callable[[int], None] | None = None,
+    on_fold: Callable[[int, bool], None] | None = None,
+) -> Found:
+    """Cross-fits and calibrates; the labels of the table are used as they are.
+
+    See `suggest` and `cross_fit` for the arguments.
+    """
+    rows = np.flatnonzero(
+        np.isin(np.arange(len(dataset.table)), dataset.table.rows_of("test"), invert=True)
+    )
+    table = dataset.table.take(rows)
+    if not (table.labels.per_item(0) > 0).any():
+        raise InputError(f"{dataset.name}: every label of its items is known; nothing is missing")
+    answers = None
+    if audit is not None:
+        tested = np.isin(audit.ids, dataset.table.ids[dataset.table.rows_of("test")])
+        answers = answers_from(audit.take(np.flatnonzero(~tested)), table, seed=recipe.seed)
+    fit = cross_fit(dataset, recipe, folds, on_epoch=on_epoch, on_fold=on_fold, keep=keep)
+    given = positives
+    if given is None and isinstance(recipe.expected_positives, float):
+        given = recipe.expected_positives
+    k, origin = _k(dataset, table, rows, fit.probabilities, given, answers)
+    made = calibrate(
+        fit.probabilities, table.labels, k=k, origin=origin, answers=answers, seed=recipe.seed
+    )
+    return Found(
+        dataset.table,
+        rows,
+        fit.probabilities,
+        made,
+        dataset.name,
+        recipe.method,
+        folds,
+        recipe.seed,
+    )
+
+
+def _k(
+    dataset: Dataset,
+    table: LabelTable,
+    rows: npt.NDArray[np.int64],
+    scores: npt.NDArray[np.float32],
+    given: float | None,
+    answers: Answers | None,
+) -> tuple[float, str]:
+    """Mean number of labels of an item, and where it comes from."""
+    if given is not None:
+        return given, "given"
+    if dataset.features is not None and dataset.features.ndim < 4:
+        x = torch.from_numpy(np.asarray(dataset.features[rows], dtype=np.float32))
+        estimate = from_features(x, table.labels, interval=False).k
+    else:
+        estimate = from_single_positives(scores, table.labels, interval=False).k
+    if answers is None:
+        return cautious(estimate), "cautious"
+    return blended_k(estimate, answers), "estimated" if answers.k is None else "audit"
+
+
+def cautious(k: float) -> float:
+    """An estimate of k a little lower, for probabilities that nobody checks: better too low.
+
+    >>> round(cautious(2.0), 6)
+    1.9
+    """
+    return 1 + CAUTION * (k - 1)
+
+
+def blended_k(estimate: float, answers: Answers) -> float:
+    """The k counted in an audit, drawn to the estimate: few items say less than all seen labels."""
+    if answers.k is None:
+        return estimate
+    share = answers.complete / (answers.complete + WORTH)
+    return share * answers.k + (1 - share) * estimate

@@ -1,0 +1,174 @@
+"""Suggestions in the forms of other programs, and the labels accepted at a wanted precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from plusone.data.formats import write as write_table
+from plusone.data.matrix import LabelMatrix
+from plusone.data.table import LabelTable
+from plusone.errors import InputError
+from plusone.files import replacing, write_json
+from plusone.suggest.suggestions import Suggestions
+
+ACCEPTED = "accepted.csv"
+
+
+def write_as(found: Suggestions, folder: Path, form: str) -> list[str]:
+    """Writes suggestions in another form beside the folder's own files; returns the new names."""
+    if form not in FORMS:
+        raise InputError(f"unknown form {form!r}; known: {', '.join(FORMS)}")
+    return FORMS[form](found, folder)
+
+
+def by_item(found: Suggestions) -> Iterator[tuple[int, slice]]:
+    """Each item that has suggestions, and where they are."""
+    rows, starts = np.unique(found.row, return_index=True)
+    ends = [*starts[1:].tolist(), len(found)]
+    for row, start, end in zip(rows.tolist(), starts.tolist(), ends, strict=True):
+        yield row, slice(start, end)
+
+
+def _json(found: Suggestions, folder: Path) -> list[str]:
+    """`suggestions.json`: for each item its seen labels and its suggestions."""
+    table = found.table
+    items = [
+        {
+            "image": str(table.ids[row]),
+            "seen": [table.classes[label] for label in table.labels.positives(row)],
+            "suggestions": [
+                {"label": name, "probability": probability, "score": score}
+                for name, probability, score in _entries(found, part)
+            ],
+        }
+        for row, part in by_item(found)
+    ]
+    write_json(folder / "suggestions.json", dict(found.about) | {"suggestions": items})
+    return ["suggestions.json"]
+
+
+def _parquet(found: Suggestions, folder: Path) -> list[str]:
+    """`suggestions.parquet`: the columns of `suggestions.csv`."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise InputError("parquet needs pyarrow: pip install 'plusone[parquet]'") from None
+    table = found.table
+    columns = {
+        "image": pa.array(table.ids[found.row].tolist(), pa.string()),
+        "label": pa.array([table.classes[label] for label in found.label], pa.string()),
+        "probability": pa.array(found.probability),
+        "score": pa.array(found.score),
+    }
+    with replacing(folder / "suggestions.parquet") as part:
+        pq.write_table(pa.table(columns), part)
+    return ["suggestions.parquet"]
+
+
+def _label_studio(found: Suggestions, folder: Path) -> list[str]:
+    """`label-studio.json`: tasks to import, for a project with one `Choices` for an `Image`.
+
+    The seen labels and the suggestions above one half are pre-selected; the probability of every
+    suggestion is in the data of the task. The score of a task is that of its least sure choice.
+    """
+    table, tasks = found.table, []
+    version = f"plusone-{found.about.get('method', 'model')}"
+    for row, part in by_item(found):
+        entries = list(_entries(found, part))
+        chosen = [(name, probability) for name, probability, _ in entries if probability > 0.5]
+        seen = [table.classes[label] for label in table.labels.positives(row)]
+        sureness = min((probability for _, probability in chosen), default=entries[0][1])
+        result = {
+            "from_name": "labels",
+            "to_name": "image",
+            "type": "choices",
+            "value": {"choices": [*seen, *(name for name, _ in chosen)]},
+        }
+        tasks.append(
+            {
+                "data": {
+                    "image": str(table.ids[row]),
+                    "seen": seen,
+                    "suggestions": {name: probability for name, probability, _ in entries},
+                },
+                "predictions": [{"model_version": version, "score": sureness, "result": [result]}],
+            }
+        )
+    write_json(folder / "label-studio.json", tasks)
+    return ["label-studio.json"]
+
+
+def _fiftyone(found: Suggestions, folder: Path) -> list[str]:
+    """`fiftyone/`: labels and a list of files, read as FiftyOneImageClassificationDataset."""
+    table = found.table
+    if table.root is None:
+        raise InputError("FiftyOne shows images, and these items have none; choose another form")
+    labels: dict[str, list[dict[str, Any]]] = {}
+    files: dict[str, str] = {}
+    for row, part in by_item(found):
+        key = f"{row:08d}"  # a name with a dot would lose what follows it
+        files[key] = str(table.path(row).resolve())
+        labels[key] = [
+            {"label": int(label), "confidence": round(float(probability), 6)}
+            for label, probability in zip(found.label[part], found.probability[part], strict=True)
+        ]
+    write_json(folder / "fiftyone" / "data.json", files)
+    write_json(
+        folder / "fiftyone" / "labels.json", {"classes": list(table.classes), "labels": labels}
+    )
+    return ["fiftyone/data.json", "fiftyone/labels.json"]
+
+
+def write_accepted(table: LabelTable, row: np.ndarray, label: np.ndarray, path: Path) -> None:
+    """Writes the label table with accepted labels as seen, one column per class.
+
+    Args:
+        table: What was seen.
+        row: Items of the accepted labels.
+        label: Their classes.
+        path: The file.
+    """
+    write_table(
+        replace(table, labels=with_positives(table.labels, row, label), truth=None, observation={}),
+        path,
+        format="csv-wide",
+    )
+
+
+def with_positives(labels: LabelMatrix, row: np.ndarray, label: np.ndarray) -> LabelMatrix:
+    """The same labels with more positives, which were unobserved.
+
+    >>> with_positives(LabelMatrix.from_lists([[0]], 3), np.array([0]), np.array([2])).dense()
+    array([[1, 0, 1]], dtype=int8)
+    """
+    return LabelMatrix.from_entries(
+        np.concatenate([labels.row_of_entry(), row]),
+        np.concatenate([labels.indices, label]),
+        np.concatenate([labels.values, np.ones(len(row), dtype=np.int8)]),
+        labels.shape,
+        default=labels.default,
+    )
+
+
+def _entries(found: Suggestions, part: slice) -> Iterator[tuple[str, float, float]]:
+    columns = (found.label[part], found.probability[part], found.score[part])
+    for label, probability, score in zip(*columns, strict=True):
+        yield (
+            found.table.classes[label],
+            round(float(probability), 6),
+            round(float(score), 6),
+        )
+
+
+FORMS: dict[str, Callable[[Suggestions, Path], list[str]]] = {
+    "json": _json,
+    "parquet": _parquet,
+    "label-studio": _label_studio,
+    "fiftyone": _fiftyone,
+}

@@ -1,0 +1,52 @@
+import csv
+import json
+
+import pytest
+
+
+def some_of_ucmerced(shared, folder, train, test):
+    """The first items of both splits, beside a link to the images."""
+    source = shared / "data" / "ucmerced"
+    with (source / "labels.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    chosen = [row for row in rows if row["split"] == "train"][:: 1680 // train]
+    chosen += [row for row in rows if row["split"] == "test"][:: 420 // test]
+    for name in {row["image"].split("/")[0] for row in chosen}:
+        (folder / name).symlink_to(source / name)
+    with (folder / "labels.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0].keys())
+        writer.writeheader()
+        writer.writerows(chosen)
+    return folder / "labels.csv"
+
+
+@pytest.mark.slow
+def test_one_command_on_ucmerced(cli, shared, tmp_path):
+    labels = some_of_ucmerced(shared, tmp_path, 240, 105)
+    ask = ("--questions", "200", "--orders", "balanced", "--seed", "0", "--folds", "3")
+    fast = ("--set", "epochs=12")
+    answer = cli("loop", str(labels), *ask, *fast, "--out", str(tmp_path / "loop"))
+    assert answer.code == 0, answer.err
+    assert "random questions" in answer.out
+    result = json.loads((tmp_path / "loop" / "loop.json").read_text())
+    chosen, random = result["rows"]
+    assert (chosen["questions"], random["questions"]) == (200, 200)
+    assert chosen["yes"] > 2 * random["yes"]
+    assert chosen["test_map"] > result["before"]
+    page = (tmp_path / "loop" / "report.html").read_text()
+    assert "What a reviewer" in page
+    again = cli("loop", str(labels), *ask, *fast, "--out", str(tmp_path / "loop"), "--json")
+    assert json.loads(again.out)["rows"] == result["rows"]
+
+
+def test_data_without_all_labels_is_refused(cli, tmp_path):
+    (tmp_path / "labels.csv").write_text("image,labels\na,x\nb,y\n")
+    features = tmp_path / "x.npz"
+    import numpy as np
+
+    np.savez(features, x=np.zeros((2, 3), dtype="float32"), ids=np.array(["a", "b"]))
+    answer = cli(
+        "loop", str(tmp_path / "labels.csv"), "-x", str(features), "-o", str(tmp_path / "o")
+    )
+    assert answer.code == 2
+    assert "all labels are needed" in answer.err

@@ -1,0 +1,170 @@
+"""predict: what it can be pointed at, what it skips, thresholds, streaming."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import struct
+from zlib import crc32
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from plusone.data.dataset import Dataset
+from plusone.engine import prediction
+from plusone.engine.run import train
+from plusone.engine.task import make_task
+from plusone.recipe import make_recipe
+
+
+def rows(text):
+    return {row["image"]: row for row in csv.DictReader(io.StringIO(text))}
+
+
+def test_several_arguments_keep_their_folders_apart(cli, folder, photo_run, tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    shutil.copytree(folder / "photos" / "red", one)
+    shutil.copytree(folder / "photos" / "blue", two)
+    found = rows(cli("predict", photo_run, one, two, one / "0.png").out)
+    assert len(found) == 16  # the file that was named twice counts once
+    assert f"{one}/0.png" in found
+    assert f"{two}/0.png" in found
+    alone = rows(cli("predict", photo_run, one).out)
+    assert {**alone["3.png"], "image": ""} == {**found[f"{one}/3.png"], "image": ""}
+
+
+def test_patterns(cli, bad, folder, photo_run):
+    found = rows(cli("predict", photo_run, f"{folder}/photos/**/[01].png").out)
+    assert len(found) == 6
+    assert len(rows(cli("predict", photo_run, f"{folder}/photos/*").out)) == 24  # folders inside
+    assert "no file matches" in bad("predict", photo_run, f"{folder}/photos/*.jpg").err
+    answer = cli("predict", photo_run, f"{folder}/photos/red/0.png", f"{folder}/*.csv")
+    assert answer.code == 0
+    assert "labels.csv: is not an image file by its name" in answer.err
+
+
+def test_a_csv_with_paths_that_must_stay_below_it(cli, bad, folder, photo_run, tmp_path):
+    shutil.copytree(folder / "photos" / "red", tmp_path / "list" / "red")
+    Image.new("RGB", (8, 8)).save(tmp_path / "secret.png")
+    listed = tmp_path / "list" / "new.csv"
+    names = ["red/0.png", "red/1.png", "../secret.png", str(tmp_path / "secret.png"), "gone.png"]
+    listed.write_text("note,image\n" + "".join(f"x,{name}\n" for name in names))
+    answer = cli("predict", photo_run, listed, "--json")
+    assert [item["id"] for item in answer.json["items"]] == ["red/0.png", "red/1.png"]
+    reasons = {one["id"]: one["reason"] for one in answer.json["skipped"]}
+    assert set(reasons) == set(names[2:])
+    assert reasons["../secret.png"] == "leaves its folder"
+    assert "No such file" in reasons["gone.png"]
+    assert "3 of 5 images skipped" in answer.err
+    listed.write_text("a,b\n1,2\n")
+    assert "no id column" in bad("predict", photo_run, listed).err
+    listed.write_text("")
+    assert "is empty" in bad("predict", photo_run, listed).err
+
+
+def bomb():
+    """The beginning of an image of 50,000 x 50,000 pixels."""
+    size = struct.pack(">II", 50_000, 50_000) + b"\x08\x02\x00\x00\x00"
+    head = b"IHDR" + size
+    return b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + head + struct.pack(">I", crc32(head))
+
+
+@pytest.fixture
+def broken(folder, tmp_path):
+    """A folder with two good images and all kinds of bad ones."""
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    good = (folder / "photos" / "red" / "0.png").read_bytes()
+    (photos / "good.png").write_bytes(good)
+    (photos / "zero.jpg").write_bytes(b"")
+    (photos / "text.png").write_text("not an image")
+    (photos / "cut.png").write_bytes(good[: len(good) // 2])
+    (photos / "bomb.png").write_bytes(bomb())
+    (photos / "also good.png").write_bytes(good)
+    return photos
+
+
+def test_bad_images_are_listed_and_skipped(cli, photo_run, broken, tmp_path):
+    answer = cli("predict", photo_run, broken, "-o", tmp_path / "t.csv", "--json")
+    assert answer.code == 0
+    assert [item["id"] for item in answer.json["items"]] == ["also good.png", "good.png"]
+    assert sorted(one["id"] for one in answer.json["skipped"]) == [
+        "bomb.png", "cut.png", "text.png", "zero.jpg",
+    ]  # fmt: skip
+    lines = answer.err.splitlines()
+    assert sum(line.startswith("skipped ") for line in lines) == 4
+    assert lines[-2:] == ["4 of 6 images skipped", f"2 items in {tmp_path / 't.csv'}"]
+    assert set(rows((tmp_path / "t.csv").read_text())) == {"good.png", "also good.png"}
+
+
+def test_if_nothing_can_be_read_the_run_failed(cli, photo_run, broken, tmp_path):
+    for name in ("good.png", "also good.png"):
+        (broken / name).unlink()
+    answer = cli("predict", photo_run, broken, "-o", tmp_path / "t.csv", "--json")
+    assert (answer.code, answer.out) == (1, "")
+    assert answer.err.splitlines()[-1] == "plusone: none of the 4 images could be read"
+    assert not (tmp_path / "t.csv").exists()
+
+
+def test_many_skipped_images_are_counted_not_listed(cli, folder, photo_run, tmp_path):
+    shutil.copy(folder / "photos" / "red" / "0.png", tmp_path / "good.png")
+    for number in range(30):
+        (tmp_path / f"bad{number}.png").write_bytes(b"")
+    answer = cli("predict", photo_run, tmp_path)
+    assert answer.err.count("skipped bad") == 20
+    assert "... and 10 more; --json lists all" in answer.err
+
+
+def test_small_pieces_give_the_same(cli, folder, photo_run, run_folder, monkeypatch):
+    whole = cli("predict", photo_run, folder / "photos").out
+    features = cli("predict", run_folder, folder / "x.npz").out
+    monkeypatch.setattr(prediction, "IMAGES", 5)
+    monkeypatch.setattr(prediction, "NUMBERS", 8 * 7)  # 7 items of 5 features and 3 classes
+    assert cli("predict", photo_run, folder / "photos").out == whole
+    assert cli("predict", run_folder, folder / "x.npz").out == features
+
+
+def test_thresholds_by_class_or_as_given(cli, folder, run_folder, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(run_folder, run)
+    answer = cli("predict", run, folder / "x.npz", "--json")
+    assert answer.json["from"] == "truth"
+    assert "thresholds: per class, from all labels of the validation items" in answer.err
+    (run / "thresholds.json").write_text(
+        json.dumps({"from": "seen", "thresholds": {"ant": 0.0, "bee": 1.0, "cat": 1.0}})
+    )
+    assert {tuple(item["labels"]) for item in cli("predict", run, folder / "x.npz", "--json")
+            .json["items"]} == {("ant",)}  # fmt: skip
+    given = cli("predict", run, folder / "x.npz", "--threshold", 1, "--json").json
+    assert given["thresholds"] == {"ant": 1.0, "bee": 1.0, "cat": 1.0}
+    assert all(item["labels"] == [] for item in given["items"])
+    (run / "thresholds.json").unlink()
+    answer = cli("predict", run, folder / "x.npz")
+    assert "threshold: 0.5 for every class (the run holds no thresholds" in answer.err
+
+
+def test_evaluate_uses_the_same_thresholds(cli, folder, run_folder, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(run_folder, run)
+    own = cli("evaluate", run, "--json").json
+    assert own["thresholds"] == "truth"
+    half = cli("evaluate", run, "--threshold", 0.5, "--json").json
+    assert (half["thresholds"], half["map"]) == ("given", own["map"])
+    (run / "thresholds.json").unlink()
+    assert cli("evaluate", run, "--json").json == half | {"thresholds": "none"}
+    none = {"from": "seen", "thresholds": dict.fromkeys(("ant", "bee", "cat"), 1.0)}
+    (run / "thresholds.json").write_text(json.dumps(none))
+    assert cli("evaluate", run, "--json").json["or"] == 0  # nothing is above 1
+
+
+def test_a_model_for_grey_images_refuses_files(bad, folder, tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 255, (40, 1, 16, 16), dtype=np.uint8)
+    data = Dataset.from_arrays(x, np.eye(2, dtype=np.int8)[np.arange(40) % 2])
+    recipe = make_recipe({"epochs": 1})
+    train(make_task(data, recipe), recipe, tmp_path / "run")
+    err = bad("predict", tmp_path / "run", folder / "photos").err
+    assert "has images with 3 channels, the model takes images with 1 channel" in err

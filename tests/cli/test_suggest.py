@@ -1,0 +1,107 @@
+"""The command `suggest`, from a run to a folder that `train` and others can read."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from plusone.suggest import read_suggestions
+
+
+@pytest.fixture(scope="module")
+def suggestions(cli, run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    to = tmp_path_factory.mktemp("suggest") / "s"
+    answer = cli(
+        "suggest", run_folder, "--folds", 2, "--out", to, "--precision", 0.6,
+        "--also", "json", "--also", "label-studio", "--json",
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    (to / "result.json").write_text(answer.out)
+    return to
+
+
+def test_the_folder_has_suggestions_for_all_but_test_items(suggestions: Path, run_folder) -> None:
+    result = json.loads((suggestions / "result.json").read_text())
+    found = read_suggestions(suggestions)
+    assert len(found) == result["suggestions"] > 0
+    assert result["items"] == 40
+    assert {found.table.ids[row] for row in found.row} <= {f"item{n:02d}" for n in range(40)}
+    assert "No audit" in result["calibration"]["sentence"]
+    assert {"json", "label-studio"} == {
+        name.split(".")[0].replace("suggestions", "json")
+        for name in result["files"]
+        if name.endswith(".json") and name != "about.json"
+    }
+    for name in result["files"]:
+        assert (suggestions / name).is_file(), name
+    seen = dict(np.load(run_folder / "observed.npz", allow_pickle=False))
+    assert len(seen["ids"]) == 40
+    assert found.table.labels.per_item(1)[:40].tolist() == [1] * 40
+
+
+def test_the_truth_is_reported_where_it_is_known(suggestions: Path) -> None:
+    accepted = json.loads((suggestions / "result.json").read_text())["accepted"]
+    assert accepted["target"] == 0.6
+    assert "true_precision" in accepted
+    assert accepted["precision_at_least"] is None
+    assert sum(row["accepted"] for row in accepted["classes"]) == accepted["accepted"]
+    lines = list(csv.DictReader((suggestions / "accepted.csv").open()))
+    ones = sum(line[name] == "1" for line in lines[:40] for name in ("ant", "bee", "cat"))
+    assert ones == 40 + accepted["accepted"]
+
+
+def test_accepted_labels_can_be_trained_on(cli, suggestions, folder, tmp_path) -> None:
+    answer = cli(
+        "train", suggestions / "accepted.csv", "-x", folder / "x.npz", "--epochs", 1,
+        "--method", "em", "--out", tmp_path / "again",
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+
+
+def test_an_audit_and_a_second_call_that_uses_the_folds(cli, suggestions, run_folder, folder):
+    lines = (folder / "labels.csv").read_text().splitlines()
+    audit = suggestions.parent / "audit.csv"
+    audit.write_text("\n".join(lines[:26]) + "\n")
+    copy = suggestions.parent / "copy"
+    shutil.copytree(suggestions, copy)
+    before = {path.name: path.stat().st_mtime_ns for path in (copy / "folds").iterdir()}
+    answer = cli("suggest", run_folder, "--folds", 2, "--out", copy, "--audit", audit)
+    assert answer.code == 0, answer.err
+    assert {path.name: path.stat().st_mtime_ns for path in (copy / "folds").iterdir()} == before
+    assert "Calibrated on 50 answers about 25 items" in answer.err
+    assert f"next: plusone review {copy}" in answer.err
+    assert "accepted" in answer.out
+    assert "all" in answer.out
+
+
+def test_heads_on_images_are_cross_fitted(cli, photo_run: Path, tmp_path: Path) -> None:
+    answer = cli(
+        "suggest", photo_run, "--folds", 2, "--out", tmp_path / "s", "--linear", "--positives", 1.2,
+        "--also", "fiftyone", "--accepted", tmp_path / "more.csv", "--json",
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    assert answer.json["backbone_saw_items"]
+    assert answer.json["accepted_labels"] == str(tmp_path / "more.csv")
+    assert (tmp_path / "more.csv").is_file()
+    assert answer.json["calibration"]["k_from"] == "given"
+    files = json.loads((tmp_path / "s" / "fiftyone" / "data.json").read_text())
+    assert all(Path(path).is_file() for path in files.values())
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--also", "excel"), "label-studio"),
+        (("--linear",), "trained on features"),
+        (("--audit", "absent.csv"), "absent.csv"),
+        (("--folds", "1000"), "folds"),
+    ],
+)
+def test_wrong_use_is_refused(bad, run_folder, tmp_path, options, words) -> None:
+    answer = bad("suggest", run_folder, "--out", tmp_path / "s", *options)
+    assert words in answer.err

@@ -1,0 +1,42 @@
+"""scikit-learn's own checks of estimators, and where a multi-label classifier differs."""
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from plusone import PlusOneClassifier
+
+ONE_CLASS = (
+    "one class per item in y is one seen label of several, so predict gives a matrix of labels and "
+    "not one class"
+)
+DIFFERENT = {
+    "check_classifiers_train": ONE_CLASS,
+    "check_classifiers_classes": ONE_CLASS,
+    "check_decision_proba_consistency": "two classes are two labels: decision_function has two "
+    "columns and not one",
+    "check_sample_weight_equivalence_on_dense_data": "weights decide how often an item is visited; "
+    "the same on average as repeating it, not bit for bit",
+}
+BY_CLASS = {
+    "check_classifier_multioutput": "predicts above a threshold of each class, chosen on held-out "
+    "items; with threshold=0.5 the check passes",
+}
+AT_HALF = PlusOneClassifier("an", epochs=5, threshold=0.5)
+CHOSEN = PlusOneClassifier("gr", epochs=5)
+
+
+def expected_failures(estimator):
+    return DIFFERENT | (BY_CLASS if estimator.threshold is None else {})
+
+
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks([AT_HALF], expected_failed_checks=expected_failures)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks([CHOSEN], expected_failed_checks=expected_failures)
+def test_scikit_learn_checks_with_thresholds_by_class(estimator, check):
+    check(estimator)

@@ -1,0 +1,65 @@
+"""Weights of items change what is learned, for every method in the same way."""
+
+import numpy as np
+import pytest
+
+from plusone import PlusOneClassifier
+
+
+def quick(method="an", **rest):
+    # One epoch of many steps: which epoch is kept has no part in the result.
+    return PlusOneClassifier(method, epochs=1, lr=0.05, batch_size=2, random_state=0, **rest)
+
+
+def test_equal_weights_are_no_weights(items):
+    plain = quick().fit(items.x, items.names).predict_proba(items.x)
+    equal = quick().fit(items.x, items.names, sample_weight=np.full(240, 3.0))
+    assert (equal.predict_proba(items.x) == plain).all()
+
+
+def test_items_of_weight_zero_are_not_there(items):
+    weight = (np.arange(240) < 150).astype(float)
+    y = items.names.copy()
+    y[weight == 0] = "bird"  # wrong, and without effect
+    left = quick().fit(items.x, y, sample_weight=weight)
+    alone = quick().fit(items.x[:150], y[:150])
+    assert (left.predict_proba(items.x) == alone.predict_proba(items.x)).all()
+
+
+@pytest.mark.parametrize("method", ["an", "gr", "ll_r", "epr"])
+def test_weights_settle_a_dispute(method):
+    """The same items carry two labels; the heavier half decides."""
+    chance = np.random.default_rng(0)
+    x = chance.normal(size=(150, 3)).astype(np.float32)
+    twice, y = np.concatenate([x, x]), np.repeat(["a", "b"], 150)
+    heavy = np.repeat([9.0, 1.0], 150)
+    for weight, sign in ((heavy, 1), (heavy[::-1], -1)):
+        model = quick(method, expected_positives=1.0).fit(twice, y, sample_weight=weight)
+        a, b = model.predict_proba(x).mean(axis=0)
+        assert sign * (a - b) > 0.15
+
+
+def test_a_weight_is_a_repetition_on_average(items):
+    """Repeated items and weighted ones give about the same; items without weights do not."""
+    times = np.where(items.seen == 0, 9, 1)
+    repeated = np.repeat(np.arange(240), times)
+    as_many = np.resize(np.arange(240), len(repeated))  # so that all make the same steps
+    rates = [
+        quick().fit(items.x[rows], items.names[rows], sample_weight=weight)
+        for rows, weight in ((repeated, None), (as_many, times[as_many]), (as_many, None))
+    ]
+    many, weighted, plain = (model.predict_proba(items.x).mean(axis=0)[0] for model in rates)
+    assert many > plain + 0.2
+    assert abs(weighted - many) < 0.25 * abs(plain - many)
+
+
+def test_bad_weights_are_refused(items):
+    for weight, why in (
+        (np.zeros(240), "at least one non-zero"),
+        (np.arange(240) == 3, "zero for all items but one"),
+        (-np.ones(240), "[Nn]egative"),
+        (np.ones(3), "sample_weight"),
+        (np.full(240, np.nan), "NaN"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            quick().fit(items.x, items.names, sample_weight=weight)

@@ -1,0 +1,82 @@
+"""The order of questions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plusone.data.matrix import LabelMatrix
+from plusone.data.table import LabelTable
+from plusone.errors import InputError
+from plusone.review import ORDERS, order_questions
+from plusone.suggest import Suggestions
+
+
+def found(row, label, probability, n_classes=3):
+    n = max(row, default=0) + 1
+    empty = LabelMatrix.from_entries([], [], [], (n, n_classes))
+    table = LabelTable(
+        np.array([f"{number}.png" for number in range(n)]), tuple("abcdefgh"[:n_classes]), empty
+    )
+    p = np.array(probability, dtype=np.float32)
+    return Suggestions(table, np.array(row), np.array(label, dtype=np.int32), p, p, {})
+
+
+@pytest.fixture
+def some():
+    # Class 0 misses many labels, class 1 some, class 2 few.
+    return found(
+        [0, 0, 1, 2, 3, 4, 5, 6, 7],
+        [0, 1, 0, 0, 0, 0, 1, 2, 0],
+        [0.9, 0.5, 0.6, 0.8, 0.7, 0.95, 0.9, 0.1, 0.99],
+    )
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_every_order_asks_everything_once_and_the_same_again(some, order):
+    asked = order_questions(some, order, seed=3)
+    assert asked.dtype == np.int64
+    assert sorted(asked.tolist()) == list(range(len(some)))
+    np.testing.assert_array_equal(order_questions(some, order, seed=3), asked)
+    np.testing.assert_array_equal(order_questions(some, order, 4, seed=3), asked[:4])
+    assert len(order_questions(some, order, 1000)) == len(some)
+    assert len(order_questions(found([], [], []), order, 5)) == 0
+
+
+def test_item_keeps_the_order_of_the_suggestions(some):
+    assert order_questions(some).tolist() == list(range(9))
+
+
+def test_likely_and_uncertain_go_by_the_probability(some):
+    assert order_questions(some, "likely", 3).tolist() == [8, 5, 0]
+    assert order_questions(some, "uncertain", 3).tolist() == [1, 2, 4]
+
+
+def test_balanced_gives_every_class_its_turn(some):
+    labels = some.label[order_questions(some, "balanced")]
+    assert sorted(labels[:3].tolist()) == [0, 1, 2]
+    assert sorted(labels[3:5].tolist()) == [0, 1]
+    assert labels[5:].tolist() == [0] * 4
+
+
+def test_classes_that_miss_more_labels_come_sooner_and_within_a_class_the_uncertain(some):
+    for order in ("worth", "frequent", "balanced"):
+        asked = order_questions(some, order)
+        of_class = asked[some.label[asked] == 0]
+        assert of_class.tolist() == [2, 4, 3, 0, 5, 8], order
+    first = {order: some.label[order_questions(some, order)].tolist() for order in ORDERS}
+    assert first["frequent"].index(2) >= first["worth"].index(2) > first["balanced"].index(2)
+
+
+def test_random_follows_the_seed(some):
+    assert (
+        order_questions(some, "random", seed=1).tolist()
+        != order_questions(some, "random", seed=2).tolist()
+    )
+
+
+def test_unknown_orders_and_budgets_are_refused(some):
+    with pytest.raises(InputError, match="unknown order 'best'; known: item, worth"):
+        order_questions(some, "best")
+    with pytest.raises(InputError, match="at least 1"):
+        order_questions(some, "item", 0)

@@ -1,0 +1,149 @@
+"""The history of answers: nothing lost, nothing twice, undo, leases."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from plusone.errors import InputError
+from plusone.review.ledger import Ledger
+from plusone.review.store import LEASE_SECONDS, Answer, Store
+
+A, B = "a" * 16, "b" * 16
+DOG, FOX = ("1.png", "dog"), ("1.png", "fox")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "r.sqlite")
+
+
+def ledger(store):
+    found = Ledger()
+    found.add(store.since())
+    return found
+
+
+def said(store, pair=DOG):
+    one = ledger(store).verdicts.get(pair)
+    return None if one is None else one.answer
+
+
+def test_every_decision_is_a_row_and_the_file_keeps_it(store, tmp_path):
+    store.append(A, "01", [Answer(*DOG, "yes"), Answer(*FOX, "skip")])
+    store.undo(A, "02")
+    store.append(A, "03", [Answer(*DOG, "no")])
+    again = Store(tmp_path / "r.sqlite")
+    assert [(e.session, e.step, e.label, e.action, e.undoes) for e in again.since()] == [
+        (A, "01", "dog", "yes", None),
+        (A, "01", "fox", "skip", None),
+        (A, "02", "dog", "undo", "01"),
+        (A, "02", "fox", "undo", "01"),
+        (A, "03", "dog", "no", None),
+    ]
+    assert [e.label for e in again.since(4)] == ["dog"]
+    assert (said(again), said(again, FOX)) == ("no", None)
+
+
+def test_a_step_sent_twice_counts_once(store):
+    for _ in range(2):
+        store.append(A, "01", [Answer(*DOG, "yes")])
+    for _ in range(2):
+        assert store.undo(A, "02") == [Answer(*DOG, "yes")]
+    assert len(store.since()) == 2
+    assert said(store) is None
+
+
+def test_undo_goes_back_step_by_step_within_a_session(store):
+    store.append(A, "01", [Answer(*DOG, "yes")])
+    store.append(B, "02", [Answer(*FOX, "no")])
+    store.append(A, "03", [Answer(*DOG, "no")])
+    assert store.undo(A, "04") == [Answer(*DOG, "no")]
+    assert said(store) == "yes"
+    assert store.undo(A, "05") == [Answer(*DOG, "yes")]
+    assert said(store) is None
+    assert store.undo(A, "06") == []
+    assert said(store, FOX) == "no"
+    assert store.undo(B, "02") == []  # the name of an answer is not the name of an undo
+    assert said(store, FOX) == "no"
+
+
+def test_a_second_session_gives_a_second_opinion(store):
+    store.append(A, "01", [Answer(*DOG, "yes"), Answer(*FOX, "yes")])
+    store.append(B, "02", [Answer(*DOG, "no"), Answer(*FOX, "yes")])
+    found = ledger(store)
+    assert found.verdicts[DOG].answer == "no"  # what was said last holds
+    assert sorted(found.verdicts[DOG].opinions) == ["no", "yes"]
+    assert (found.repeated, found.agreeing) == (2, 1)
+    store.undo(B, "03")
+    found.add(store.since(found.last))
+    assert found.verdicts[DOG].answer == "yes"
+    assert (found.repeated, found.agreeing) == (0, 0)
+
+
+def test_undo_leaves_what_others_said_later(store):
+    store.append(A, "01", [Answer(*DOG, "yes")])
+    store.append(B, "02", [Answer(*DOG, "no")])
+    assert store.undo(A, "03") == [Answer(*DOG, "yes")]
+    assert ledger(store).verdicts[DOG] == ("no", ("no",), 2)
+
+
+def test_a_correction_in_the_same_session_is_no_second_opinion(store):
+    store.append(A, "01", [Answer(*DOG, "yes")])
+    store.append(A, "02", [Answer(*DOG, "no")])
+    found = ledger(store)
+    assert found.verdicts[DOG].opinions == ("no",)
+    assert found.repeated == 0
+
+
+def test_a_skip_does_not_outweigh_an_answer(store):
+    store.append(A, "01", [Answer(*DOG, "yes")])
+    store.append(B, "02", [Answer(*DOG, "skip")])
+    assert said(store) == "yes"
+    store.append(A, "03", [Answer(*DOG, "skip")])
+    assert said(store) == "skip"
+
+
+def test_only_known_actions_are_kept(store):
+    with pytest.raises(sqlite3.IntegrityError):
+        store._open.execute(
+            "INSERT INTO decision (time, session, step, item, label, action) "
+            "VALUES (0, 'a', 'b', 'c', 'd', 'maybe')"
+        )
+
+
+def test_leases_keep_sessions_apart_and_end(tmp_path):
+    now = [1000.0]
+    one = Store(tmp_path / "r.sqlite", clock=lambda: now[0])
+    other = Store(tmp_path / "r.sqlite", clock=lambda: now[0])  # as another process would
+
+    def first_free(busy):
+        return [pair for pair in (DOG, FOX) if pair not in busy][:1]
+
+    assert one.lease(A, first_free) == [DOG]
+    assert other.lease(B, first_free) == [FOX]
+    assert one.lease(A, first_free) == [DOG]  # its own does not stand in its way
+    other.lease(B, lambda busy: [])
+    assert one.lease("c" * 16, first_free) == [FOX]
+    one.release("c" * 16)
+    now[0] += LEASE_SECONDS - 1
+    one.hold(A)
+    now[0] += LEASE_SECONDS - 1
+    assert other.lease(B, first_free) == [FOX]
+    now[0] += 2
+    assert other.lease(B, first_free) == [DOG]  # the first was given up
+
+
+def test_files_that_are_no_history_are_refused(tmp_path):
+    (tmp_path / "text").write_text("not a database, " * 100)
+    with pytest.raises(InputError, match="cannot be used as the file of answers"):
+        Store(tmp_path / "text")
+    with pytest.raises(InputError, match="cannot be used as the file of answers"):
+        Store(tmp_path / "none" / "r.sqlite")
+    newer = sqlite3.connect(tmp_path / "newer")
+    newer.execute("PRAGMA user_version = 99")
+    newer.close()
+    with pytest.raises(InputError, match="newer plusone"):
+        Store(tmp_path / "newer")

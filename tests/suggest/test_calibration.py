@@ -1,0 +1,170 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from plusone.data.matrix import LabelMatrix
+from plusone.data.table import LabelTable
+from plusone.errors import InputError
+from plusone.metrics.calibration import expected_calibration_error
+from plusone.suggest.answers import answers_from
+from plusone.suggest.calibration import calibrate
+from plusone.suggest.correction import fit_correction
+from plusone.suggest.curve import apply_curve, fit_curve, log_odds
+
+
+def error(probabilities, made):
+    unseen = made.observed == 0
+    return expected_calibration_error(
+        probabilities[unseen][:, None], made.truth[unseen][:, None].astype(int)
+    )
+
+
+def audit_of(made, rows):
+    table = made.table
+    labels = LabelMatrix.from_dense(made.truth[rows].astype(int), default=-1)
+    return LabelTable(table.ids[rows], table.classes, labels)
+
+
+@pytest.fixture(scope="module")
+def blind(made):
+    k = made.truth.sum(axis=1).mean()
+    return calibrate(made.scores, made.table.labels, k=k, origin="given")
+
+
+@pytest.fixture(scope="module")
+def curve(made):
+    return fit_curve(made.scores, made.observed, 2.0)
+
+
+def test_seen_labels_alone_calibrate_where_the_assumptions_hold(made, blind):
+    found = blind
+    assert error(made.scores, made) > 0.1
+    assert error(found.probabilities, made) < 0.03
+    assert "No audit" in found.about["sentence"]
+    assert (found.probabilities[made.observed == 1] == 1).all()
+
+
+def test_a_wrong_k_is_put_right_by_an_audit(made):
+    k = 0.7 * made.truth.sum(axis=1).mean()
+    rows = np.random.default_rng(0).choice(len(made.truth), 200, replace=False)
+    answers = answers_from(audit_of(made, rows), made.table)
+    found = calibrate(made.scores, made.table.labels, k=k, origin="given", answers=answers)
+    assert error(found.probabilities, made) < 0.6 * error(found.before, made)
+    assert found.about["audit"]["items"] == 200
+    assert "1200 answers" not in found.about["sentence"]  # the seen label of each is no answer
+    assert f"{200 * 5} answers about 200 items" in found.about["sentence"]
+
+
+def test_classes_with_a_curve_of_their_own_are_followed(made):
+    scores = made.scores.copy()
+    scores[:, 0] = scores[:, 0] ** 3  # one class is scored much lower
+    k = made.truth.sum(axis=1).mean()
+    found = calibrate(scores, made.table.labels, k=k, origin="given").probabilities
+    unseen = made.observed[:, 0] == 0
+    assert found[unseen, 0].mean() == pytest.approx(made.truth[unseen, 0].mean(), abs=0.05)
+
+
+def test_curves_rise_and_scores_of_0_and_1_are_fine(curve):
+    grid = np.linspace(0, 1, 101)[:, None].repeat(6, axis=1)
+    assert (np.diff(curve.logits(torch.from_numpy(log_odds(grid))).numpy(), axis=0) >= 0).all()
+    found = apply_curve(curve, grid, np.zeros(grid.shape, dtype=np.int8))
+    assert np.isfinite(found).all()
+    assert ((found >= 0) & (found <= 1)).all()
+
+
+def test_seen_negatives_are_0_and_seen_positives_1(made, curve):
+    observed = made.observed.copy()
+    observed[0] = [1, -1, 0, 0, 0, 0]
+    found = apply_curve(curve, made.scores, observed)
+    assert found[0, :2].tolist() == [1.0, 0.0]
+
+
+def test_calibration_needs_some_seen_labels(made):
+    with pytest.raises(InputError, match="at least 20"):
+        fit_curve(made.scores[:10], made.observed[:10], 2.0)
+
+
+def test_the_same_input_gives_the_same_result(made, curve):
+    again = fit_curve(made.scores, made.observed, 2.0)
+    one, other = (apply_curve(made_of, made.scores, made.observed) for made_of in (curve, again))
+    np.testing.assert_array_equal(one, other)
+
+
+def test_a_label_that_was_not_named_is_less_likely_than_before_the_naming(made, curve):
+    nothing = np.zeros_like(made.observed)
+    before = apply_curve(curve, made.scores, nothing)
+    after = apply_curve(curve, made.scores, made.observed)
+    assert (after <= before + 1e-9)[made.observed == 0].all()
+
+
+def test_no_answers_leave_probabilities_alone_and_many_move_them():
+    p = np.full(400, 0.6)
+    label, yes = np.zeros(400, dtype=np.int64), np.arange(400) % 10 < 3
+    none = fit_correction(p[:0], label[:0], yes[:0], 2)
+    np.testing.assert_allclose(none(np.array([[0.2, 0.9]])), [[0.2, 0.9]], atol=1e-5)
+    moved = fit_correction(p, label, yes, 2)
+    assert moved(np.array([0.6]), np.array([0]))[0] == pytest.approx(0.3, abs=0.02)
+    some = fit_correction(p[:10], label[:10], yes[:10], 2)
+    assert 0.3 < some(np.array([0.6]), np.array([0]))[0] < 0.6
+    # A class that nobody asked about follows the common line only.
+    assert moved(np.array([0.6]), np.array([1]))[0] > moved(np.array([0.6]), np.array([0]))[0]
+
+
+def test_answers_of_a_review_count_even_where_the_run_has_seen_them(made):
+    table = made.table
+    states = np.zeros((2, 6), dtype=np.int8)
+    first, second = (np.flatnonzero(made.observed[row] == 0) for row in (0, 1))
+    states[0, first[0]], states[1, second[1]] = 1, -1
+    audit = LabelTable(table.ids[:2], table.classes, LabelMatrix.from_dense(states))
+    answers = answers_from(audit, table)
+    assert answers.row.tolist() == [0, 1]
+    assert answers.label.tolist() == [first[0], second[1]]
+    assert answers.yes.tolist() == [True, False]
+    assert answers.k is None
+    seen = made.observed.copy()
+    seen[:2] = np.where(states != 0, states, seen[:2])
+    retrained = replace(table, labels=LabelMatrix.from_dense(seen))
+    again = answers_from(replace(audit, labels=LabelMatrix.from_dense(seen[:2])), retrained)
+    assert len(again) == 2  # one of the two positives of the first item was the named one
+    assert again.yes.tolist() == [True, False]
+    found = calibrate(made.scores, retrained.labels, k=2.0, origin="given", answers=again)
+    assert found.probabilities[1, second[1]] == 0
+
+
+def test_an_audit_without_negatives_is_complete_and_counts_k(made):
+    rows = np.arange(30)
+    table = made.table
+    labels = LabelMatrix.from_dense(made.truth[rows].astype(int))
+    answers = answers_from(LabelTable(table.ids[rows], table.classes, labels), table)
+    assert answers.complete == 30
+    assert answers.k == pytest.approx(made.truth[rows].sum(axis=1).mean())
+    assert len(answers) == 30 * 5
+
+
+@pytest.mark.parametrize(
+    ("ids", "classes", "words"),
+    [
+        (["item0", "strange"], None, "item 'strange'"),
+        (["item0", "item1"], ("class0", "cow"), "class 'cow'"),
+    ],
+)
+def test_an_audit_of_something_else_is_refused(made, ids, classes, words):
+    classes = classes or made.table.classes
+    labels = LabelMatrix.from_lists([[0], [1]], len(classes))
+    with pytest.raises(InputError, match=words):
+        answers_from(LabelTable(np.array(ids), classes, labels), made.table)
+
+
+def test_an_audit_that_says_nothing_new_is_refused(made):
+    table = made.table
+    rows = np.arange(3)
+    labels = LabelMatrix.from_dense(np.where(made.observed[rows] == 1, 1, 0))
+    seen = LabelTable(table.ids[rows], ("class0",), LabelMatrix.from_dense(labels.dense()[:, :1]))
+    only = replace(seen, labels=LabelMatrix.from_lists([[], [], []], 1, negatives=[[], [], []]))
+    named = np.flatnonzero(made.observed[:, 0] == 1)[:1]
+    audit = LabelTable(table.ids[named], ("class0",), LabelMatrix.from_lists([[0]], 1))
+    with pytest.raises(InputError, match="says nothing"):
+        answers_from(audit, table)
+    assert len(answers_from(only, table)) >= 1

@@ -1,0 +1,78 @@
+"""The pages for practitioners run from top to bottom, as a reader would type them.
+
+Each page starts in an empty folder with what `plusone example` makes (with fewer pictures, which is
+all that differs from what is printed there). Its `bash` and `python` blocks run in order.
+"""
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import matplotlib
+import pytest
+
+from plusone.cli.app import main
+from plusone.data.digits.example import write_example
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = (
+    "quickstart",
+    "own-data",
+    "choosing",
+    "missing-labels",
+    "review",
+    "use",
+    "classifier",
+    "selection",
+    "priors",
+)
+ELSEWHERE = {"make", "pip", "git", "cd", "python"}  # set-up, and benchmarks that take long
+
+
+@pytest.fixture(scope="session")
+def example(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("documents") / "example"
+    write_example(folder, 240)
+    return folder
+
+
+def blocks(path):
+    """Language and text of each block, in order."""
+    text = path.read_text(encoding="utf-8")
+    return re.findall(r"^```(bash|python)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def commands(block):
+    for line in block.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        if words and words[0] not in ELSEWHERE:
+            yield words
+
+
+def run(words):
+    assert words[0] == "plusone", words
+    if words[1] == "example":
+        return  # the fixture's
+    if words[1] == "review" and not {"--export", "--summary", "--help"} & set(words):
+        words = [*words, "--no-browser", "--stop-after", "1"]
+    with pytest.raises(SystemExit) as stop:
+        main(words[1:])
+    assert stop.value.code in (0, None), shlex.join(words)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_runs(page, example, tmp_path, monkeypatch):
+    shutil.copytree(example, tmp_path / "example")
+    monkeypatch.chdir(tmp_path)
+    matplotlib.use("Agg")
+    names = {}
+    found = blocks(DOCS / f"{page}.md")
+    assert found
+    for language, block in found:
+        if language == "python":
+            exec(compile(block, page, "exec"), names)
+        else:
+            for words in commands(block):
+                run(words)
