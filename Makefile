@@ -8,10 +8,14 @@ SHARED ?= $(if $(PLUSONE_SHARED),$(PLUSONE_SHARED),../shared)
 EXTRAS := dev,lite0,image,plots,tune,review,onnx
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto
 
-.PHONY: demo test test-fast check bench results clean
+.PHONY: demo loop test test-fast check bench results clean
 
 demo: $(READY)
 	$(BIN)/plusone demo
+
+# What a reviewer's answers are worth, on UC Merced: about five minutes; the report is loop/report.html.
+loop: $(READY)
+	$(BIN)/plusone loop $(SHARED)/data/ucmerced/labels.csv --method gr --lr 1e-4 --questions 100,500
 
 test: $(READY) $(BROWSER)
 	$(PYTEST)
@@ -30,6 +34,8 @@ bench: $(READY)
 	$(BIN)/python benchmarks/linear.py $(SHARED)/data/VOCdevkit --features $(SHARED)/data/voc2012_features
 	$(BIN)/python benchmarks/stacked.py $(SHARED)/data/VOCdevkit --features $(SHARED)/data/voc2012_features
 	$(BIN)/python benchmarks/extract.py $(SHARED)/data/ucmerced/labels.csv
+	$(BIN)/python benchmarks/classifier.py
+	$(BIN)/python benchmarks/review.py
 	$(BIN)/python benchmarks/estimators.py $(SHARED)/data/VOCdevkit --features $(SHARED)/data/voc2012_features
 
 # Measures docs/results.md again (about an hour) and makes docs/example-report.html.

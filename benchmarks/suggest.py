@@ -150,8 +150,9 @@ def table_of(found: dict[tuple[str, str], list[dict[float, Numbers]]], target: f
         spread = f"{100 * min(true):.1f} - {100 * max(true):.1f}" if true else "-"
         figures = {key: mean(row[key] for row in rows) for key in rows[0]}
         share = f"{100 * mean(true):.1f}" if true else "-"
+        expected = f"{100 * figures['estimated']:.1f}" if true else "-"
         lines.append(
-            f"| {method} | {way} | {figures['accepted']:.0f} | {100 * figures['estimated']:.1f} | "
+            f"| {method} | {way} | {figures['accepted']:.0f} | {expected} | "
             f"{share} | {spread} | {100 * figures['recovered']:.1f} | {100 * figures['ece']:.2f} |"
         )
     return lines

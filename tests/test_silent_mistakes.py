@@ -108,8 +108,10 @@ def test_validation_needs_a_positive():
 def test_settings_of_the_digits_are_for_the_digits(tmp_path):
     data = arrays()
     np.savez(tmp_path / "digits.npz", x=data.features, y=data.table.labels.dense() == 1)
-    with pytest.raises(InputError, match="expected number of positives"):
-        plusone.fit(str(tmp_path / "digits.npz"), "epr", select_on="observed")
+    file = str(tmp_path / "digits.npz")
+    own = plusone.fit(file, "epr", epochs=1, select_on="observed").training
+    assert own.expected.source == "estimated"  # not the k that the digits are known to have
+    assert own.recipe.batch_size == Recipe().batch_size
 
 
 def test_weights_per_label_follow_their_rows():

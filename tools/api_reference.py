@@ -7,6 +7,7 @@ python tools/api_reference.py --check    exit code 1 if it is out of date
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -20,8 +21,9 @@ PUBLIC: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "plusone.data",
         "Labels in three states, and reading them.",
-        ("Dataset", "LabelTable", "LabelMatrix", "read", "write", "observe"),
+        ("Dataset", "LabelTable", "LabelMatrix", "observe"),
     ),
+    ("plusone.data.formats", "Files.", ("read", "write")),
     ("plusone.selection", "Choosing without full labels.", ("choose", "Choice", "SCORES")),
     ("plusone.priors", "How many labels items have.", ()),
     ("plusone.suggest", "Finding missing labels.", ()),
@@ -45,8 +47,8 @@ def reference() -> str:
     parts = [
         "# API reference\n\n"
         "Made from the docstrings by `python tools/api_reference.py`. Labels are 1 (seen\n"
-        "positive), 0 (unobserved) and -1 (seen negative); N items, L classes, D features. Methods\n"
-        "are listed in [Methods](methods.md), commands by `plusone --help`.\n"
+        "positive), 0 (unobserved) and -1 (seen negative); N items, L classes, D features. All\n"
+        "methods are listed in [Methods](methods.md), commands by `plusone --help`.\n"
     ]
     for name, purpose, names in PUBLIC:
         module = import_module(name)
@@ -110,7 +112,8 @@ def _text(value: Any) -> str:
             out.append(_item(line))
         else:
             out.append(line)
-    return "\n".join([*out, "```"] if code else out).strip()
+    text = "\n".join([*out, "```"] if code else out).strip()
+    return re.sub(r"\n{3,}", "\n\n", text)
 
 
 def _item(line: str) -> str:

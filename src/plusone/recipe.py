@@ -79,8 +79,8 @@ class Recipe(BaseModel):
     expected_positives: Positive | Literal["truth", "estimate"] | None = Field(
         None,
         description="positives per item (k); 'truth' counts them on the training items, as the "
-        "papers do; 'estimate' estimates them from single positives; default, for methods that need "
-        "k: counted on validation items with all labels, else estimated",
+        "papers do; 'estimate' estimates them from single positives; default, for methods that "
+        "need k: counted on validation items with all labels, else estimated",
     )
 
     probe: Literal["auto", "on", "off"] = Field(

@@ -3,6 +3,7 @@
 from plusone.bench.cells import outcome
 from plusone.bench.choice import choice_score, mean_score
 from plusone.bench.summary import summarise
+from plusone.bench.tables import markdown_tables
 from plusone.bench.tuning import best_settings
 
 
@@ -31,3 +32,11 @@ def test_without_a_test_split_methods_are_ranked_by_it(result):
         ]
     ).rows
     assert [row.method for row in rows if row.best] == ["gr"]
+
+
+def test_tables_show_it_where_it_is_not_the_map(result):
+    seen = summarise([result("an", val=0.9, val_score=0.5), result("gr", val=0.2, val_score=0.8)])
+    assert "| val score |" in markdown_tables(seen, {}, ())
+    assert "0.8000" in markdown_tables(seen, {}, ())
+    known = summarise([result("an", val=0.9, val_score=0.9), result("gr", val=0.2, val_score=0.2)])
+    assert "val score" not in markdown_tables(known, {}, ())

@@ -222,6 +222,20 @@ def test_two_tabs_do_not_clash(visit, serve, folder):
     assert now(one) == ("photos/1.png", "owl")
 
 
+def test_a_duplicated_tab_is_another_tab(visit, serve, folder):
+    desk = desk_of(folder)
+    one = visit(serve(desk))
+    with one.context.expect_page() as opened:
+        one.evaluate("open('/')")  # as duplicating does, it copies what the tab remembers
+    other = opened.value
+    other.wait_for_selector("#work:not([hidden])")
+    other.wait_for_selector(IDLE)
+    assert (now(one)[0], now(other)[0]) == ("photos/0.png", "photos/1.png")
+    press(one, "y")
+    press(other, "u")  # of its own answers there are none
+    assert desk.progress()["yes"] == 1
+
+
 def test_the_end_and_the_skipped_again(visit, serve, folder):
     desk = desk_of(folder, order="likely", budget=2)
     page = visit(serve(desk))
@@ -387,6 +401,8 @@ def test_new_items_until_a_yes(visit, serve, folder, tmp_path, artifacts):
     press(page, "y", "ArrowRight")
     assert page.inner_text("#name") == "photos/2.png"
     assert page.inner_text("#counts") == "1 of 9 items answered · 1 skipped"
+    too_narrow = "all => all.filter(one => one.scrollWidth > one.clientWidth).length"
+    assert page.eval_on_selector_all(".buttons button", too_narrow) == 0
     page.screenshot(path=artifacts / "review-annotate.png")
     assert page.title() == "animals · plusone review"
 

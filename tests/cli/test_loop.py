@@ -2,6 +2,7 @@ import csv
 import json
 
 import pytest
+from PIL import Image
 
 
 def some_of_ucmerced(shared, folder, train, test):
@@ -40,13 +41,10 @@ def test_one_command_on_ucmerced(cli, shared, tmp_path):
 
 
 def test_data_without_all_labels_is_refused(cli, tmp_path):
-    (tmp_path / "labels.csv").write_text("image,labels\na,x\nb,y\n")
-    features = tmp_path / "x.npz"
-    import numpy as np
-
-    np.savez(features, x=np.zeros((2, 3), dtype="float32"), ids=np.array(["a", "b"]))
-    answer = cli(
-        "loop", str(tmp_path / "labels.csv"), "-x", str(features), "-o", str(tmp_path / "o")
-    )
+    for name in ("x", "y"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        Image.new("RGB", (8, 8)).save(tmp_path / "photos" / name / "1.png")
+    answer = cli("loop", str(tmp_path / "photos"), "-o", str(tmp_path / "o"))
     assert answer.code == 2
     assert "all labels are needed" in answer.err
+    assert not (tmp_path / "o").exists()  # no features were extracted first

@@ -168,3 +168,36 @@ def test_a_model_for_grey_images_refuses_files(bad, folder, tmp_path):
     train(make_task(data, recipe), recipe, tmp_path / "run")
     err = bad("predict", tmp_path / "run", folder / "photos").err
     assert "has images with 3 channels, the model takes images with 1 channel" in err
+
+
+def test_lists_of_several_folders_are_kept_apart(cli, folder, photo_run, tmp_path):
+    for name in ("red", "blue"):
+        shutil.copytree(folder / "photos" / name, tmp_path / name)
+        (tmp_path / name / "list.csv").write_text("image\n0.png\n")
+    lists = [tmp_path / name / "list.csv" for name in ("red", "blue")]
+    found = rows(cli("predict", photo_run, *lists).out)
+    assert list(found) == [f"{tmp_path}/red/0.png", f"{tmp_path}/blue/0.png"]
+
+
+def test_a_list_whose_images_are_in_another_folder(cli, folder, photo_run, tmp_path):
+    from plusone.data.formats import read, write
+
+    write(read(folder / "photos").table, tmp_path / "labels.csv")
+    found = rows(cli("predict", photo_run, tmp_path / "labels.csv").out)
+    assert len(found) == 24
+    assert "red/0.png" in found
+
+
+def test_images_for_a_model_of_features_are_refused(bad, folder, run_folder):
+    for images in ("photos/red", "photos/red/0.png"):
+        err = bad("predict", run_folder, folder / images).err
+        assert "the model takes 5 features per item; plusone features extracts them" in err
+
+
+def test_a_class_name_that_a_csv_cannot_hold():
+    from plusone.engine.tags import CsvTags
+    from plusone.engine.thresholds import Thresholds
+    from plusone.errors import InputError
+
+    with pytest.raises(InputError, match="separates labels in CSV; use --json"):
+        CsvTags(io.StringIO(), ("a", "b|c"), Thresholds.same(0.5, 2))

@@ -56,7 +56,7 @@ def test_bad_audits(cli, folder, tmp_path):
 def test_training_says_that_k_is_estimated(cli, folder, tmp_path):
     answer = cli(
         "train", folder / "labels.csv", "-x", folder / "x.npz", "-m", "epr", "--epochs", 1,
-        "-s", "select_on=observed", "-o", tmp_path / "run",
+        "-s", "select_on=observed", "--no-report", "-o", tmp_path / "run",
     )  # fmt: skip
     assert answer.code == 0, answer.err
     assert "estimated from single positives" in answer.err

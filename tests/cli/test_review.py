@@ -66,6 +66,15 @@ def test_export_is_a_label_table_that_train_takes(cli, folder, reviewed, tmp_pat
         assert int(seen.per_class(-1).sum()) == 1
 
 
+def test_an_export_elsewhere_finds_the_images(cli, folder, tmp_path):
+    classes, to = tmp_path / "classes.txt", tmp_path / "new labels.csv"
+    classes.write_text("cat\ndog\n")
+    new = ("review", "--annotate", folder / "photos", "--classes", classes)
+    answer = cli(*new, "--db", tmp_path / "db.sqlite", "--export", to)
+    assert answer.code == 0, answer.err
+    assert read(to).table.root.samefile(folder / "photos")
+
+
 def test_wrong_usage_is_one_sentence(bad, reviewed, tmp_path, folder):
     assert "either a folder" in bad("review").err
     assert "either a folder" in bad("review", reviewed, "--annotate", folder).err

@@ -93,6 +93,16 @@ def test_heads_on_images_are_cross_fitted(cli, photo_run: Path, tmp_path: Path) 
     assert all(Path(path).is_file() for path in files.values())
 
 
+def test_the_next_commands_can_be_copied(cli, run_folder, folder, tmp_path) -> None:
+    to = tmp_path / "a b"
+    answer = cli("suggest", run_folder, "--folds", 2, "--out", to, "--precision", 0.5)
+    assert f"next: plusone review '{to}'" in answer.err
+    assert f"plusone train '{to / 'accepted.csv'}' --features {folder / 'x.npz'}" in answer.err
+    answer = cli("suggest", run_folder, "--folds", 2, "--out", to, "--precision", 0.999)
+    assert "no label can be accepted at 99.90 %" in answer.err
+    assert "plusone train" not in answer.err
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from importlib.util import find_spec
 
@@ -35,6 +36,8 @@ def test_table(train, tmp_path, monkeypatch):
     answer = train("--epochs", 1, "--no-report")
     assert answer.code == 0
     assert "val mAP" in answer.out
+    assert re.search(r"epoch   1  val mAP [0-9.]+ \*$", answer.err, re.M)
+    assert re.search(r"chosen by +val mAP [0-9.]+ on all labels", answer.out)
     assert "recovered" in answer.out
     (made,) = (tmp_path / "runs").iterdir()
     assert made.name.endswith("-em-seed0")  # few items: the rules choose it
@@ -219,3 +222,12 @@ def test_a_report_that_cannot_be_written_harms_no_run(train, tmp_path, monkeypat
     assert answer.code == 0
     assert "without a report: [Errno 28] No space left on device" in answer.err
     assert (tmp_path / "r" / "metrics.json").exists()
+
+
+def test_what_decides_on_seen_labels_is_shown(train, tmp_path):
+    run = tmp_path / "a run"
+    answer = train("--epochs", 1, "-s", "select_on=observed", "-o", run, "--no-report")
+    line = r"epoch   1  weighted_auc [0-9.]+ \*  \(val mAP on seen labels [0-9.]+\)$"
+    assert re.search(line, answer.err, re.M)
+    assert re.search(r"chosen by +weighted_auc [0-9.]+ on the seen labels", answer.out)
+    assert f"next: plusone evaluate '{run}'\n" in answer.err

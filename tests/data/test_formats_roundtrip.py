@@ -1,6 +1,7 @@
 """What is written is what is read, for every form that can be written."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -223,3 +224,42 @@ def test_wrong_suffixes_and_forms(tmp_path: Path) -> None:
         read(tmp_path / "nothing.csv", format="csv-long")
     with pytest.raises(InputError, match="this folder is of no known form"):
         read(tmp_path)
+
+
+@pytest.mark.parametrize("form", ["csv-long", "csv-wide", "npz", "parquet"])
+def test_images_in_another_folder_are_found_again(tmp_path: Path, form: str) -> None:
+    photos = tmp_path / "some photos" / "new"
+    photos.mkdir(parents=True)
+    (photos / "a.png").touch()
+    table = LabelTable(
+        np.array(["a.png"]), ("x", "y"), LabelMatrix.from_dense([[1, 0]]), root=photos
+    )
+    path = tmp_path / "labels" / f"seen.{SUFFIX[form]}"
+    path.parent.mkdir()
+    write(table, path, format=form)
+    assert read(path).table.root == photos
+    both = tmp_path / "moved"
+    both.mkdir()
+    shutil.move(tmp_path / "labels", both)
+    shutil.move(tmp_path / "some photos", both)
+    moved = both / "labels" / path.name
+    assert read(moved).table.root == both / "some photos" / "new"
+    # The labels may be edited; and beside its images a file needs nobody to say where they are.
+    if form == "csv-long":
+        moved.write_text("image,labels\na.png,y\n")
+        assert read(moved).table.root == both / "some photos" / "new"
+        (both / "some photos" / "new" / "a.png").rename(moved.with_name("a.png"))
+        assert read(moved).table.root == moved.parent
+        write(replace(table, root=moved.parent), moved)
+        assert not moved.with_name("seen.csv.observation.json").exists()
+
+
+@pytest.mark.parametrize("images", [7, "\0", "nowhere", ["a"], None])
+def test_a_sidecar_with_an_odd_folder_changes_nothing(tmp_path: Path, images: object) -> None:
+    path = tmp_path / "seen.csv"
+    path.write_text("image,labels\na.png,x\n")
+    (tmp_path / "a.png").touch()
+    sidecar = tmp_path / "seen.csv.observation.json"
+    for content in ({"images": images}, [images], images):
+        sidecar.write_text(json.dumps(content))
+        assert read(path).table.root == tmp_path

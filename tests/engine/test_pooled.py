@@ -65,3 +65,15 @@ def test_images_in_memory_are_not_kept(tmp_path):
     x = torch.zeros(2, 3, 16, 16, dtype=torch.uint8)
     PooledFeatures(None, tmp_path / "kept").of(make_model(), ArrayInputs(x))
     assert not (tmp_path / "kept").exists()
+
+
+def test_a_damaged_file_is_made_anew(inputs, tmp_path):
+    model = make_model()
+    first = PooledFeatures(None, tmp_path / "kept").of(model, inputs)
+    (kept,) = (tmp_path / "kept").iterdir()
+    good = kept.read_bytes()
+    for bad in (b"", good[:40], b"something else"):
+        kept.write_bytes(bad)
+        again = PooledFeatures(None, tmp_path / "kept").of(model, inputs)
+        assert torch.equal(first.x, again.x)
+        assert kept.read_bytes() == good

@@ -125,3 +125,8 @@ def test_what_the_rules_choose_is_near_what_was_measured_best(shared):
         dataset = load_source(str(shared / "data" / "mulan" / f"{name}.npz"))
         settings, _ = choose(facts_of(dataset), {})
         assert (settings["method"], settings["lr"]) == (method, lr)
+
+
+def test_one_class_alone_is_remarked():
+    assert "one class only" in choose(Facts("features", 50, classes=1), {})[1][-1]
+    assert not any("one class" in sentence for sentence in choose(FEATURES, {})[1])

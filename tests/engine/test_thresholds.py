@@ -73,3 +73,17 @@ def test_an_edited_file_counts(tmp_path):
     content["thresholds"]["a"] = 0.9
     (tmp_path / "thresholds.json").write_text(json.dumps(content))
     assert read_thresholds(tmp_path, ("a",)).values == (0.9,)
+
+
+def test_scores_that_crowd_at_the_edges_keep_their_thresholds(known):
+    scores, observed, _ = known
+    for small in (scores * 1e-4, 1 - (1 - scores) * 1e-4):
+        found = find_thresholds(small, observed, None)
+        predicted = small > found.array
+        assert predicted.any(axis=0).all()
+        assert not predicted.all(axis=0).any()
+
+
+def test_an_edited_file_is_not_called_one_threshold_for_all():
+    assert Thresholds((0.2, 0.2), "given").sentence() == "threshold: 0.2 for every class"
+    assert Thresholds((0.2, 0.3), "given").sentence() == "thresholds: per class, as given"

@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +76,29 @@ def test_other_settings_are_refused(played: Path) -> None:
         simulate(data(), other, played, **ASK)
 
 
+def test_other_features_are_refused(played: Path) -> None:
+    before = data()
+    other = Dataset(before.table, before.features * 2, before.name)
+    with pytest.raises(InputError, match="other data"):
+        simulate(other, RECIPE, played, **ASK)
+
+
+def test_fewer_or_more_questions_may_be_asked_later(played: Path, tmp_path: Path) -> None:
+    shutil.copytree(played, tmp_path / "copy")
+    once = {"orders": (), "seeds": (0,), "folds": 2}
+    lines = len((played / "answers.jsonl").read_text().splitlines())
+    simulate(data(), RECIPE, tmp_path / "copy", questions=(50,), **once)
+    simulate(data(), RECIPE, tmp_path / "copy", questions=(100, 120), **once)
+    kept = (tmp_path / "copy" / "answers.jsonl").read_text().splitlines()
+    assert [json.loads(line)["key"] for line in kept[lines:]] == ["seed 0: 120 any"]
+
+
+def test_more_questions_than_labels_to_ask_about_are_refused(played: Path) -> None:
+    unobserved = 300 * 5 - 300
+    with pytest.raises(InputError, match=f"there are {unobserved} labels .*--questions 1200"):
+        simulate(data(), RECIPE, played, **(ASK | {"orders": (), "questions": (1201,)}))
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -86,6 +110,17 @@ def test_other_settings_are_refused(played: Path) -> None:
 def test_bad_wishes_are_refused(tmp_path: Path, change: dict[str, object], words: str) -> None:
     with pytest.raises(InputError, match=words):
         simulate(data(), RECIPE, tmp_path, **(ASK | change))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"train_share": 0.5}, "train_share must stay 1"), ({"method": "bce"}, "sees more labels")],
+)
+def test_settings_that_make_no_sense_are_refused(
+    tmp_path: Path, change: dict[str, object], words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        simulate(data(), RECIPE.model_copy(update=change), tmp_path, **ASK)
 
 
 def test_data_without_truth_or_test_items_is_refused(tmp_path: Path) -> None:

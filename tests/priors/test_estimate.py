@@ -48,6 +48,22 @@ def test_scores_need_not_be_calibrated():
     assert other.k == pytest.approx(one.k, rel=0.02)
 
 
+def test_where_features_say_nothing_the_range_says_so():
+    seen = np.eye(2, dtype=np.int8)[np.arange(25) % 2]
+    found = from_features(torch.ones(25, 3), LabelMatrix.from_dense(seen))
+    assert found.low == pytest.approx(1.0, abs=0.1)
+    assert found.high == pytest.approx(2.0, abs=0.1)
+
+
+def test_an_item_without_a_seen_label_has_none_for_sure():
+    z, _, seen = items(mean=-3.0)
+    unseen = seen.copy()
+    unseen[:50] = 0
+    p = from_single_positives(chances(z), LabelMatrix.from_dense(unseen), interval=False)
+    assert (p.probabilities[:50] < 1).any(axis=0).all()
+    assert p.probabilities[:50, 0].mean() < 0.5
+
+
 def test_probabilities_are_calibrated_and_keep_what_was_seen():
     z, y, seen = items()
     states = seen.copy()
@@ -72,7 +88,7 @@ def test_one_label_each_gives_one():
 
 
 def test_what_must_hold_holds_for_useless_scores():
-    _, _, seen = items(200)
+    _, _, seen = items(100)
     scores = np.random.default_rng(3).random(seen.shape)
     found = from_single_positives(scores, LabelMatrix.from_dense(seen))
     assert 1 <= found.low <= found.k <= found.high <= seen.shape[1]

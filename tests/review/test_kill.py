@@ -50,6 +50,7 @@ def answer_until_it_dies(client, kept):
         return
 
 
+@pytest.mark.slow
 def test_nothing_acknowledged_is_lost(suggestions):
     kept: list[str] = []
     for _ in range(KILLS):

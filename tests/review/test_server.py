@@ -9,6 +9,8 @@ import socket
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pytest
@@ -374,3 +376,19 @@ def test_the_page_does_without_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_browser_gets_the_key_in_a_file_for_one_person(tmp_path, monkeypatch):
+    from plusone.review import server
+
+    opened = []
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr(server.webbrowser, "open", opened.append)
+    with server.opened_in_browser("http://127.0.0.1:1/?token=k", tmp_path / "review.sqlite"):
+        (address,) = opened
+        assert "token" not in address
+        path = Path(unquote(urlsplit(address).path))
+        assert path.parent == tmp_path
+        assert path.stat().st_mode & 0o077 == 0
+        assert "token=k" in path.read_text()
+    assert not path.exists()

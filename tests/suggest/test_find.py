@@ -68,6 +68,14 @@ def test_an_audit_is_used(seen: Dataset) -> None:
     assert found.about["calibration"]["audit"]["items"] == 40
 
 
+def test_an_audit_of_test_items_is_refused(seen: Dataset) -> None:
+    assert seen.table.truth is not None
+    rows = np.arange(300, 320)
+    audit = replace(seen.table.take(rows), labels=seen.table.truth.take(rows), truth=None)
+    with pytest.raises(InputError, match="test items only"):
+        suggest(seen, RECIPE, 2, audit=audit)
+
+
 def test_what_a_review_exports_is_an_audit(seen: Dataset, tmp_path: Path) -> None:
     assert seen.table.truth is not None
     found = suggest(seen, RECIPE, 2, keep=tmp_path)

@@ -71,6 +71,11 @@ def test_fiftyone_gets_class_numbers_and_paths(found: Suggestions, tmp_path: Pat
     with pytest.raises(InputError, match="these items have none"):
         write_as(found, tmp_path, "fiftyone")
     images = replace(found, table=replace(TABLE, root=tmp_path / "photos"))
+    with pytest.raises(InputError, match="these items have none"):  # labels of features
+        write_as(images, tmp_path, "fiftyone")
+    (tmp_path / "photos").mkdir()
+    for name in TABLE.ids:
+        (tmp_path / "photos" / name).touch()
     write_as(images, tmp_path, "fiftyone")
     files = json.loads((tmp_path / "fiftyone" / "data.json").read_text())
     labels = json.loads((tmp_path / "fiftyone" / "labels.json").read_text())

@@ -28,9 +28,9 @@ from plusone.files import write_json, write_text
 from plusone.version import __version__
 
 COLUMNS = (
-    "data", "method", "mode", "seed", "lr", "options", "val_map", "test_map", "best_epoch",
-    "seconds", "recovery_map", "hidden_map", "k", "stacked", "scheme", "observe_seed", "digest",
-    "version", "key", "chosen",
+    "data", "method", "mode", "seed", "lr", "options", "val_map", "val_score", "selected_by",
+    "test_map", "best_epoch", "seconds", "recovery_map", "hidden_map", "k", "stacked", "scheme",
+    "observe_seed", "digest", "version", "key", "chosen",
 )  # fmt: skip
 FILES = ("results.json", "results.csv", "table.md", "table.tex", "bench.toml")
 

@@ -77,6 +77,11 @@ class Row:
         return self.val_score if self.test_map is None else self.test_map
 
     @property
+    def chosen_by(self) -> str:
+        """The score on validation in words; "-" where it is the mAP."""
+        return "-" if self.val_score == self.val_map else f"{self.val_score:.4f}"
+
+    @property
     def competes(self) -> bool:
         """Whether it sees single positives; methods that see more labels are references."""
         info = METHODS.get(self.method)  # a result may name a method of somebody's own

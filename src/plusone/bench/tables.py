@@ -58,6 +58,7 @@ def _markdown(rows: Sequence[Row]) -> str:
         "method": [f"**{row.method}**" if row.best else row.method for row in rows],
         "test mAP": [_marked(row) for row in rows],
         "val mAP": [percent(row.val_map) for row in rows],
+        "val score": [row.chosen_by for row in rows],
         "recovered": [percent(row.recovery_map) for row in rows],
         "gap closed": [_gap(row) for row in rows],
         f"published ({BACKBONE})": [_figure(row) for row in rows],

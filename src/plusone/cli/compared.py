@@ -71,6 +71,7 @@ def _print(rows: Sequence[Row], title: str) -> None:
         "test mAP": [NEAR * row.within_noise + percent(row.test_map) for row in rows],
         "sd": [percent(row.test_sd) for row in rows],
         "val mAP": [percent(row.val_map) for row in rows],
+        "val score": [row.chosen_by for row in rows],
         "recovered": [percent(row.recovery_map) for row in rows],
         "gap closed": [
             "-" if row.gap_closed is None else f"{100 * row.gap_closed:.0f} %" for row in rows
@@ -100,6 +101,7 @@ def _shown(column: str, rows: Sequence[Row]) -> bool:
         "published": out.width >= WIDE and any(row.published is not None for row in rows),
         "options": out.width >= WIDE and any(row.options for row in rows),
         "val mAP": out.width >= NARROW,
+        "val score": any(row.chosen_by != "-" for row in rows),
         "lr": out.width >= NARROW,
         "gap closed": any(row.gap_closed is not None for row in rows),
     }

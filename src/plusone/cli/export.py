@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -51,4 +52,4 @@ def export(
         )
     say(f"model in {target}: {', '.join(done['files'])}")
     say("the licence is yours to add, at the top of README.md")
-    say(f"next: plusone predict {target} NEW_ITEMS --out tags.csv")
+    say(f"next: plusone predict {quote(str(target))} NEW_ITEMS --out tags.csv")

@@ -66,7 +66,8 @@ def loop(
 
     All labels but one per item are hidden. A model is trained and suggests the missing ones, the
     truth answers questions about them, and the model is trained again; beside it, the same
-    number of random questions. Linear models on features. A stopped measurement goes on.
+    number of random questions, and bce with all labels and the same learning rate. Linear
+    models on features. A stopped measurement goes on, and more questions can be added.
 
     Example: [bold]plusone loop ucmerced/labels.csv --questions 100,500[/bold]
     """
@@ -74,7 +75,7 @@ def loop(
     from plusone.bench.tables import spread
     from plusone.data.source import DATA_DEFAULTS
     from plusone.files import write_json
-    from plusone.loop.simulate import ANY, simulate, steps
+    from plusone.loop.simulate import ANY, check, simulate, steps
     from plusone.methods import get_method
     from plusone.recipe import make_recipe, parse_settings
 
@@ -89,6 +90,7 @@ def loop(
     names = parts(orders, str, "--orders")
     chosen = [seed] if seed is not None else parts(seeds, int, "--seeds")
     dataset = load(data, features, form, meaning)
+    check(dataset, recipe, numbers, names, chosen)  # before features are extracted
     if dataset.features is None:
         dataset = _with_features(dataset, to / "features.npz", backbone)
     total = steps(numbers, names, chosen)
@@ -125,9 +127,10 @@ def loop(
             )
             for row in result.rows
         ]
-        end = ("all labels (bce)", None, None, percent(result.all_labels), None)
+        gain = f"{100 * (result.all_labels - result.before):+.2f}"
+        end = ("all labels (bce, same lr)", None, None, percent(result.all_labels), gain)
         columns = ("questions chosen by", "asked", "yes", "test mAP", "gain")
-        title = f"{result.method} on {result.data}, {len(chosen)} seeds"
+        title = f"{result.method} on {result.data}, lr {result.lr:g}, seeds: {len(chosen)}"
         out.print(table(title, columns, [before, *rows, end]))
     say(f"written: {to / 'loop.json'}{', ' + str(to / 'report.html') if report else ''}")
 

@@ -98,7 +98,7 @@ def audited(path: Path, table: LabelTable) -> LabelMatrix:
     if len(strangers):
         raise InputError(
             f"{path}: {len(strangers)} items are not in the data, such as {str(strangers[0])!r}; "
-            "an audit is of items of the data"
+            f"name items as the data does, such as {str(table.ids[0])!r}"
         )
     place = {name: number for number, name in enumerate(table.classes)}
     truth = other.truth.only_positives(default=-1)

@@ -119,10 +119,6 @@ def _report(desk: Desk, export: Path | None, summary: bool, as_json: bool) -> No
         say(f"{found.yes} positives and {found.no} negatives from answers in {export}")
         if found.left_out:
             say(f"{found.left_out} answers are about items or classes that are not there any more")
-        root = desk.table.root
-        here = root is None or root.resolve() == export.parent.resolve()
-        if not here and export.suffix != ".npz":
-            say(f"the names in it are relative to {root}; a .npz keeps where the images are")
     if summary:
         result["classes"] = class_counts(desk)
         if not as_json:

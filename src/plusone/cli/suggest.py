@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from shlex import join, quote
 from typing import Annotated, Any
 
 import typer
@@ -147,34 +148,60 @@ def suggest(
     if as_json:
         emit(result)
         return
-    _print(result, folder)
-    root = dataset.table.root
-    if root is not None and root.resolve() != more_labels.parent.resolve():
-        say(f"      (names are relative to {root}: --accepted {root / ACCEPTED} puts it there)")
+    files_of_images = dataset.table.root is not None
+    _print(result, _training(run, data, features, more_labels, images=files_of_images))
 
 
-def _print(result: dict[str, Any], folder: Path) -> None:
-    """Which labels can be accepted, how far that can be trusted, and what to do next."""
+def _print(result: dict[str, Any], training: list[str]) -> None:
+    """Which labels can be accepted, how far that can be trusted, and what to do next.
+
+    Args:
+        result: What `--json` gives.
+        training: The words of the command that trains on the accepted labels; none if there is no
+            such command.
+    """
     accepted = result["accepted"]
     known = "true_precision" in accepted
     columns = ["class", "accepted", "estimated %", *(["true %"] if known else [])]
+    some = [row for row in accepted["classes"] if row["accepted"]]
     rows = [
         [row["class"], row["accepted"], percent(row["estimated_precision"])]
         + ([percent(row["true_precision"])] if known else [])
-        for row in [*accepted["classes"], accepted | {"class": "all"}]
+        for row in [*some, accepted | {"class": "all"}]
     ]
-    out.print(table(f"labels to accept at {percent(accepted['target'])} %", columns, rows))
+    target, none = percent(accepted["target"]), len(accepted["classes"]) - len(some)
+    out.print(table(f"labels to accept at {target} %", columns, rows))
+    if not some:
+        say(f"no label can be accepted at {target} %: lower --precision, or review them")
+    elif none:
+        say(f"classes without a label to accept: {none}")
     say(result["calibration"]["sentence"])
     if result["backbone_saw_items"]:
         say("The backbone was trained on these very items, so the probabilities may be too high.")
     if accepted["precision_at_least"] is not None:
         low = percent(accepted["precision_at_least"])
         say(f"of the accepted labels at least {low} % are right (95 % confidence, by the audit)")
-    if known:
+    if known and some:
         say(
             f"the truth is known here: {percent(accepted['true_precision'])} % of them are right, "
             f"{percent(accepted['recovered'])} % of the missing labels are among them"
         )
+    folder = result["out"]
     say(f"{result['suggestions']} suggestions for {result['items']} items in {folder}")
-    say(f"next: plusone review {folder}")
-    say(f"      plusone train {result['accepted_labels']} (accepted labels count as seen)")
+    say(f"next: plusone review {quote(folder)}")
+    if accepted["accepted"] and training:
+        say(f"      {join(training)} (accepted labels count as seen)")
+
+
+def _training(
+    run: Path, data: str | None, features: list[Path] | None, labels: Path, *, images: bool
+) -> list[str]:
+    """The command that trains on accepted labels, if there are files with the inputs."""
+    from plusone.engine.run_files import read_description
+
+    if data is None:
+        features = [Path(path) for path in read_description(run)["source"].get("features", ())]
+    if not features and not images:
+        return []
+    words = [word for path in features or () for word in ("--features", str(path))]
+    return ["plusone", "train", str(labels), *words]

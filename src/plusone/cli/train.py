@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -40,7 +41,7 @@ IMAGES_ONLY = frozenset(
     }
 )  # fmt: skip
 KEPT = ".features"  # beside the runs: features of images, for the next run
-SELECTED = {"truth": "all", "observed": "the seen"}
+LABELS = {"truth": "all labels", "observed": "the seen labels"}
 K_FROM = {
     "validation": "counted on the validation items",
     "estimated": "estimated from single positives (plusone priors tells more)",
@@ -171,10 +172,11 @@ def train(
 
         def on_record(record: EpochRecord) -> None:
             best = " *" if record.best else ""
-            bar.console.print(
-                f"stage {record.stage + 1} epoch {record.epoch:3d}  "
-                f"val mAP {percent(record.val_map)}{best}"
-            )
+            where = f"stage {record.stage + 1} epoch {record.epoch:3d}"
+            figures = _decisive(record.selected_by, record.val_score) + best
+            if record.selected_by != "map":
+                figures += f"  (val mAP on seen labels {percent(record.val_map)})"
+            bar.console.print(f"{where}  {figures}", markup=False)
 
         metrics = run(
             task,
@@ -252,13 +254,22 @@ def _name(data: str) -> str:
     return name or "data"
 
 
+def _decisive(selected_by: str, score: float | None) -> str:
+    """What the best epoch is chosen by, with its figure."""
+    if selected_by == "map":
+        return f"val mAP {percent(score)}"
+    return f"{selected_by} {'-' if score is None else format(score, '.4f')}"
+
+
 def _print(metrics: dict[str, Any], data: str) -> None:
     """The result as a table, and what to do with it."""
+    labels = LABELS[metrics["selected_on"]]
+    score = _decisive(metrics["selected_by"], metrics["val_score"])
     rows = [
-        ("val mAP", percent(metrics["val_map"])),
+        ("val mAP", f"{percent(metrics['val_map'])} (against {labels})"),
         ("test mAP", percent(metrics["test_map"])),
         ("best epoch", metrics["best_epoch"]),
-        ("chosen on", f"{SELECTED[metrics['selected_on']]} labels of the validation items"),
+        ("chosen by", f"{score} on {labels} of the validation items"),
         ("seconds", f"{metrics['seconds']:.1f}"),
         ("run", metrics["run"]),
     ]
@@ -267,5 +278,6 @@ def _print(metrics: dict[str, Any], data: str) -> None:
         rows.insert(2, ("recovered", f"{found} (mAP of all labels of the training items)"))
     out.print(table(f"{metrics['method']} on {data}", ("result", ""), rows, text=2))
     split = " --split val" if metrics["test_map"] is None else ""
-    say(f"next: plusone evaluate {metrics['run']}{split}")
-    say(f"      plusone predict {metrics['run']} NEW_ITEMS --out tags.csv")
+    run = quote(metrics["run"])
+    say(f"next: plusone evaluate {run}{split}")
+    say(f"      plusone predict {run} NEW_ITEMS --out tags.csv")

@@ -7,6 +7,7 @@ items are dealt into folds, and each fold is predicted by a model trained on the
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +29,8 @@ from plusone.recipe import Recipe
 from plusone.types import TrainLabels
 from plusone.version import __version__
 
-SAMPLE = 64
+BLOCK = 1 << 24
+OURS = re.compile(r"[0-9a-f]{12}-of-\d+-(\d+|features)\.npy")  # names of kept files
 
 
 @dataclass(frozen=True)
@@ -39,11 +41,14 @@ class CrossFit:
         rows: Rows of the data set that were dealt into folds: all but the test items, ascending.
         fold: Fold of each of them, int64 `[n]`.
         probabilities: What the models that had not seen them say, float32 `[n, L]`.
+        features: What the models saw of those items, `[n, D]` or `[n, T, D]`: features that were
+            given, or those a fixed backbone made of images; None where backbones were trained.
     """
 
     rows: npt.NDArray[np.int64]
     fold: npt.NDArray[np.int64]
     probabilities: npt.NDArray[np.float32]
+    features: npt.NDArray[Any] | None
 
 
 def cross_fit(
@@ -76,26 +81,38 @@ def cross_fit(
     fold = np.random.default_rng(recipe.seed).permutation(len(rows)) % folds
     store = None if keep is None else _Store(keep, f"{_key(dataset, settings)}-of-{folds}")
     dataset = replace(dataset, table=table)
+    if only_heads(dataset, settings):
+        dataset = _with_features(dataset, settings, store)
     found = np.zeros((len(rows), len(table.classes)), dtype=np.float32)
     for number in range(folds):
-        kept = None if store is None else store.read(number)
+        kept = None if store is None else store.read(str(number))
+        known = kept is not None
         if kept is None:
-            if only_heads(dataset, settings):
-                dataset = pooled(dataset, settings)
             split = np.full(len(table), "unused", dtype="<U6")
             split[rows] = np.where(fold == number, "test", "train")
             kept = _one(
                 replace(dataset, table=replace(table, split=split)), settings, number, on_epoch
             )
             if store is not None:
-                store.write(number, kept)
-            known = False
-        else:
-            known = True
+                store.write(str(number), kept)
         found[fold == number] = kept
         if on_fold is not None:
             on_fold(number, known)
-    return CrossFit(rows, fold, found)
+    features = dataset.features
+    if features is not None:
+        features = None if features.ndim == 4 else features[rows]
+    return CrossFit(rows, fold, found, features)
+
+
+def _with_features(dataset: Dataset, recipe: Recipe, store: _Store | None) -> Dataset:
+    """The data with the features of its images, which are kept beside the folds."""
+    kept = None if store is None else store.read("features")
+    if kept is not None:
+        return replace(dataset, features=kept)
+    made = pooled(dataset, recipe)
+    if store is not None and made.features is not None:
+        store.write("features", made.features)
+    return made
 
 
 def _one(
@@ -144,33 +161,36 @@ class _Store:
     def __init__(self, folder: Path, key: str) -> None:
         self.folder, self.key = folder, key
         for other in folder.glob("*.npy"):
-            if not other.name.startswith(f"{key}-"):
+            if OURS.fullmatch(other.name) and not other.name.startswith(f"{key}-"):
                 other.unlink()  # of other data or settings
 
-    def path(self, number: int) -> Path:
-        return self.folder / f"{self.key}-{number}.npy"
+    def path(self, name: str) -> Path:
+        return self.folder / f"{self.key}-{name}.npy"
 
-    def read(self, number: int) -> npt.NDArray[np.float32] | None:
-        if not self.path(number).is_file():
+    def read(self, name: str) -> npt.NDArray[np.float32] | None:
+        if not self.path(name).is_file():
             return None
-        found: npt.NDArray[np.float32] = np.load(self.path(number), allow_pickle=False)
+        found: npt.NDArray[np.float32] = np.load(self.path(name), allow_pickle=False)
         return found
 
-    def write(self, number: int, values: npt.NDArray[np.float32]) -> None:
-        with replacing(self.path(number)) as part, part.open("wb") as file:
+    def write(self, name: str, values: npt.NDArray[np.float32]) -> None:
+        with replacing(self.path(name)) as part, part.open("wb") as file:
             np.save(file, values, allow_pickle=False)
 
 
 def _key(dataset: Dataset, recipe: Recipe) -> str:
     """A name for data and settings; another one when any of them changes."""
-    table = dataset.table
-    parts: list[Any] = [__version__, recipe.to_toml(), table.labels.digest(), table.classes]
-    parts += [table.ids.tolist(), None if table.split is None else table.split.tolist()]
-    state = hashlib.sha256(repr(parts).encode())
-    if dataset.features is not None:
-        some = np.linspace(0, len(table) - 1, min(len(table), SAMPLE)).astype(np.int64)
-        state.update(np.ascontiguousarray(dataset.features[some]).tobytes())
+    table, x = dataset.table, dataset.features
+    parts: list[Any] = [__version__, recipe.to_toml(), file_state(Path(recipe.weights))]
+    parts += [table.labels.digest(), table.classes, table.ids.tolist()]
+    parts += [None if table.split is None else table.split.tolist()]
+    if x is not None:
+        parts += [x.shape, x.dtype.str]
     elif table.root is not None:
-        paths = [table.path(row) for row in range(len(table))]
-        state.update(repr([file_state(path) for path in paths]).encode())
+        parts += [file_state(table.path(row)) for row in range(len(table))]
+    state = hashlib.sha256(repr(parts).encode())
+    if x is not None:
+        step = max(1, BLOCK * len(x) // max(1, x.nbytes))
+        for start in range(0, len(x), step):
+            state.update(np.ascontiguousarray(x[start : start + step]).data)
     return state.hexdigest()[:12]

@@ -63,11 +63,6 @@ def expected(recipe: Recipe, task: Task) -> Expected:
     return Expected(float(task.val.truth.per_item(1).mean()), "validation")
 
 
-def expected_positives(recipe: Recipe, task: Task) -> float | None:
-    """The k that methods may use, see `expected`."""
-    return expected(recipe, task).k
-
-
 def check_expected_positives(recipe: Recipe, n_classes: int) -> None:
     """Refuses a k that no item can have."""
     given = recipe.expected_positives

@@ -18,6 +18,7 @@ from plusone.data.features import read_features
 from plusone.data.formats.checks import id_fault
 from plusone.data.formats.csv_text import id_column, records
 from plusone.data.formats.folders import IMAGE_SUFFIXES
+from plusone.data.formats.sidecar import sidecar_root
 from plusone.data.source import EMBEDDED, load_source
 from plusone.engine.build import Predictor
 from plusone.engine.inputs import ArrayInputs, FileInputs, Inputs
@@ -63,8 +64,9 @@ def find_items(
     """Everything the arguments name.
 
     A model for images takes image files, folders with images anywhere below them, patterns such as
-    `photos/**/*.jpg`, a CSV with a column `image` (paths below the folder of the CSV), or a data
-    set with images. A model for features takes feature files, or data sets with features.
+    `photos/**/*.jpg`, a CSV with a column `image` (paths below the folder of its images, as
+    `data.formats` finds it), or a data set with images. A model for features takes feature files,
+    or data sets with features.
 
     One folder or file is left out of the names of its items; of several each is a part of them.
 
@@ -100,13 +102,17 @@ def items_of(
 
 
 def _new(items: Items, known: set[str]) -> Items:
-    """The image files that were not named before."""
+    """The image files that were not named before; `known` learns of them."""
     if not items.paths:
         return items
-    pairs = zip(items.ids, items.paths, strict=True)
-    kept = {name: path for name, path in pairs if name not in known}
-    known.update(kept)
-    return Items(tuple(kept), tuple(kept.values()), None, items.skipped)
+    kept: list[tuple[str, Path]] = []
+    for name, path in zip(items.ids, items.paths, strict=True):
+        if (place := os.path.abspath(path)) not in known:
+            known.add(place)
+            kept.append((name, path))
+    return Items(
+        tuple(name for name, _ in kept), tuple(path for _, path in kept), None, items.skipped
+    )
 
 
 def _images(argument: str, *, alone: bool) -> Items | None:
@@ -123,7 +129,7 @@ def _images(argument: str, *, alone: bool) -> Items | None:
         return Items(_names(files, path if alone else None), files)
     if path.suffix.lower() in IMAGE_SUFFIXES:
         return Items(_names((path,), path.parent if alone else None), (path,))
-    return _listed(path) if path.suffix.lower() == ".csv" else None
+    return _listed(path, alone=alone) if path.suffix.lower() == ".csv" else None
 
 
 def _matching(pattern: str) -> Items:
@@ -141,8 +147,8 @@ def _matching(pattern: str) -> Items:
     return Items(_names(files, None), tuple(files), None, tuple(other))
 
 
-def _listed(path: Path) -> Items:
-    """The images that the id column of a CSV file names, below the folder of the file."""
+def _listed(path: Path, *, alone: bool) -> Items:
+    """The images that the id column of a CSV file names, below the folder of its images."""
     problems = Problems(path)
     ids: list[str] = []
     bad: list[Skipped] = []
@@ -152,7 +158,9 @@ def _listed(path: Path) -> Items:
         else:
             ids.append(name)
     problems.raise_if_any()
-    return Items(tuple(ids), tuple(path.parent / name for name in ids), None, tuple(bad))
+    root = sidecar_root(np.array(ids, dtype=np.str_), path)
+    files = tuple(root / name for name in ids)
+    return Items(tuple(ids) if alone else _names(files, None), files, None, tuple(bad))
 
 
 def _id_cells(path: Path, problems: Problems) -> Iterator[str]:
@@ -171,6 +179,11 @@ def _others(
 ) -> Items:
     """Feature files and data sets."""
     path = Path(argument)
+    if not predictor.images and not features and image_files(path):
+        raise InputError(
+            f"{argument}: has {_kind((3,) * 3)}, the model takes {_kind(predictor.shape)}; "
+            "plusone features extracts them, with the backbone of the training data"
+        )
     bare = not features and path.suffix == ".npz" and _has_features_only(path)
     if bare and predictor.images:
         raise InputError(f"{argument}: holds features, the model takes images")

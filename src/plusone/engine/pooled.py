@@ -51,13 +51,22 @@ class PooledFeatures:
         path = None
         if self.folder is not None and isinstance(inputs, FileInputs):
             path = self.folder / f"features-{key_of(model, inputs)}.npy"
-            if path.exists():
-                return torch.from_numpy(np.load(path, allow_pickle=False))
+            if (kept := _kept(path, len(inputs))) is not None:
+                return kept
         found = predict(model, model.features, inputs, kind="images", tick=self.tick).clone()
         if path is not None:
             with replacing(path) as temporary, temporary.open("wb") as file:
                 np.save(file, found.numpy(), allow_pickle=False)
         return found
+
+
+def _kept(path: Path, n_items: int) -> Tensor | None:
+    """The features in a file; None if it is not there or damaged, and they must be made anew."""
+    try:
+        found = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    return torch.from_numpy(found) if len(found) == n_items else None
 
 
 def key_of(model: Classifier, inputs: FileInputs) -> str:

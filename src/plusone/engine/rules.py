@@ -46,6 +46,7 @@ class Facts:
         kind: "files" (images on disk), "images" (in memory) or "features".
         items: Training items, those held out for validation not counted.
         rare: Classes with fewer than five seen positives.
+        classes: How many classes there are.
         hidden: Whether all labels are known, so that training hides all but one positive.
         side: Side of images in memory.
         scale: Mean sum of the absolute values of a feature vector.
@@ -56,6 +57,7 @@ class Facts:
     kind: str
     items: int
     rare: tuple[str, ...] = ()
+    classes: int = 2
     hidden: bool = False
     side: int | None = None
     scale: float | None = None
@@ -195,6 +197,12 @@ def _hidden(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
     )
 
 
+def _single(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
+    if facts.classes > 1:
+        return None
+    return Choice({}, "there is one class only: without another to tell it from, nothing is learnt")
+
+
 def _uneven(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
     if not facts.uneven:
         return None
@@ -215,7 +223,8 @@ def _rare(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
 
 
 RULES: tuple[Rule, ...] = (
-    _backbone, _mode, _method, _batch, _epochs, _rate, _memory, _hidden, _uneven, _rare,
+    _backbone, _mode, _method, _batch, _epochs, _rate, _memory, _hidden, _single, _uneven,
+    _rare,
 )  # fmt: skip
 
 
@@ -263,7 +272,7 @@ def facts_of(dataset: Dataset, val_share: float = 0.2) -> Facts:
     rare = tuple(name for name, count in zip(table.classes, seen, strict=True) if count < FEW)
     installed = all(find_spec(name) is not None for name in LITE0_PACKAGES)
     hidden = table.truth is not None and table.is_complete
-    facts = Facts("files", items, rare, hidden, lite0=installed)
+    facts = Facts("files", items, rare, len(table.classes), hidden, lite0=installed)
     if dataset.features is None:
         return facts
     if dataset.features.ndim == 4 and dataset.features.dtype == np.uint8:

@@ -10,6 +10,8 @@
 | `model.safetensors` | the best weights |
 | `thresholds.json` | above which probability a label of each class counts; may be edited |
 | `metrics.json` | the result; it exists only when the run is complete |
+
+`plusone train` adds `report.html`.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from plusone.data.formats import write as write_table
 from plusone.data.table import LabelTable
 from plusone.engine import checkpoint
 from plusone.engine.examples import pick_examples
-from plusone.engine.expected import Expected, expected
+from plusone.engine.expected import Expected
 from plusone.engine.inputs import ArrayInputs
 from plusone.engine.records import EpochRecord
 from plusone.engine.run_files import finite, read_description, read_metrics, read_recipe
@@ -237,8 +239,12 @@ def _check_same_run(folder: Path, recipe: Recipe, task: Task) -> None:
     if changed:
         values = ", ".join(f"{name} was {getattr(old, name)!r}" for name in changed)
         raise InputError(f"{folder}: cannot resume with other settings ({values})")
-    before, now = read_description(folder), describe(task, expected(recipe, task), None)
-    now = json.loads(json.dumps(now))
+    before = read_description(folder)
+    now = {
+        "observation": json.loads(json.dumps(dict(task.observation))),
+        "classes": list(task.classes),
+        "fingerprint": fingerprint(task),
+    }
     for name, what in (
         ("observation", "the seen labels are"),
         ("classes", "the classes are"),

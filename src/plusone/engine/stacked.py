@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from plusone.engine.build import build
-from plusone.engine.expected import expected_positives
+from plusone.engine.expected import expected
 from plusone.engine.inputs import ArrayInputs, Inputs
 from plusone.engine.labels import label_batches
 from plusone.engine.predict import ROWS
@@ -46,7 +46,7 @@ def why_alone(task: Task, recipe: Recipe) -> str | None:
     """Why this training cannot be stacked with others, in a few words; None if it can."""
     if task.images or len(task.shape) != 1 or not isinstance(task.train.inputs, ArrayInputs):
         return "its inputs are not feature vectors"
-    labels = TrainLabels(task.train.observed, expected_positives(recipe, task), places=False)
+    labels = TrainLabels(task.train.observed, expected(recipe, task).k, places=False)
     model, method = build(recipe, labels, task.shape, images=False)
     phases = get_method(recipe.method).phases
     reasons = {

@@ -7,9 +7,11 @@ import json
 from collections.abc import Sequence
 from typing import TextIO
 
+from plusone.data.formats.longform import SEPARATOR
 from plusone.engine.items import Skipped
 from plusone.engine.prediction import Predictions
 from plusone.engine.thresholds import Thresholds, as_dict
+from plusone.errors import InputError
 
 
 class CsvTags:
@@ -22,6 +24,10 @@ class CsvTags:
     """
 
     def __init__(self, file: TextIO, classes: Sequence[str], thresholds: Thresholds) -> None:
+        if odd := next((name for name in classes if SEPARATOR in name), None):
+            raise InputError(
+                f"class {odd!r}: {SEPARATOR} separates labels in CSV; use --json without --out"
+            )
         self.writer = csv.writer(file, lineterminator="\n")
         self.cuts = thresholds.array
         self.header: list[str] | None = ["image", "labels", *classes]
@@ -33,7 +39,7 @@ class CsvTags:
             self.header = None
         for row, name in enumerate(found.ids):
             scores = [f"{value:.4f}" for value in found.probabilities[row].tolist()]
-            self.writer.writerow([name, "|".join(found.labels(row, self.cuts)), *scores])
+            self.writer.writerow([name, SEPARATOR.join(found.labels(row, self.cuts)), *scores])
 
     def end(self, skipped: Sequence[Skipped]) -> None:
         """Nothing is left to write."""

@@ -86,7 +86,10 @@ def make_task(dataset: Dataset, recipe: Recipe, tick: Callable[[], None] | None 
 
     for split in ("train", "val"):
         if not len(table.rows_of(split)):
-            raise InputError(f"{dataset.name}: no items are left for the {split} split")
+            raise InputError(
+                f"{dataset.name}: no items are left for the {split} split; give more items, or "
+                "another share of them to validation (--set val_share=0.5)"
+            )
     return Task(
         name=dataset.name,
         classes=table.classes,

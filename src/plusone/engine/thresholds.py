@@ -58,7 +58,7 @@ class Thresholds:
     @property
     def by_class(self) -> bool:
         """Whether every class has its own."""
-        return self.origin in ("truth", "seen")
+        return self.origin in ("truth", "seen") or len(set(self.values)) > 1
 
     def sentence(self) -> str:
         """What a person should know of them."""
@@ -82,7 +82,7 @@ def find_thresholds(
     """
     known = observed if truth is None else truth
     found = thresholds_from(scores, known.dense(), expected_positives=k)
-    values = tuple(round(float(value), 4) for value in found)
+    values = tuple(round(float(value), 8) for value in found)  # scores may crowd near 0 or 1
     return Thresholds(values, "seen" if truth is None else "truth")
 
 

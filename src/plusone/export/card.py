@@ -158,9 +158,9 @@ def _training(config: Mapping[str, Any]) -> str:
         ("mode", told.get("mode", "-")),
         ("backbone", config["backbone"] or "none: features are the input"),
         ("seed", told["seed"]),
-        ("expected positives per item", told.get("k") or "not used"),
+        ("expected positives per item", _expected(told)),
         ("best epoch", told["best_epoch"]),
-        ("chosen on", f"{_labels(told['selected_on'])} of the validation items"),
+        ("chosen by", _chosen(told)),
         ("plusone", config["plusone_version"]),
     ]
     text = f"## Training\n\n{_table(('what', ''), rows)}\n\nAll settings are in `recipe.toml`.\n"
@@ -184,7 +184,7 @@ def _results(config: Mapping[str, Any]) -> str:
 def _thresholds(config: Mapping[str, Any]) -> str:
     found = config["thresholds"]
     rows = list(found["by_class"].items())
-    shown = [(name, f"{value:.4f}") for name, value in rows[:SHOWN_CLASSES]]
+    shown = [(name, _cut(value)) for name, value in rows[:SHOWN_CLASSES]]
     more = len(rows) - len(shown)
     rest = f"\n{more} more classes are in `config.json`.\n" if more > 0 else ""
     return (
@@ -196,6 +196,23 @@ def _thresholds(config: Mapping[str, Any]) -> str:
 def _measured(told: Mapping[str, Any]) -> list[tuple[str, str, float]]:
     test = told.get("test") or {}
     return [(key, label, test[key]) for key, label in MEASURES if test.get(key) is not None]
+
+
+def _cut(value: float) -> str:
+    """A threshold with four digits, or more where these would make it 0 or 1."""
+    short = f"{value:.4f}"
+    return short if 0 < float(short) < 1 else f"{value:.8f}"
+
+
+def _expected(told: Mapping[str, Any]) -> str:
+    k, origin = told.get("k"), told.get("k_from", "")
+    return "not used" if k is None else f"{k:.3g} ({origin})" if origin else f"{k:.3g}"
+
+
+def _chosen(told: Mapping[str, Any]) -> str:
+    by = told.get("selected_by", "map")
+    score = "mean average precision" if by == "map" else by
+    return f"{score} on {_labels(told['selected_on'])} of the validation items"
 
 
 def _labels(selected_on: str) -> str:

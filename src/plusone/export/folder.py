@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -68,24 +69,33 @@ def export_run(
     metrics, predictor = read_metrics(run), load_run(run)
     thresholds = read_thresholds(run, predictor.classes)
     config = make_config(predictor, metrics, thresholds)
-    begin("weights")
-    out.mkdir(parents=True, exist_ok=True)
-    _write_model(predictor, read_description(run), out)
-    write_thresholds(out, predictor.classes, thresholds)
-    checked = None
-    if onnx:
-        begin("onnx")
-        sample, real = some_inputs(predictor, run, CHECKED)
-        difference = export_onnx(predictor, out / "model.onnx", sample, _metadata(config))
-        checked = {"difference": difference, "items": len(sample), "real": real}
-    else:
-        (out / "model.onnx").unlink(missing_ok=True)  # of an older export
-    begin("card")
-    write_json(out / "config.json", config | ({"onnx": checked} if checked else {}))
-    name = f"{metrics['data']}-{metrics['method']}"
-    write_text(out / "README.md", make_card(config, name, onnx=checked))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as temporary:
+        part = Path(temporary)
+        begin("weights")
+        _write_model(predictor, read_description(run), part)
+        write_thresholds(part, predictor.classes, thresholds)
+        checked = None
+        if onnx:
+            begin("onnx")
+            sample, real = some_inputs(predictor, run, CHECKED)
+            difference = export_onnx(predictor, part / "model.onnx", sample, _metadata(config))
+            checked = {"difference": difference, "items": len(sample), "real": real}
+        begin("card")
+        write_json(part / "config.json", config | ({"onnx": checked} if checked else {}))
+        name = f"{metrics['data']}-{metrics['method']}"
+        write_text(part / "README.md", make_card(config, name, onnx=checked))
+        _move(part, out)
     files = sorted(path.name for path in out.iterdir() if path.is_file())
     return {"out": str(out), "files": files, "onnx": checked}
+
+
+def _move(part: Path, out: Path) -> None:
+    """Puts a finished export in place, `config.json` first: it makes the folder an export."""
+    out.mkdir(exist_ok=True)
+    (out / "model.onnx").unlink(missing_ok=True)  # of an older export
+    for path in sorted(part.iterdir(), key=lambda path: (path.name != "config.json", path.name)):
+        path.replace(out / path.name)
 
 
 def check_out(out: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from plusone.errors import InputError
+from plusone.files import write_text
 
 Value = dict[str, Any]
 
@@ -30,20 +32,16 @@ class Journal:
             )
         self.values = {line["key"]: line["value"] for line in lines[1:]}
         if not lines:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("", encoding="utf-8")
-            self._append(about)
+            write_text(path, json.dumps(about) + "\n")
 
     def get(self, key: str, make: Callable[[], Value]) -> Value:
         """The value of a key: as kept, or made now and kept."""
         if key not in self.values:
             self.values[key] = make()
-            self._append({"key": key, "value": self.values[key]})
+            line = json.dumps({"key": key, "value": self.values[key]})
+            with self.path.open("ab", buffering=0) as file:
+                file.write(line.encode() + b"\n")
         return self.values[key]
-
-    def _append(self, line: Value) -> None:
-        with self.path.open("ab", buffering=0) as file:
-            file.write(json.dumps(line).encode() + b"\n")
 
     def _lines(self) -> list[Value]:
         """All whole lines; what a kill cut off is cut off the file too."""
@@ -52,7 +50,7 @@ class Journal:
         data = self.path.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
         if whole != data:
-            self.path.write_bytes(whole)
+            os.truncate(self.path, len(whole))
         try:
             return [json.loads(line) for line in whole.splitlines()]
         except ValueError as error:

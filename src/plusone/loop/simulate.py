@@ -18,10 +18,12 @@ import numpy.typing as npt
 
 from plusone.data.dataset import Dataset
 from plusone.data.table import LabelTable
+from plusone.engine.run import fingerprint
 from plusone.engine.task import make_task, split_and_observe
 from plusone.engine.training import Training
 from plusone.errors import InputError
 from plusone.loop.journal import Journal
+from plusone.methods import get_method
 from plusone.metrics import mean_average_precision
 from plusone.recipe import Recipe
 from plusone.review.answers import apply_answers
@@ -65,18 +67,21 @@ class Loop:
     Args:
         data: Name of the data set.
         method: Name of the method.
+        lr: Learning rate of all trainings.
         items: How many items questions were asked about.
         hidden: How many of their positives were hidden.
         seeds: Seeds of the trainings.
         folds: Folds of the cross-fitting behind the suggestions.
         before: mAP on the test items without any answer.
         before_sd: Its sample standard deviation.
-        all_labels: mAP of the method `bce` trained with all labels, the end of the road.
+        all_labels: mAP of the method `bce` trained with all labels, the end of the road; learning
+            rate and all other settings are those of the method, nothing is tuned for it.
         rows: One per order and number of questions.
     """
 
     data: str
     method: str
+    lr: float
     items: int
     hidden: int
     seeds: tuple[int, ...]
@@ -114,15 +119,15 @@ def simulate(
         folds: Folds of the cross-fitting.
         on_progress: Called with what was just finished; `steps` says how often.
     """
-    _check(dataset, questions, orders, seeds)
+    check(dataset, recipe, questions, orders, seeds)
     table = split_and_observe(dataset.table, recipe)
     blind = recipe.model_copy(update={"observe": "given", "select_on": "observed", "probe": "off"})
     about = {
         "data": dataset.name,
         "labels": table.labels.digest(),
+        "items": fingerprint(make_task(replace(dataset, table=table), blind)),
         "recipe": blind.model_dump(mode="json"),
         "folds": folds,
-        "questions": max(questions),
     }
     journal = Journal(folder / "answers.jsonl", about)
     done = on_progress or (lambda what: None)
@@ -158,6 +163,7 @@ def simulate(
     return Loop(
         data=dataset.name,
         method=recipe.method,
+        lr=recipe.lr,
         items=len(asked),
         hidden=hidden - int(table.labels.take(asked).per_item(1).sum()),
         seeds=tuple(seeds),
@@ -180,13 +186,28 @@ def steps(questions: Sequence[int], orders: Sequence[str], seeds: Sequence[int])
     return len(seeds) * (3 + len(questions) * (len(orders) + 1))
 
 
-def _check(
-    dataset: Dataset, questions: Sequence[int], orders: Sequence[str], seeds: Sequence[int]
+def check(
+    dataset: Dataset,
+    recipe: Recipe,
+    questions: Sequence[int],
+    orders: Sequence[str],
+    seeds: Sequence[int],
 ) -> None:
+    """Refuses what `simulate` cannot play, before anything is computed."""
     if dataset.table.truth is None:
         raise InputError(f"{dataset.name}: the truth plays the reviewer, so all labels are needed")
     if not len(dataset.table.rows_of("test")):
-        raise InputError(f"{dataset.name}: has no test split to measure on")
+        raise InputError(
+            f"{dataset.name}: has no test split to measure on; mark some items as test in a column "
+            "or array named split"
+        )
+    if get_method(recipe.method).scheme != "single":
+        raise InputError(
+            f"{recipe.method}: is a reference that sees more labels than one per item; choose "
+            "another method, for example gr"
+        )
+    if recipe.train_share != 1:
+        raise InputError("train_share must stay 1: questions are about all training items")
     if unknown := [order for order in orders if order not in ORDERS]:
         raise InputError(f"unknown order {unknown[0]!r}; known: {', '.join(ORDERS)}")
     if not questions or min(questions) < 1:
@@ -223,12 +244,19 @@ def _asked(found: Suggestions, order: str, budget: int, seed: int) -> tuple[Plac
     """Items and classes of the questions, in order."""
     if order != ANY:
         chosen = order_questions(found, order, budget, seed)
-        return found.row[chosen], found.label[chosen].astype(np.int64)
-    table = found.table
-    rows = np.setdiff1d(np.arange(len(table)), table.rows_of("test"))
-    place, label = np.nonzero(table.labels.dense(rows) == 0)
-    chosen = np.random.default_rng(seed).permutation(len(place))[:budget]
-    return rows[place[chosen]], label[chosen]
+        row, label = found.row[chosen], found.label[chosen].astype(np.int64)
+    else:
+        table = found.table
+        rows = np.setdiff1d(np.arange(len(table)), table.rows_of("test"))
+        place, label = np.nonzero(table.labels.dense(rows) == 0)
+        chosen = np.random.default_rng(seed).permutation(len(place))[:budget]
+        row, label = rows[place[chosen]], label[chosen]
+    if len(row) < budget:
+        raise InputError(
+            f"there are {len(row)} labels to ask about in the order {order!r}, fewer than the "
+            f"{budget} questions; ask fewer (--questions {len(row)})"
+        )
+    return row, label
 
 
 def _spread(values: Sequence[float]) -> float | None:

@@ -12,6 +12,7 @@ may mean doubt among three labels, or three sure ones. It can be left out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -26,6 +27,7 @@ STEPS = 60
 FIRST_STEPS = 15  # from each start; then on from the best of them
 STIFF = 20.0  # how hard k is held where it is fixed
 ALLOWED = 1.92  # loss of log-likelihood at the ends of a 95 % interval: half of chi2(1)
+REACHED = 0.05  # how far from where it is held k may stay
 BELOW = (0.8, 0.5, 0.2, 0.0)
 ABOVE = (1.25, 1.7, 2.5, 5.0)
 
@@ -102,7 +104,7 @@ def _walk(s: Scores, picked: Picked, best: Calibration, factors: Sequence[float]
     at = best
     for factor in factors:
         target = min(1 + max(best.k - 1, 0.01) * factor, n_classes)
-        at = _climb(s, picked, at, max(target, 1.0005))
+        at = _held(s, picked, at, max(target, 1.0005))
         drop = best.log_likelihood - at.log_likelihood
         if drop > ALLOWED:
             share = (ALLOWED - fallen) / (drop - fallen)
@@ -111,6 +113,16 @@ def _walk(s: Scores, picked: Picked, best: Calibration, factors: Sequence[float]
         if target == n_classes:
             break
     return before
+
+
+def _held(s: Scores, picked: Picked, start: Calibration, k: float) -> Calibration:
+    """The best with this k, from another place if the way from the given one is too flat."""
+    found = _climb(s, picked, start, k)
+    if abs(found.k / k - 1) <= REACHED:
+        return found
+    other = _climb(s, picked, _start(s, picked, k), k)
+    near = [entry for entry in (found, other) if math.isfinite(entry.k)]
+    return min(near, key=lambda entry: abs(entry.k / k - 1), default=start)
 
 
 def _start(s: Scores, picked: Picked, k: float) -> Calibration:

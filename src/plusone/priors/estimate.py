@@ -102,6 +102,7 @@ def from_single_positives(
         )
     every, plain = picked_of(observed), _ready(scores, single)
     index = torch.from_numpy(_some(single, observed.n_classes))
+    named = torch.from_numpy(observed.per_item(1) > 0)[:, None]
     ends, shares, found = [], [], np.zeros(scores.shape)
     for tilted in (False, True):
         s = replace(plain, tilted=tilted)
@@ -109,8 +110,10 @@ def from_single_positives(
         ends.append(k_interval(s[index], every[index], best) if interval else (best.k, best.k))
         z = best.logits(s)
         rows = torch.from_numpy(single)
-        shares.append(label_means(z[rows], every[rows]).mean(dim=0).numpy())
-        found += posterior(z, every).numpy() / 2
+        means = label_means(z, every)
+        shares.append(means[rows].mean(dim=0).numpy())
+        # An item without a seen label has what it had before anybody looked.
+        found += torch.where(named, posterior(z, every), means).numpy() / 2
     seen_share = observed.per_class(1) / max(len(observed), 1)
     priors, k = guarded(between(*shares), seen_share)
     low, high = min(end[0] for end in ends), max(end[1] for end in ends)

@@ -17,15 +17,7 @@ from torch.nn.functional import cross_entropy
 
 FOLDS = 3
 DIRECTIONS = 512  # features beyond this many are reduced to their main directions
-DECAYS = (
-    1e-2,
-    3e-3,
-    1e-3,
-    3e-4,
-    1e-4,
-    3e-5,
-    1e-5,
-)  # from strong to weak, until the others get worse
+DECAYS = (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5)  # strong to weak, until it gets worse
 STEPS = 40
 
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from tempfile import mkstemp
 from threading import Timer, current_thread, main_thread
 
 import uvicorn
@@ -113,20 +114,19 @@ def make_server(desk: Desk, *, title: str, note: str = "", port: int = 0) -> Rev
 def opened_in_browser(url: str, beside: Path) -> Iterator[None]:
     """Opens the address in the person's browser, where there is a screen for it.
 
-    The browser is given a file that leads to the address: what is on a command line everybody on
-    the computer can read, and the address has the key in it.
+    The browser is given a file that leads to the address, readable by nobody else: what is on a
+    command line everybody on the computer can read, and the address has the key in it.
     """
     if sys.platform.startswith("linux") and not (
         os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     ):
         yield
         return
-    path = beside.with_name(f".{beside.name}.{os.getpid()}.html")
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    handle, name = mkstemp(prefix=f".{beside.name}.", suffix=".html", dir=beside.resolve().parent)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(f'<meta http-equiv="refresh" content="0;url={escape(url)}">')
     try:
-        webbrowser.open(path.resolve().as_uri())
+        webbrowser.open(Path(name).as_uri())
         yield
     finally:
-        path.unlink(missing_ok=True)
+        Path(name).unlink(missing_ok=True)

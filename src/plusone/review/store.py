@@ -194,5 +194,7 @@ def _connect(path: Path) -> sqlite3.Connection:
             make = f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT"
             database.executescript(make)
     except sqlite3.Error as error:
-        raise InputError(f"{path}: cannot be used as the file of answers ({error})") from None
+        raise InputError(
+            f"{path}: cannot be used as the file of answers ({error}); --db names another"
+        ) from None
     return database

@@ -12,7 +12,7 @@ import torch
 
 from plusone.data.dataset import Dataset
 from plusone.data.table import LabelTable
-from plusone.engine.crossfit import cross_fit
+from plusone.engine.crossfit import CrossFit, cross_fit
 from plusone.engine.task import apply_observation
 from plusone.errors import InputError
 from plusone.priors.estimate import from_single_positives
@@ -160,12 +160,14 @@ def find(
     answers = None
     if audit is not None:
         tested = np.isin(audit.ids, dataset.table.ids[dataset.table.rows_of("test")])
+        if tested.all():
+            raise InputError("the audit names test items only; audit some of the training items")
         answers = answers_from(audit.take(np.flatnonzero(~tested)), table, seed=recipe.seed)
     fit = cross_fit(dataset, recipe, folds, on_epoch=on_epoch, on_fold=on_fold, keep=keep)
     given = positives
     if given is None and isinstance(recipe.expected_positives, float):
         given = recipe.expected_positives
-    k, origin = _k(dataset, table, rows, fit.probabilities, given, answers)
+    k, origin = _k(fit, table, given, answers)
     made = calibrate(
         fit.probabilities, table.labels, k=k, origin=origin, answers=answers, seed=recipe.seed
     )
@@ -182,21 +184,16 @@ def find(
 
 
 def _k(
-    dataset: Dataset,
-    table: LabelTable,
-    rows: npt.NDArray[np.int64],
-    scores: npt.NDArray[np.float32],
-    given: float | None,
-    answers: Answers | None,
+    fit: CrossFit, table: LabelTable, given: float | None, answers: Answers | None
 ) -> tuple[float, str]:
     """Mean number of labels of an item, and where it comes from."""
     if given is not None:
         return given, "given"
-    if dataset.features is not None and dataset.features.ndim < 4:
-        x = torch.from_numpy(np.asarray(dataset.features[rows], dtype=np.float32))
+    if fit.features is not None:
+        x = torch.from_numpy(np.asarray(fit.features, dtype=np.float32))
         estimate = from_features(x, table.labels, interval=False).k
     else:
-        estimate = from_single_positives(scores, table.labels, interval=False).k
+        estimate = from_single_positives(fit.probabilities, table.labels, interval=False).k
     if answers is None:
         return cautious(estimate), "cautious"
     return blended_k(estimate, answers), "estimated" if answers.k is None else "audit"

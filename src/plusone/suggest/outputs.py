@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from plusone.data.formats import write as write_table
+from plusone.data.formats.checks import missing_images
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
@@ -107,7 +108,7 @@ def _label_studio(found: Suggestions, folder: Path) -> list[str]:
 def _fiftyone(found: Suggestions, folder: Path) -> list[str]:
     """`fiftyone/`: labels and a list of files, read as FiftyOneImageClassificationDataset."""
     table = found.table
-    if table.root is None:
+    if table.root is None or len(missing_images(table.ids, table.root)) == len(table):
         raise InputError("FiftyOne shows images, and these items have none; choose another form")
     labels: dict[str, list[dict[str, Any]]] = {}
     files: dict[str, str] = {}

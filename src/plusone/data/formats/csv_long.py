@@ -30,7 +30,7 @@ from plusone.data.formats.csv_text import (
     records,
 )
 from plusone.data.formats.longform import ALL_OTHERS, SEPARATOR, ClassCodes, Lists, assemble
-from plusone.data.formats.sidecar import with_sidecar
+from plusone.data.formats.sidecar import sidecar_root, with_sidecar
 from plusone.data.table import LabelTable, Strings
 from plusone.errors import InputError, Problems
 
@@ -130,7 +130,7 @@ def read_csv_long(path: Path, options: ReadOptions) -> Dataset:
     check_ids(ids, problems, lines)
     root, notes = images_root(
         ids,
-        options.images or path.parent,
+        options.images or sidecar_root(ids, path),
         problems,
         lines,
         check=options.check_images,

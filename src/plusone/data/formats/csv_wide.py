@@ -25,7 +25,7 @@ from plusone.data.formats.checks import (
     split_name,
 )
 from plusone.data.formats.csv_text import check_writable, column, header_of, id_column, records
-from plusone.data.formats.sidecar import with_sidecar, write_sidecar
+from plusone.data.formats.sidecar import sidecar_root, with_sidecar, write_sidecar
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
@@ -87,7 +87,7 @@ def read_csv_wide(path: Path, options: ReadOptions) -> Dataset:
     check_ids(ids, problems, body.lines)
     root, notes = images_root(
         ids,
-        options.images or path.parent,
+        options.images or sidecar_root(ids, path),
         problems,
         body.lines,
         check=options.check_images,

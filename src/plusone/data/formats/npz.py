@@ -7,7 +7,6 @@ the MULAN arrays `xtr ytr xte yte labels`. Pickled objects are never loaded.
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +23,7 @@ from plusone.data.formats.npz_arrays import (
     join_parts,
     load_arrays,
 )
+from plusone.data.formats.roots import root_from
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
@@ -72,9 +72,8 @@ def write_npz(data: Dataset, path: Path) -> None:
     arrays["truth_is_labels"] = np.array(table.truth is table.labels)
     if table.split is not None:
         arrays["split"] = table.split
-    if table.root is not None:
-        root = os.path.relpath(table.root.resolve(), path.resolve().parent)
-        arrays["root"] = np.array(Path(root).as_posix())
+    if (root := root_from(table, path)) is not None:
+        arrays["root"] = np.array(root)
     if data.features is not None:
         arrays["x"] = data.features
     with replacing(path) as part, part.open("wb") as out:

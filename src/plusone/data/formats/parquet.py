@@ -1,7 +1,8 @@
 """Parquet in long form: `id`, `labels`, `negatives`, `truth` (lists of names), `split`.
 
-Needs pyarrow. Classes in their order, the observation and notes stand in the file's metadata;
-files made elsewhere can do without, then the classes are the names that occur, sorted.
+Needs pyarrow. Classes in their order, the observation, notes and the folder of the images stand in
+the file's metadata; files made elsewhere can do without, then the classes are the names that occur,
+sorted.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from plusone.data.formats.checks import (
     split_name,
 )
 from plusone.data.formats.longform import ALL_OTHERS, ClassCodes, Lists, assemble, columns_of
+from plusone.data.formats.roots import root_from, root_of
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable, Strings
 from plusone.errors import InputError, Problems
@@ -75,6 +77,7 @@ def write_parquet(data: Dataset, path: Path) -> None:
         "default": table.labels.default,
         "observation": dict(table.observation),
         "notes": table.notes,
+        "root": root_from(table, path),
     }
     arrow = pa.table(out).replace_schema_metadata({META: json.dumps(meta).encode()})
     with replacing(path) as part:
@@ -116,9 +119,10 @@ def read_parquet(path: Path, options: ReadOptions) -> Dataset:
         split = np.asarray([name or "" for name in named], dtype="<U5")
     del arrow
     check_ids(ids, problems, lines)
+    images = meta["root"] if isinstance(meta.get("root"), str) else None
     root, notes = images_root(
         ids,
-        options.images or path.parent,
+        options.images or root_of(ids, path, images),
         problems,
         lines,
         check=options.check_images,

@@ -1,12 +1,17 @@
-"""`<file>.observation.json`: how the labels of a CSV file were observed, kept beside it."""
+"""`<file>.observation.json`: what a CSV file cannot hold, kept beside it.
+
+How its labels were observed, and the folder of its images if that is another one.
+"""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from plusone.data.table import LabelTable
+from plusone.data.formats.roots import root_from, root_of
+from plusone.data.table import LabelTable, Strings
 from plusone.files import write_json
 
 
@@ -16,17 +21,29 @@ def sidecar_path(path: Path) -> Path:
 
 
 def write_sidecar(table: LabelTable, path: Path) -> None:
-    """Writes the observation of `table` beside `path`; without one, an old sidecar goes."""
-    beside = sidecar_path(path)
-    if not table.observation:
-        beside.unlink(missing_ok=True)
-        return
-    content = {
-        "observation": dict(table.observation),
-        "digest": table.labels.digest(),
-        "default": table.labels.default,
-    }
-    write_json(beside, content)
+    """Writes the sidecar of `table` beside `path`; if there is nothing to say, an old one goes."""
+    content: dict[str, Any] = {}
+    if table.observation:
+        content = {
+            "observation": dict(table.observation),
+            "digest": table.labels.digest(),
+            "default": table.labels.default,
+        }
+    if (root := root_from(table, path)) not in (None, "."):
+        content["images"] = root
+    if content:
+        write_json(sidecar_path(path), content)
+    else:
+        sidecar_path(path).unlink(missing_ok=True)
+
+
+def sidecar_root(ids: Strings, path: Path) -> Path:
+    """The folder of the images of a CSV file: the one its sidecar names, or its own."""
+    try:
+        named = _content(sidecar_path(path)).get("images")
+    except (OSError, ValueError, TypeError, RecursionError):
+        named = None  # `with_sidecar` says so
+    return root_of(ids, path, named if isinstance(named, str) else None)
 
 
 def with_sidecar(table: LabelTable, path: Path) -> LabelTable:
@@ -35,7 +52,9 @@ def with_sidecar(table: LabelTable, path: Path) -> LabelTable:
     if not beside.is_file():
         return table
     try:
-        content = json.loads(beside.read_text(encoding="utf-8"))
+        content = _content(beside)
+        if content.keys() == {"images"}:
+            return table
         observation, digest = dict(content["observation"]), str(content["digest"])
         default = int(content["default"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -46,6 +65,10 @@ def with_sidecar(table: LabelTable, path: Path) -> LabelTable:
     if labels.digest() != digest:
         return _ignored(table, beside, "it belongs to other labels")
     return replace(table, labels=labels, observation=observation)
+
+
+def _content(beside: Path) -> dict[str, Any]:
+    return dict(json.loads(beside.read_text(encoding="utf-8")))
 
 
 def _ignored(table: LabelTable, beside: Path, why: str) -> LabelTable:

@@ -6,7 +6,6 @@ export const state = {
   again: 0,     // what was skipped up to this row of the history is asked again
   busy: false,  // a request is under way: keys wait for the screen they are meant for
 };
-const session = ownName();
 let waiting = null;
 let desk = null;  // the way to review: load(), do(what), keys
 
@@ -20,6 +19,7 @@ find("theme").addEventListener("click", function () {
   root.dataset.theme = dark ? "light" : "dark";
   write(localStorage, "plusone-theme", root.dataset.theme);
 });
+const session = await ownName();
 
 function read(store, name) {
   try { return store.getItem(name); } catch (error) { return null; }
@@ -40,9 +40,28 @@ function random() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
-function ownName() {  const name = read(sessionStorage, "plusone-session") || random();
+// The name of this tab. It outlives a reload; a tab that was duplicated, and so began with the name
+// of another that is still open, takes a new one.
+async function ownName() {
+  let name = read(sessionStorage, "plusone-session") || random();
+  if (!(await claimed(name))) {
+    name = random();
+    await claimed(name);
+  }
   write(sessionStorage, "plusone-session", name);
   return name;
+}
+// Whether no other tab has this name: a lock is held as long as the page lives. The page that a
+// reload replaces gives it back within moments.
+function claimed(name) {
+  if (!navigator.locks) { return true; }
+  return new Promise((say) => {
+    const patience = { signal: AbortSignal.timeout(800) };
+    navigator.locks.request("plusone-session-" + name, patience, () => {
+      say(true);
+      return new Promise(() => {});
+    }).catch(() => say(false));
+  });
 }
 function pause(ms) { return new Promise((go) => setTimeout(go, ms)); }
 function complain(text) {
@@ -127,7 +146,7 @@ export function showDone(now) {
     ? plural(now.left, what) + " open elsewhere; this page looks again by itself."
     : plural(now.answered, what) + " answered"
       + (now.skipped ? ", " + now.skipped + " skipped." : ".")
-      + (now.without ? " " + plural(now.without, "item") + " have none of the classes." : "");
+      + (now.without ? " " + plural(now.without, "item") + " got no label." : "");
   find("again").hidden = others || !now.skipped;
   find("again-text").textContent = "Ask the " + now.skipped + " skipped again";
   find("again").dataset.last = now.last;
