@@ -73,8 +73,11 @@ def _run(entry: dict[str, Any], folder: Path) -> None:
         printed += _call(shlex.split(command), folder, keep=entry["show"] == "printed")
     if entry["show"] == "nothing":
         return
-    kept = folder / entry["name"] / entry["show"]
-    text = f"```text\n{printed.strip()}\n```\n" if printed else kept.read_text(encoding="utf-8")
+    if not printed:
+        text = (folder / entry["name"] / entry["show"]).read_text(encoding="utf-8")
+    else:
+        is_markdown = "\n| ---" in printed
+        text = printed if is_markdown else f"```text\n{printed.strip()}\n```\n"
     day = datetime.datetime.now(datetime.UTC).date()
     block = f"Measured on {day} with plusone {__version__}.\n\n{text.strip()}\n"
     write_text(DOCUMENT, put_block(DOCUMENT.read_text(encoding="utf-8"), entry["name"], block))
