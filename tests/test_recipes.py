@@ -18,6 +18,8 @@ from plusone.models.backbones import backbone_for
 from plusone.models.freezing import freeze_weights
 from plusone.recipe import make_recipe
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 RECIPES = ROOT / "recipes"
 DATA = ("voc", "coco", "nuswide", "cub")

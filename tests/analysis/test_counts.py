@@ -8,6 +8,8 @@ from plusone.analysis.counts import class_counts
 from plusone.engine.run_files import read_metrics
 from plusone.errors import InputError
 
+pytestmark = pytest.mark.slow
+
 
 def test_counts_of_a_real_run(an_run, halves):
     found = class_counts(read_metrics(an_run))

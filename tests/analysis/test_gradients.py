@@ -9,6 +9,8 @@ from plusone.analysis.gradients import REFUSED, at_probabilities, gradient_curve
 from plusone.errors import InputError
 from plusone.methods import METHODS
 
+pytestmark = pytest.mark.slow
+
 ABLE = [name for name in METHODS if name not in REFUSED]
 STOPPED = ("gr", "gr_learned")  # parts of their losses get no gradient
 P = np.arange(1, 100) / 100

@@ -23,6 +23,8 @@ from plusone.models.heads import LinearHead
 from plusone.recipe import make_recipe
 from plusone.types import TrainLabels
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = {"ll_ct": {"delta_rel": 3.0}}
 SMALL = {"lac": {"width": 8, "heads": 2, "feedforward": 16, "projection": 4}}
 

@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 def test_gradients_as_a_table(cli):
     answer = cli("gradients", "em", "gr", "an", "ll_r", "--epochs", 4)

@@ -12,6 +12,8 @@ from plusone.cli import common
 from plusone.cli.bench_progress import Board
 from plusone.cli.demo import DEMO_METHODS
 
+pytestmark = pytest.mark.slow
+
 SCORES = dict(zip(DEMO_METHODS, (0.5, 0.55, 0.6, 0.6, 0.7, 0.75, 0.65, 0.9), strict=True))
 
 

@@ -17,6 +17,8 @@ from plusone.data.table import LabelTable
 from plusone.review.load import open_suggestions
 from plusone.suggest import Suggestions, write_suggestions
 
+pytestmark = pytest.mark.slow
+
 A = "a" * 16
 
 

@@ -12,6 +12,8 @@ import pytest
 
 from plusone.suggest import read_suggestions
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def suggestions(cli, run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:

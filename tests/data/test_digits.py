@@ -16,6 +16,8 @@ from plusone.data.digits import (
 )
 from plusone.errors import InputError
 
+pytestmark = pytest.mark.slow
+
 SMALL = {"n_train": 40, "n_val": 20, "n_test": 10}
 
 

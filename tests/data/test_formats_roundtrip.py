@@ -17,6 +17,8 @@ from plusone.data.observation import observe_table
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 
+pytestmark = pytest.mark.slow
+
 SUFFIX = {"csv-long": "csv", "csv-wide": "csv", "npz": "npz", "parquet": "parquet"}
 WRITABLE = [name for name, form in FORMATS.items() if form.write is not None]
 

@@ -19,6 +19,8 @@ from plusone.engine.run import train
 from plusone.engine.task import make_task
 from plusone.recipe import make_recipe
 
+pytestmark = pytest.mark.slow
+
 N = 16
 
 

@@ -8,6 +8,8 @@ import torch
 
 from plusone.methods import METHODS
 
+pytestmark = pytest.mark.slow
+
 SMALL = {"lac": {"width": 8, "heads": 2, "feedforward": 16, "queue": 30, "delta": 0.5}}
 SOON = {"em_apl": {"warmup": 1}}  # so that it acts within a few epochs
 

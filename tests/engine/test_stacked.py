@@ -20,6 +20,8 @@ from plusone.methods import METHODS
 from plusone.recipe import make_recipe
 from plusone.types import Batch, Clock, Outputs
 
+pytestmark = pytest.mark.slow
+
 SOON = {"em_apl": {"warmup": 1}, "ll_r": {"delta_rel": 5.0}, "ll_ct": {"delta_rel": 5.0}}
 SOON |= {"ll_cp": {"delta_rel": 2.0}}  # so that they act within a few epochs
 ALONE = {

@@ -12,6 +12,8 @@ from sklearn.preprocessing import StandardScaler
 from plusone import PlusOneClassifier
 from plusone.estimator import cross_val_probabilities
 
+pytestmark = pytest.mark.slow
+
 
 def quick(method="an", **rest):
     return PlusOneClassifier(method, **{"epochs": 6, "lr": 0.03, "random_state": 0} | rest)

@@ -20,6 +20,8 @@ from plusone.export import export_run, onnx
 from plusone.methods import METHODS
 from plusone.recipe import make_recipe
 
+pytestmark = pytest.mark.slow
+
 FILES = ["README.md", "config.json", "data.json", "model.safetensors", "observed.npz",
          "recipe.toml", "thresholds.json"]  # fmt: skip
 LAC = {"width": 8, "heads": 2, "feedforward": 16, "queue": 4, "projection": 4, "decoder_layers": 1}

@@ -13,6 +13,8 @@ from plusone.loop.simulate import steps
 from plusone.recipe import make_recipe
 from plusone.suggest import read_suggestions
 
+pytestmark = pytest.mark.slow
+
 
 def data(n: int = 400) -> Dataset:
     rng = np.random.default_rng(0)

@@ -19,6 +19,8 @@ from plusone.methods.role import Role, RoleOptions
 from plusone.recipe import make_recipe
 from plusone.types import Clock, Stage
 
+pytestmark = pytest.mark.slow
+
 ESTIMATORS = ("dense", "factored", "network")
 CLOCK = Clock(0, 0, 1, 0, 1)
 

@@ -11,6 +11,8 @@ from plusone.priors.classic import ESTIMATORS, estimate
 from plusone.priors.features import from_features
 from plusone.priors.premodel import cross_fitted_picks, standardised
 
+pytestmark = pytest.mark.slow
+
 
 def items(n=600, n_classes=8, mean=-1.2, seed=0):
     """Probabilities, labels drawn from them (no item without), and one picked label each."""

@@ -13,6 +13,8 @@ from plusone.engine.training import Training
 from plusone.errors import InputError
 from plusone.recipe import make_recipe
 
+pytestmark = pytest.mark.slow
+
 SHORT = {"method": "epr", "epochs": 1, "lr": 0.01, "batch_size": 64}
 
 

@@ -29,6 +29,8 @@ from plusone.report.figures.lines import Line
 from plusone.report.figures.scores import Score
 from plusone.report.save import save_figure
 
+pytestmark = pytest.mark.slow
+
 INK = {"an": "#d55e00", "gr": "#0072b2"}
 
 

@@ -22,6 +22,8 @@ from plusone.suggest import read_suggestions, write_suggestions
 
 from .conftest import draw_images, make_suggestions, serving
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):

@@ -13,6 +13,8 @@ from plusone.suggest.calibration import calibrate
 from plusone.suggest.correction import fit_correction
 from plusone.suggest.curve import apply_curve, fit_curve, log_odds
 
+pytestmark = pytest.mark.slow
+
 
 def error(probabilities, made):
     unseen = made.observed == 0

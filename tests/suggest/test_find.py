@@ -13,6 +13,8 @@ from plusone.recipe import make_recipe
 from plusone.review.answers import apply_answers
 from plusone.suggest.find import find, suggest
 
+pytestmark = pytest.mark.slow
+
 RECIPE = make_recipe({"method": "an", "epochs": 8, "lr": 3e-2, "expected_positives": 2.0})
 
 
