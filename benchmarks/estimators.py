@@ -32,8 +32,8 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.source import load_source
 from plusone.engine.optim import make_optimizer
 from plusone.engine.row_adam import row_state
-from plusone.engine.run import summarise
 from plusone.engine.step import training_step
+from plusone.engine.summary import summarise
 from plusone.engine.task import make_task
 from plusone.engine.training import Training
 from plusone.methods.estimators import FactoredEstimator, NetworkEstimator

@@ -26,7 +26,7 @@ import torch
 from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
 from plusone.data.source import load_source
-from plusone.engine.run import summarise
+from plusone.engine.summary import summarise
 from plusone.engine.task import make_task, split_and_observe
 from plusone.engine.training import Training
 from plusone.files import write_json, write_text

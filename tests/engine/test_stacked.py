@@ -9,10 +9,10 @@ import torch
 
 from plusone.data import Dataset
 from plusone.engine.adam import LeanAdam
-from plusone.engine.run import summarise
 from plusone.engine.stacked import train_stacked, why_alone
 from plusone.engine.stacked_adam import StackedAdam
 from plusone.engine.stacked_loss import OneTable, stacked_loss
+from plusone.engine.summary import summarise
 from plusone.engine.task import make_task
 from plusone.engine.training import Training
 from plusone.errors import InputError, RunError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plusone.data.dataset import Dataset
-from plusone.engine.run import summarise
+from plusone.engine.summary import summarise
 from plusone.engine.task import make_task, seen_labels
 from plusone.engine.training import Training
 from plusone.errors import InputError

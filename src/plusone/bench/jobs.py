@@ -190,8 +190,8 @@ def _result(
     job: Job, training: Training, records: Sequence[EpochRecord], stacked: int
 ) -> dict[str, Any]:
     """The line of the journal for a finished training; `stacked` were trained together."""
-    from plusone.engine.run import summarise
     from plusone.engine.run_files import finite
+    from plusone.engine.summary import summarise
 
     result = summarise(training, None, sum(record.seconds for record in records))
     source = asdict(job.source) | {"features": list(job.source.features)}

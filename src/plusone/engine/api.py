@@ -16,7 +16,7 @@ from plusone.data.dataset import Dataset, as_inputs
 from plusone.data.source import DATA_DEFAULTS, load_source
 from plusone.engine.inputs import ArrayInputs
 from plusone.engine.records import EpochRecord
-from plusone.engine.run import summarise
+from plusone.engine.summary import summarise
 from plusone.engine.task import make_task, same_kind
 from plusone.engine.training import Training
 from plusone.errors import InputError

@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from plusone.analysis.probe import prober_for
 from plusone.engine import state
 from plusone.engine.best import Best
 from plusone.engine.build import build
+from plusone.engine.epoch import train_epoch
 from plusone.engine.expected import expected
 from plusone.engine.inputs import Inputs
 from plusone.engine.judging import Judge, Judgement
-from plusone.engine.labels import label_batches
 from plusone.engine.optim import make_optimizer
-from plusone.engine.order import visiting_order
 from plusone.engine.pooled import PooledFeatures
 from plusone.engine.predict import predict
 from plusone.engine.records import EpochRecord
 from plusone.engine.state import State
-from plusone.engine.step import Forward, blaming_options, split_views, training_step
+from plusone.engine.step import Forward
 from plusone.engine.task import Part, Task
 from plusone.engine.threads import suitable_threads
 from plusone.methods import get_method
 from plusone.models.classifier import Classifier
 from plusone.models.ema import Ema
-from plusone.models.freezing import freeze_statistics, freeze_weights
+from plusone.models.freezing import freeze_weights
 from plusone.recipe import Recipe
-from plusone.schedules import one_cycle
-from plusone.seeds import derive, generator, seeded
-from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
+from plusone.types import Clock, Stage, TrainLabels
 
 
 class Training:
@@ -88,6 +82,11 @@ class Training:
         """Whether all stages are finished."""
         return self.stage == len(self.stages)
 
+    @property
+    def keeps_backbone(self) -> bool:
+        """Whether the present stage keeps the backbone as it is."""
+        return _keeps_backbone(self.stages[self.stage])
+
     def epochs(self) -> Iterator[EpochRecord]:
         """Trains on, one record per epoch, until all stages are finished."""
         while not self.done:
@@ -95,11 +94,11 @@ class Training:
             clock = Clock(self.stage, self.epoch, self.stages[self.stage].epochs, 0, 0)
             with suitable_threads(None, self.recipe.threads):
                 for part in (self.task.train, self.task.val):
-                    self._forward(part, self.model)  # extracts features, if there are none yet
+                    self.forward(part, self.model)  # extracts features, if there are none yet
             with suitable_threads(self._work(), self.recipe.threads):
-                losses = self._train_epoch(clock)
+                losses = train_epoch(self, clock)
                 found = self._evaluate()
-                probe = self.probe(self._train_logits)
+                probe = self.probe(self.train_logits)
             yield self.close_epoch(losses, found, probe, started)
 
     def close_epoch(
@@ -143,51 +142,13 @@ class Training:
     def predict(self, part: Part) -> Tensor:
         """Probabilities `[N, L]` of a part of the task under the present weights."""
         with suitable_threads(None, self.recipe.threads):
-            inputs, kind, forward = self._forward(part, self.model)
+            inputs, kind, forward = self.forward(part, self.model)
             return self.method.probabilities(predict(self.model, forward, inputs, kind=kind))
 
     def predict_inputs(self, inputs: Inputs) -> Tensor:
         """Probabilities `[N, L]` of other inputs under the present weights."""
         kind = "images" if self.task.images else "features"
         return self.method.probabilities(predict(self.model, self.model, inputs, kind=kind))
-
-    def _train_epoch(self, clock: Clock) -> dict[str, float]:
-        """One pass over the training items; returns the mean of each loss term."""
-        task, recipe, method = self.task, self.recipe, self.method
-        place = (clock.stage, clock.epoch)
-        draw = generator(recipe.seed, "order", *place)
-        order = visiting_order(len(task.train), task.train.weights, draw)
-        inputs, _, forward = self._forward(task.train, self.model)
-        views = inputs.batches(
-            order, recipe.batch_size, method.views, derive(recipe.seed, "views", *place) >> 1
-        )
-        labels = label_batches(task.train.observed, order, recipe.batch_size)
-        clock = replace(clock, steps=math.ceil(len(order) / recipe.batch_size))
-        sums: dict[str, float] = {}
-        self.model.train()
-        if _keeps_backbone(self.stages[clock.stage]):
-            self.model.backbone.eval()
-        if task.images:
-            freeze_statistics(self.model.backbone, recipe.freeze, norm=recipe.freeze_norm)
-        with seeded(recipe.seed, "dropout", *place):
-            for step, (view, observed) in enumerate(zip(views, labels, strict=True)):
-                index = order[step * recipe.batch_size : (step + 1) * recipe.batch_size]
-                clock = replace(clock, step=step)
-                self._set_rates(clock)
-                batch = Batch(view, observed, index, self._teach(view))
-                with blaming_options(recipe.method, clock):
-                    values = training_step(
-                        forward, self.model.head, method, self.optimizer, batch, clock
-                    )
-                for name, value in values.items():
-                    sums[name] = sums.get(name, 0.0) + value
-                for average in self.averages.values():
-                    average.update(self.model)
-                if self.on_step is not None:
-                    self.on_step(clock)
-        with torch.no_grad():
-            method.after_epoch(clock, self._train_logits)
-        return {name: total / clock.steps for name, total in sums.items()}
 
     def _work(self) -> int | None:
         """Multiplications of one step, roughly, where only the head is trained; else None."""
@@ -197,22 +158,6 @@ class Training:
             weight.numel() for weight in self.model.head.parameters()
         )
 
-    def _set_rates(self, clock: Clock) -> None:
-        """Learning rates of this step, if the recipe has a schedule."""
-        if self.recipe.schedule == "one_cycle":
-            done = (clock.epoch * clock.steps + clock.step) / (clock.epochs * clock.steps)
-            for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
-                group["lr"] = rate * one_cycle(done)
-
-    def _teach(self, views: tuple[Tensor, ...]) -> tuple[Outputs, ...]:
-        """What the averaged model says about each view, for methods that have a teacher."""
-        if "teacher" not in self.averages:
-            return ()
-        teacher = self.averages["teacher"].model
-        forward = self._forward(self.task.train, teacher)[2]
-        with torch.no_grad():
-            return split_views(forward(torch.cat(views)), len(views))
-
     def _evaluate(self) -> tuple[Judgement, str, Classifier]:
         """What validation says of the better of raw and averaged weights, and that model."""
         found = []
@@ -220,7 +165,7 @@ class Training:
         if "ema" in self.averages:
             models["ema"] = self.averages["ema"].model
         for name, model in models.items():
-            inputs, kind, forward = self._forward(self.task.val, model)
+            inputs, kind, forward = self.forward(self.task.val, model)
             said = self.judged(predict(model, forward, inputs, kind=kind))
             found.append((said, name, model))
         return max(found, key=lambda entry: entry[0].score)
@@ -236,11 +181,12 @@ class Training:
             return None
         return self._prober(self.method.probabilities(predict())).to_dict()
 
-    def _train_logits(self) -> Tensor:
-        inputs, kind, forward = self._forward(self.task.train, self.model)
+    def train_logits(self) -> Tensor:
+        """Logits `[N, L]` of the training items under the present weights."""
+        inputs, kind, forward = self.forward(self.task.train, self.model)
         return predict(self.model, forward, inputs, kind=kind).clone()
 
-    def _forward(self, part: Part, model: Classifier) -> tuple[Inputs, str, Forward]:
+    def forward(self, part: Part, model: Classifier) -> tuple[Inputs, str, Forward]:
         """Inputs of the present stage, their kind, and what to apply to them."""
         stage = self.stages[min(self.stage, len(self.stages) - 1)]
         if not self.task.images:
@@ -255,12 +201,12 @@ class Training:
         stage = self.stages[self.stage]
         self._pooled.clear()  # the backbone may have moved since
         for weight in self._trainable:
-            weight.requires_grad_(not _keeps_backbone(stage))
+            weight.requires_grad_(not self.keeps_backbone)
         if self.task.images:
             freeze_weights(self.model.backbone, self.recipe.freeze, norm=self.recipe.freeze_norm)
         self.method.begin_stage(stage)
         self.optimizer = make_optimizer(self.model, self.method, self.recipe, stage)
-        self._rates = [group["lr"] for group in self.optimizer.param_groups]
+        self.rates = [group["lr"] for group in self.optimizer.param_groups]
         decays = {"ema": self.recipe.ema, "teacher": self.method.teacher}
         self.averages = {name: Ema(self.model, decay) for name, decay in decays.items() if decay}
 
