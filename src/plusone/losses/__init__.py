@@ -13,11 +13,18 @@ from plusone.losses.binary import (
 )
 from plusone.losses.categorical import softmax_cross_entropy
 from plusone.losses.contrastive import label_aware_contrast
-from plusone.losses.correcting import large_loss, large_losses, self_corrected
+from plusone.losses.correcting import (
+    large_loss,
+    large_loss_from,
+    large_loss_level,
+    large_losses,
+    self_corrected,
+)
 from plusone.losses.counting import expected_positive_penalty, expected_positives
 from plusone.losses.entropy import entropy_maximization, entropy_minimization
 from plusone.losses.estimating import online_estimation
 from plusone.losses.focal import asymmetric, focal
+from plusone.losses.fused import reduced, reduced_terms
 from plusone.losses.generalized import generalized_robust
 from plusone.losses.leveraged import balanced_lambda, consistency, leveraged_asymmetric
 from plusone.losses.margin import hill
@@ -58,6 +65,8 @@ __all__ = [
     "l1_penalty",
     "label_aware_contrast",
     "large_loss",
+    "large_loss_from",
+    "large_loss_level",
     "large_losses",
     "leveraged_asymmetric",
     "observed_bce",
@@ -65,6 +74,8 @@ __all__ = [
     "pairwise_ranking",
     "pseudo_label_consistency",
     "reduce",
+    "reduced",
+    "reduced_terms",
     "sample_negative",
     "sampled_negative",
     "self_corrected",

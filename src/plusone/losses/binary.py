@@ -11,10 +11,12 @@ as far as that of a seen positive.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
-from plusone.losses.closed_form import working_dtype
+from plusone.losses.closed_form import elementwise, flip, less, softplus
 from plusone.losses.variant import Variant, is_released
 
 
@@ -38,10 +40,39 @@ def weighted_bce(z: Tensor, target: Tensor, weight: Tensor | None = None) -> Ten
     return loss.to(z.dtype)
 
 
+def soft_cost(z: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Cross-entropy against targets in [0, 1], and its derivative.
+
+    >>> [x.item() for x in soft_cost(torch.tensor(0.0), torch.tensor(0.25))]
+    [0.6931471824645996, 0.25]
+    """
+    return softplus(-z).add_(less(z, target)), torch.sigmoid(z).sub_(target)
+
+
+def hard_cost(z: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+    """Cross-entropy against targets 0 and 1, and its derivative; exact for small costs too.
+
+    >>> [x.item() for x in hard_cost(torch.tensor(0.0), torch.tensor(1.0))]
+    [0.6931471824645996, -0.5]
+    """
+    return softplus(flip(z, t)), torch.sigmoid(z).sub_(t)
+
+
 def _smoothing(eps: float, variant: Variant) -> float:
     if not 0.0 <= eps < 1.0:
         raise ValueError(f"label smoothing must lie in [0, 1), got {eps}")
     return eps if is_released(variant) else eps / 2
+
+
+def _seen(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    v = torch.mul(z, y).neg_()  # the logit of being wrong
+    return softplus(v).mul_(y.abs()), torch.sigmoid(v).mul_(y).neg_()
+
+
+def _seen_smoothed(z: Tensor, y: Tensor, e: float) -> tuple[Tensor, Tensor]:
+    loss, slope = soft_cost(z, y.relu().mul_(1 - 2 * e).add_(e))
+    seen = y.abs()
+    return loss.mul_(seen), slope.mul_(seen)
 
 
 def observed_bce(z: Tensor, y: Tensor, *, eps: float = 0.0, variant: Variant = "paper") -> Tensor:
@@ -63,11 +94,13 @@ def observed_bce(z: Tensor, y: Tensor, *, eps: float = 0.0, variant: Variant = "
     >>> observed_bce(torch.zeros(1, 2), torch.tensor([[1, 0]])).tolist()
     [[0.6931471824645996, 0.0]]
     """
-    y = y.to(working_dtype(z))
-    target = y.relu()
     if e := _smoothing(eps, variant):
-        target.mul_(1 - 2 * e).add_(e)
-    return weighted_bce(z, target, y.abs())
+        return elementwise(z, y, partial(_seen_smoothed, e=e))
+    return elementwise(z, y, _seen)
+
+
+def _assumed(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    return hard_cost(z, y.relu())
 
 
 def assume_negative(z: Tensor, y: Tensor) -> Tensor:
@@ -83,7 +116,14 @@ def assume_negative(z: Tensor, y: Tensor) -> Tensor:
     >>> assume_negative(torch.zeros(1, 2), torch.tensor([[1, 0]])).sum().item() / 2
     0.6931471824645996
     """
-    return weighted_bce(z, y.to(working_dtype(z)).relu())
+    return elementwise(z, y, _assumed)
+
+
+def _smoothed(z: Tensor, y: Tensor, e_p: float, e_n: float) -> tuple[Tensor, Tensor]:
+    if e_p == e_n:
+        return soft_cost(z, y.relu().mul_(1 - 2 * e_p).add_(e_p))
+    # The parabola through 1 - e_p at y = 1, e_n at 0 and e_p at -1.
+    return soft_cost(z, (y * (0.5 - e_n)).add_(0.5 - e_p).mul_(y).add_(e_n))
 
 
 def assume_negative_smoothed(
@@ -106,8 +146,4 @@ def assume_negative_smoothed(
     0.6931471824645996
     """
     e_p, e_n = _smoothing(eps_p, variant), _smoothing(eps_n, variant)
-    y = y.to(working_dtype(z))
-    if e_p == e_n:
-        return weighted_bce(z, y.relu().mul_(1 - 2 * e_p).add_(e_p))
-    # The parabola through 1 - e_p at y = 1, e_n at 0 and e_p at -1.
-    return weighted_bce(z, (y * (0.5 - e_n)).add_(0.5 - e_p).mul_(y).add_(e_n))
+    return elementwise(z, y, partial(_smoothed, e_p=e_p, e_n=e_n))

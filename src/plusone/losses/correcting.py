@@ -12,12 +12,78 @@ Values and gradients of the authors' programs are met to 1e-5. Labels y are 1 (s
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from plusone.losses.binary import assume_negative
-from plusone.losses.closed_form import same_shape, softplus, working_dtype
+from plusone.losses.binary import hard_cost
+from plusone.losses.closed_form import (
+    above,
+    elementwise,
+    flip,
+    less,
+    row_blocks,
+    same_shape,
+    softplus,
+)
+from plusone.losses.focal import power
+
+SAMPLE = 1 << 14  # entries that tell roughly where the large ones begin
+
+
+def large_loss_level(z: Tensor, y: Tensor, *, share: float) -> float:
+    """The smallest logit among the unobserved labels with the largest assume-negative losses.
+
+    The loss grows with the logit, so the logits themselves can be compared. A sample tells where
+    the large ones begin; only what lies above is sorted.
+
+    Args:
+        z: Logits `[B, L]`.
+        y: Observed labels `[B, L]`.
+        share: Share of the B x L labels that are large; their number is rounded up.
+
+    Returns:
+        The level; infinite if there is no such label.
+
+    >>> large_loss_level(torch.tensor([[3.0, 2.0, 9.0]]), torch.tensor([[0, 0, 1]]), share=0.3)
+    3.0
+    """
+    same_shape(z, y)
+    # Rounded first: 0.1 * 240 is a little more than 24 in floating point.
+    count = min(math.ceil(round(share * z.numel(), 6)), z.numel())
+    if count == 0:
+        return math.inf
+    z = z.detach()
+    for start in _starts(z, y, count):
+        high = torch.cat([_unobserved_from(start, *block) for block in row_blocks(z, y)])
+        if len(high) >= count:
+            return float(torch.topk(high, count, sorted=False).values.min())
+    hidden = z.masked_fill(y != 0, -math.inf).flatten()
+    level = float(torch.topk(hidden, count, sorted=False).values.min())
+    if level > -math.inf:
+        return level
+    unobserved = z[y == 0]  # fewer than wanted: all of them
+    return float(unobserved.min()) if len(unobserved) else math.inf
+
+
+def _starts(z: Tensor, y: Tensor, count: int) -> list[float]:
+    """A level below which the search need not look, most likely; none if it would not help."""
+    step = max(z.numel() // SAMPLE, 1)
+    step += step % z.shape[1] == 0  # not always the same class
+    expected = count / step
+    wanted = int(expected + 5 * math.sqrt(expected)) + 8  # of the sample
+    if step < 4 or wanted > SAMPLE // 4:
+        return []
+    sample = z.flatten()[::step].masked_fill(y.flatten()[::step] != 0, -math.inf)
+    return [float(torch.topk(sample, wanted, sorted=False).values.min())]
+
+
+def _unobserved_from(start: float, z: Tensor, y: Tensor) -> Tensor:
+    """The logits of a block's unobserved labels that reach a level."""
+    z, y = z.flatten(), y.flatten()
+    at = (z >= start).nonzero().squeeze(1)
+    return z[at[y[at] == 0]]
 
 
 def large_losses(z: Tensor, y: Tensor, *, share: float) -> Tensor:
@@ -35,16 +101,36 @@ def large_losses(z: Tensor, y: Tensor, *, share: float) -> Tensor:
     >>> large_losses(torch.tensor([[3.0, 2.0, 9.0]]), torch.tensor([[0, 0, 1]]), share=0.3).tolist()
     [[True, False, False]]
     """
-    same_shape(z, y)
-    unobserved = y == 0
-    # Rounded first: 0.1 * 240 is a little more than 24 in floating point.
-    count = min(math.ceil(round(share * z.numel(), 6)), int(unobserved.sum()))
-    if count == 0:
-        return torch.zeros_like(unobserved)
-    # The assume-negative loss grows with the logit, so the logits themselves can be compared.
-    level = torch.where(unobserved, z.detach(), -torch.inf)
-    last = torch.topk(level.flatten(), count, sorted=True).values[-1]
-    return unobserved & (level >= last)
+    return (y == 0) & (z.detach() >= large_loss_level(z, y, share=share))
+
+
+def _large(z: Tensor, y: Tensor, level: float, rule: str) -> tuple[Tensor, Tensor]:
+    t = y.relu()
+    marked = less(torch.ge(z, level, out=torch.empty_like(z)), y.abs())
+    if rule == "correct":
+        return hard_cost(z, t.add_(marked))
+    loss, slope = hard_cost(z, t)
+    return less(loss, marked), less(slope, marked)
+
+
+def large_loss_from(z: Tensor, y: Tensor, *, level: float, rule: str = "reject") -> Tensor:
+    """`large_loss` where the level of the batch is known; no row depends on another.
+
+    Args:
+        z: Logits `[B, L]`.
+        y: Observed labels `[B, L]`.
+        level: Unobserved labels with a logit of at least this are affected.
+        rule: As in `large_loss`.
+
+    Returns:
+        Losses `[B, L]`.
+
+    >>> large_loss_from(torch.zeros(1, 2), torch.tensor([[1, 0]]), level=0.0)[0, 1].item()
+    0.0
+    """
+    if rule not in ("reject", "correct"):
+        raise ValueError(f"rule must be 'reject' or 'correct', got {rule!r}")
+    return elementwise(z, y, partial(_large, level=level, rule=rule))
 
 
 def large_loss(z: Tensor, y: Tensor, *, share: float, rule: str = "reject") -> Tensor:
@@ -62,12 +148,22 @@ def large_loss(z: Tensor, y: Tensor, *, share: float, rule: str = "reject") -> T
     >>> large_loss(torch.zeros(1, 2), torch.tensor([[1, 0]]), share=0.5)[0, 1].item()
     0.0
     """
-    marked = large_losses(z, y, share=share)
-    if rule == "reject":
-        return assume_negative(z, y).masked_fill(marked, 0.0)
-    if rule == "correct":
-        return assume_negative(z, torch.where(marked, torch.ones_like(y), y))
-    raise ValueError(f"rule must be 'reject' or 'correct', got {rule!r}")
+    return large_loss_from(z, y, level=large_loss_level(z, y, share=share), rule=rule)
+
+
+def _corrected(
+    z: Tensor, y: Tensor, tau: float, margin: float, gamma: float, correct: bool
+) -> tuple[Tensor, Tensor]:
+    t = y.relu()
+    x = torch.sub(z, t, alpha=margin)
+    p = torch.sigmoid(x)
+    if correct:
+        t.add_(less(above(p, tau), y.abs()))
+    cost, q = softplus(flip(x, t)), p.sub_(t).abs_()  # q: the share of being wrong
+    r = torch.maximum(q, -y)
+    weight = power(r, gamma)
+    slope = torch.add(q, less(cost, r), alpha=gamma).mul_(weight)
+    return cost.mul_(weight), flip(slope, t)
 
 
 def self_corrected(
@@ -97,12 +193,5 @@ def self_corrected(
     >>> self_corrected(torch.tensor([[4.0]]), torch.zeros(1, 1)).item() < 1e-4
     True
     """
-    same_shape(z, y)
-    x = z.to(working_dtype(z))
-    seen = y > 0
-    x = torch.where(seen, x - margin, x)
-    positive = seen | ((y == 0) & (torch.sigmoid(x.detach()) > tau)) if correct else seen
-    wrong = torch.where(positive, -x, x)  # the logit of being wrong
-    cost = softplus(wrong)
-    focus = torch.exp(gamma * (wrong - cost))  # sigmoid(wrong) ** gamma
-    return torch.where(y < 0, cost, focus * cost).to(z.dtype)
+    formula = partial(_corrected, tau=tau, margin=margin, gamma=gamma, correct=correct)
+    return elementwise(z, y, formula)

@@ -7,10 +7,8 @@ https://arxiv.org/abs/2106.09708, section 5.4 (Eq. 11 and the formula of L_ROLE 
 from __future__ import annotations
 
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits
 
-from plusone.losses.counting import expected_positives
-from plusone.losses.reduction import reduce
+from plusone.losses.counting import counted, counts
 from plusone.losses.variant import Variant
 
 
@@ -37,9 +35,7 @@ def online_estimation(
     True
     """
     terms = {}
-    for name, learner, teacher in (("classifier", z, phi), ("estimate", phi, z)):
-        target = teacher.detach().sigmoid().to(learner.dtype)
-        agreement = binary_cross_entropy_with_logits(learner, target, reduction="none")
-        count = expected_positives(learner, y, k=k, lam=lam, variant=variant)
-        terms[name] = (reduce(agreement) + count["positives"] + count["expected_positives"]) / 2
+    for name, found in zip(("classifier", "estimate"), counts(y, z, phi), strict=True):
+        count = counted(found, z.shape, k=k, lam=lam, variant=variant)
+        terms[name] = (found.agreement + count["positives"] + count["expected_positives"]) / 2
     return terms

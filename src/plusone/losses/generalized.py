@@ -12,61 +12,109 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from plusone.losses.closed_form import (
     elementwise,
     less,
     log_of_sigmoid,
     same_shape,
-    softplus,
     working_dtype,
 )
-from plusone.losses.robust import (
-    Parameter,
-    confidence_weight,
-    false_negative_probability,
-    generalized_cross_entropy,
-)
+from plusone.losses.robust import Parameter
 from plusone.losses.variant import Variant, is_released
+
+SMALL = 0.01  # from here on (1 - x^q) / q can be computed as it stands: errors stay below 1e-5
 
 
 def _power_and_cost(log_x: Tensor, q: float) -> tuple[Tensor, Tensor]:
     """x^q and (1 - x^q) / q, given log x."""
     if q == 0:
         return torch.ones_like(log_x), -log_x
-    fall = (log_x * q).expm1_()
-    return fall + 1, fall.mul_(-1 / q)
+    if q < SMALL:
+        fall = (log_x * q).expm1_()
+        return fall + 1, fall.mul_(-1 / q)
+    powers = (log_x * (q / math.log(2))).exp2_()
+    return powers, torch.rsub(powers, 1).mul_(1 / q)
 
 
 def _robust(
     z: Tensor, y: Tensor, w: float, b: float, mu: float, sigma: float, q: tuple[float, float, float]
 ) -> tuple[Tensor, Tensor]:
-    q1, q2, q3 = q
     p = torch.sigmoid(z)
-    log_p = log_of_sigmoid(z, p)
     khat = p.mul(w).add_(b).sigmoid_()
     v = (p - mu).square_().mul_(-0.5 / (sigma**2 * math.log(2))).exp2_()
-    power2, cost2 = _power_and_cost(log_p, q2)
-    if q3 == 1:
-        slope3, cost3 = less(p, p), p
-    else:
-        power3, cost3 = _power_and_cost(log_p - z, q3)
-        slope3 = power3.mul_(p)
-    slope2 = less(power2, p).neg_()
-    slope1, cost1 = slope2, cost2
+    return _combined(z, y, p, khat, v, q)[:2]
+
+
+def _combined(
+    z: Tensor, y: Tensor, p: Tensor, khat: Tensor, v: Tensor, q: tuple[float, float, float]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Losses and slopes; costs of an unobserved label as a positive and as a negative."""
+    q1, q2, q3 = q
+    log_p = log_of_sigmoid(z, p)
+    t = y.relu()
+    # A seen positive is a positive for sure, khat = 1, and weighs 1.
+    khat, v = torch.maximum(khat, t), torch.maximum(v, t)
+    cost3 = p
+    power, cost = _power_and_cost(log_p, q2)
     if q1 != q2:
         power1, cost1 = _power_and_cost(log_p, q1)
-        slope1 = less(power1, p).neg_()
-    t, seen = y.relu(), y.abs()
-    v = less(v, seen)  # only unobserved labels are left with a weight
-    negative = seen.sub_(t)
-    loss = torch.lerp(cost3, cost2, khat).mul_(v)
-    loss.addcmul_(t, cost1).addcmul_(negative, z - log_p)
-    slope = torch.lerp(slope3, slope2, khat).mul_(v)
-    return loss, slope.addcmul_(t, slope1).addcmul_(negative, p)
+        power, cost = torch.lerp(power, power1, t), torch.lerp(cost, cost1, t)
+    if q3 == 1:
+        loss = torch.lerp(p, cost, khat).mul_(v)
+        slope = less(torch.lerp(p, power.neg_(), khat).mul_(v), p)
+    else:
+        power3, cost3 = _power_and_cost(log_p - z, q3)
+        loss = torch.lerp(cost3, cost, khat).mul_(v)
+        slope = torch.lerp(power3.mul_(p), less(power, p).neg_(), khat).mul_(v)
+    if y.numel() and y.amin() < 0:
+        negative = torch.neg(y).relu_()
+        loss.lerp_(z - log_p, negative)
+        slope.lerp_(p, negative)
+    return loss, slope, cost, cost3
+
+
+class _Learned(torch.autograd.Function):
+    """The same with w, b, mu and sigma as tensors that get gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        z: Tensor,
+        y: Tensor,
+        w: Tensor,
+        b: Tensor,
+        mu: Tensor,
+        sigma: Tensor,
+        q: tuple[float, float, float],
+    ) -> Tensor:
+        x = z.to(working_dtype(z))
+        y = y.to(x.dtype)
+        p = torch.sigmoid(x)
+        khat, distance = torch.addcmul(b, p, w).sigmoid_(), p - mu
+        v = distance.square().mul_(-0.5 / (sigma.square() * math.log(2))).exp2_()
+        loss, slope, cost, cost3 = _combined(x, y, p, khat, v, q)
+        v = less(v, y.abs())  # seen labels teach w, b, mu and sigma nothing
+        by_v = torch.lerp(cost3, cost, khat).mul_(v).mul_(distance).mul_(sigma.pow(-2))
+        by_khat = torch.sub(cost, cost3).mul_(v).mul_(less(khat, khat))
+        ctx.save_for_backward(slope, by_khat, by_v, p, distance, sigma)
+        ctx.shapes = w.shape, b.shape, mu.shape, sigma.shape
+        return loss.to(z.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        slope, by_khat, by_v, p, distance, sigma = ctx.saved_tensors
+        grad_z = (grad * slope).to(grad.dtype)
+        by_khat, by_v = grad * by_khat, grad * by_v
+        tables = (by_khat * p, by_khat, by_v, by_v * distance)
+        w, b, mu, s = (x.sum_to_size(shape) for x, shape in zip(tables, ctx.shapes, strict=True))
+        return grad_z, None, w, b, mu, s / sigma, None
 
 
 def generalized_robust(
@@ -111,12 +159,9 @@ def generalized_robust(
         w_, b_, mu_, sigma_ = numbers
         return elementwise(z, y, partial(_robust, w=w_, b=b_, mu=mu_, sigma=sigma_, q=q))
     same_shape(z, y)
-    x = z.to(working_dtype(z))
-    p = torch.sigmoid(x.detach())
-    khat = false_negative_probability(p, w=w, b=b)
-    v = confidence_weight(p, mu=mu, sigma=sigma)
-    unobserved = torch.lerp(
-        generalized_cross_entropy(-x, q=q3), generalized_cross_entropy(x, q=q2), khat
+    learned = (
+        torch.as_tensor(value, dtype=working_dtype(z), device=z.device)
+        for value in (w, b, mu, sigma)
     )
-    seen = torch.where(y > 0, generalized_cross_entropy(x, q=q[0]), softplus(x))
-    return torch.where(y == 0, v * unobserved, seen).to(z.dtype)
+    loss: Tensor = _Learned.apply(z, y, *learned, q)  # type: ignore[no-untyped-call]
+    return loss

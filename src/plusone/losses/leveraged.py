@@ -9,12 +9,14 @@ Labels y are 1 (seen positive), 0 (unobserved) and -1 (seen negative); a seen ne
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import combinations
 
 import torch
 from torch import Tensor
 
-from plusone.losses.closed_form import same_shape, softplus, working_dtype
+from plusone.losses.closed_form import above, elementwise, flip, less, softplus
+from plusone.losses.focal import power
 
 
 def balanced_lambda(lam_plus: float, *, k: float, n_classes: int) -> float:
@@ -31,6 +33,35 @@ def balanced_lambda(lam_plus: float, *, k: float, n_classes: int) -> float:
     if not 1 <= k < n_classes:
         raise ValueError(f"k must lie between 1 and the number of classes {n_classes}, got {k}")
     return (1 + lam_plus * (k - 1)) / (n_classes - k)
+
+
+def _leveraged(
+    z: Tensor,
+    y: Tensor,
+    lam_plus: float,
+    lam_minus: float,
+    tau: float,
+    positive: float,
+    negative: float,
+) -> tuple[Tensor, Tensor]:
+    t, seen = y.relu(), y.abs()
+    p = torch.sigmoid(z)
+    weight = (seen * (1 - lam_minus)).add_(lam_minus)
+    if tau < 1:
+        found = less(above(p, tau), seen)
+        t.add_(found)
+        weight.add_(found, alpha=lam_plus - lam_minus)
+    cost, q = softplus(flip(z, t)), p.sub_(t).abs_()  # q: the share of being wrong
+    if positive == 0:  # r is 1 where nothing is focused
+        r = torch.maximum(torch.maximum(q, t), seen)
+        weight.mul_(power(r, negative))
+        slope = torch.add(q, less(cost, r), alpha=negative)
+    else:
+        r = torch.maximum(q, -y)
+        weight.mul_(torch.lerp(power(r, negative), power(r, positive), t))
+        exponent = (t * (positive - negative)).add_(negative)
+        slope = torch.addcmul(q, exponent, less(cost, r))
+    return cost.mul_(weight), flip(slope.mul_(weight), t)
 
 
 def leveraged_asymmetric(
@@ -66,16 +97,15 @@ def leveraged_asymmetric(
     ... ).item()
     0.6931471824645996
     """
-    same_shape(z, y)
-    x = z.to(working_dtype(z))
-    positive = (y > 0) | ((y == 0) & (torch.sigmoid(x.detach()) > tau))
-    wrong = torch.where(positive, -x, x)  # the logit of being wrong
-    cost = softplus(wrong)
-    log_wrong = wrong - cost  # log sigmoid(wrong)
-    side = positive.to(x.dtype)
-    gamma = (gamma_neg + (gamma_pos - gamma_neg) * side).masked_fill_(y < 0, 0.0)
-    lam = (lam_minus + (lam_plus - lam_minus) * side).masked_fill_(y != 0, 1.0)
-    return (lam * torch.exp(gamma * log_wrong) * cost).to(z.dtype)
+    formula = partial(
+        _leveraged,
+        lam_plus=lam_plus,
+        lam_minus=lam_minus,
+        tau=tau,
+        positive=gamma_pos,
+        negative=gamma_neg,
+    )
+    return elementwise(z, y, formula)
 
 
 def consistency(*logits: Tensor) -> Tensor:
@@ -91,4 +121,5 @@ def consistency(*logits: Tensor) -> Tensor:
     0.0
     """
     views = [torch.sigmoid(z) for z in logits]
-    return torch.stack([(a - b).square() for a, b in combinations(views, 2)]).sum(0)
+    first, *others = ((a - b).square() for a, b in combinations(views, 2))
+    return sum(others, start=first)

@@ -6,11 +6,27 @@ ECCV, https://arxiv.org/abs/2203.16219, Eq. 8 (asymmetric pseudo-labelling).
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits
 
-from plusone.losses.entropy import entropy_maximization
+from plusone.losses.closed_form import elementwise, less
+
+
+def _pseudo(z: Tensor, y: Tensor, soft: Tensor, alpha: float, beta: float) -> tuple[Tensor, Tensor]:
+    size, seen = z.abs(), y.abs()
+    q = torch.neg(size).sigmoid_()  # the smaller of p and 1 - p
+    cost = torch.neg(q).log1p_().neg_()  # softplus(-|z|): what both sides have in common
+    labelled = less(torch.ge(soft, 0, out=torch.empty_like(z)), seen)
+    target = torch.addcmul(y.relu(), labelled, soft)
+    weight = torch.add(seen, labelled, alpha=beta)
+    rest = torch.rsub(seen.add_(labelled), 1)
+    entropy = torch.addcmul(cost, size, q).mul_(rest)
+    loss = z.relu().addcmul_(target, z, value=-1).add_(cost).mul_(weight)
+    slope = less(q, q).mul_(z).mul_(rest).mul_(alpha)
+    slope.addcmul_(torch.sigmoid(z).sub_(target), weight)
+    return loss.sub_(entropy, alpha=alpha), slope
 
 
 def entropy_with_pseudo_labels(
@@ -33,7 +49,4 @@ def entropy_with_pseudo_labels(
     ... ).item()
     0.6931471824645996
     """
-    labelled = (y == 0) & (soft >= 0)
-    target = torch.where(labelled, soft, 0.0).to(z.dtype)
-    pseudo = binary_cross_entropy_with_logits(z, target, reduction="none")
-    return torch.where(labelled, beta * pseudo, entropy_maximization(z, y, alpha=alpha))
+    return elementwise(z, y, partial(_pseudo, alpha=alpha, beta=beta), soft)

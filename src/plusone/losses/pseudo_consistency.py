@@ -10,11 +10,45 @@ over the selected labels; a seen negative is selected there too.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
-from torch.nn import functional
 
+from plusone.losses.binary import hard_cost
+from plusone.losses.closed_form import elementwise, less, row_blocks, same_shape, working_dtype
+from plusone.losses.fused import reduced
 from plusone.losses.variant import Variant, is_released
+
+
+def _sides(weak: Tensor, y: Tensor, delta: float, released: bool) -> tuple[Tensor, Tensor]:
+    """Targets 0 or 1, and which labels are selected, as numbers 0 or 1."""
+    p = torch.sigmoid(weak)
+    # At p = delta = 0.5 both conditions hold; the first wins.
+    high = torch.ge(p, delta, out=torch.empty_like(p))
+    selected = torch.maximum(high, torch.le(p, 1 - delta, out=p))
+    seen = y.abs()
+    if released:
+        return torch.maximum(less(high, seen), y), torch.maximum(selected, seen)
+    return high, less(selected, seen)
+
+
+def _confident(
+    z: Tensor, y: Tensor, weak: Tensor, delta: float, released: bool
+) -> tuple[Tensor, Tensor]:
+    target, selected = _sides(weak, y, delta, released)
+    loss, slope = hard_cost(z, target)
+    return loss.mul_(selected), slope.mul_(selected)
+
+
+def _n_selected(weak: Tensor, y: Tensor, delta: float) -> Tensor:
+    dtype = working_dtype(weak)
+    return torch.stack(
+        [
+            _sides(weak_.to(dtype), y_.to(dtype), delta, released=True)[1].sum()
+            for weak_, y_ in row_blocks(weak, y)
+        ]
+    ).sum()
 
 
 def pseudo_label_consistency(
@@ -41,17 +75,14 @@ def pseudo_label_consistency(
     released = is_released(variant)
     if not 0.5 <= delta <= 1:
         raise ValueError(f"delta must lie between 0.5 and 1, got {delta}")
-    p = weak.detach().sigmoid()
-    # At p = delta = 0.5 both conditions hold; the first wins.
-    target = torch.where(p >= delta, 1.0, 0.0)
-    selected = (p >= delta) | (p <= 1 - delta)
-    if released:
-        target = torch.where(y == 0, target, (y == 1).to(target.dtype))
-        selected = selected | (y != 0)
-    else:
-        selected = selected & (y == 0)
-    cost = functional.binary_cross_entropy_with_logits(
-        strong, target.to(strong.dtype), reduction="none"
-    )
-    total = torch.where(selected, cost, 0.0).sum()
-    return total / (selected.sum().clamp_min(1) if released else max(len(strong), 1))
+    weak = weak.detach()
+    same_shape(weak, y)
+    formula = partial(_confident, delta=delta, released=released)
+
+    def table(z: Tensor, y: Tensor, weak: Tensor) -> Tensor:
+        return elementwise(z, y, formula, weak)
+
+    if not released:
+        return reduced(table, strong, y, weak, reduction="item")
+    count = _n_selected(weak, y, delta).clamp_min(1)
+    return (reduced(table, strong, y, weak, reduction="sum") / count).to(strong.dtype)

@@ -22,11 +22,11 @@ from plusone.losses.closed_form import less, row_blocks, same_shape, working_dty
 class _PairwiseRanking(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, y: Tensor) -> Tensor:
-        ctx.save_for_backward(z, y)
         dtype = working_dtype(z)
-        loss = torch.empty_like(z)
-        for z_, y_, loss_ in row_blocks(z, y, loss):
-            p, t = torch.sigmoid(z_.to(dtype)), y_.to(dtype).relu()
+        loss, probabilities = torch.empty_like(z), torch.empty_like(z, dtype=dtype)
+        ctx.save_for_backward(probabilities, y)
+        for z_, y_, loss_, p_ in row_blocks(z, y, loss, probabilities):
+            p, t = torch.sigmoid(z_.to(dtype), out=p_), y_.to(dtype).relu()
             n, s = t.sum(1, keepdim=True), (p * t).sum(1, keepdim=True)
             loss_.copy_(less(torch.addcmul(n - s, p, n), t))  # n (1 + p_j) - S
         return loss
@@ -34,11 +34,11 @@ class _PairwiseRanking(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        z, y = ctx.saved_tensors
-        dtype = working_dtype(z)
-        slope = torch.empty_like(z)
-        for z_, y_, grad_, slope_ in row_blocks(z, y, grad, slope):
-            p, t = torch.sigmoid(z_.to(dtype)), y_.to(dtype).relu()
+        probabilities, y = ctx.saved_tensors
+        dtype = probabilities.dtype
+        slope = torch.empty_like(grad)
+        for p, y_, grad_, slope_ in row_blocks(probabilities, y, grad, slope):
+            t = y_.to(dtype).relu()
             pairs = less(grad_.to(dtype), t)
             total = pairs.sum(1, keepdim=True)
             d = torch.addcmul(pairs.mul_(t.sum(1, keepdim=True)), t, total, value=-1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 from torch import Tensor
@@ -39,3 +41,22 @@ def reduce(loss: Tensor, reduction: Reduction = "mean") -> Tensor:
     if reduction == "none":
         return loss
     raise ValueError(f"reduction must be one of {get_args(Reduction)}, got {reduction!r}")
+
+
+def share(reduction: Reduction, shape: Sequence[int]) -> float:
+    """How much one entry of a table `[B, L]` counts in its reduction.
+
+    Args:
+        reduction: "mean", "item" or "sum".
+        shape: Of the table.
+
+    Raises:
+        ValueError: If `reduction` is another word.
+
+    >>> share("item", (4, 10))
+    0.25
+    """
+    parts = {"mean": math.prod(shape), "item": shape[0], "sum": 1}
+    if reduction not in parts:
+        raise ValueError(f"reduction must be one of {tuple(parts)}, got {reduction!r}")
+    return 1 / max(parts[reduction], 1)

@@ -9,11 +9,21 @@ weight). The authors' program adds 1e-5 inside the logarithms; here they are exa
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
-from plusone.losses.binary import observed_bce, weighted_bce
-from plusone.losses.closed_form import row_blocks, working_dtype
+from plusone.losses.binary import hard_cost, observed_bce
+from plusone.losses.closed_form import elementwise, many_blocks, row_blocks
+
+FEW = 8  # seen labels of a row that are looked at one by one
+
+
+def _weighted(z: Tensor, y: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
+    loss, slope = hard_cost(z, y.relu())
+    weight = y.abs().clamp_(min=gamma)
+    return loss.mul_(weight), slope.mul_(weight)
 
 
 def weak_negative(z: Tensor, y: Tensor, *, gamma: float | None = None) -> Tensor:
@@ -35,8 +45,7 @@ def weak_negative(z: Tensor, y: Tensor, *, gamma: float | None = None) -> Tensor
         gamma = 1 / max(z.shape[-1] - 1, 1)
     if not 0.0 <= gamma <= 1.0:
         raise ValueError(f"gamma must lie in [0, 1], got {gamma}")
-    y = y.to(working_dtype(z))
-    return weighted_bce(z, y.relu(), y.abs().clamp_(min=gamma))
+    return elementwise(z, y, partial(_weighted, gamma=gamma))
 
 
 def sample_negative(y: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
@@ -55,13 +64,35 @@ def sample_negative(y: Tensor, *, generator: torch.Generator | None = None) -> T
     """
     drawn = y.clone() if y.dtype.is_signed else y.to(torch.int8)
     u = torch.rand(len(y), 1, generator=generator, device=y.device, dtype=torch.float64)
-    for drawn_, u_ in row_blocks(drawn, u.expand_as(y)):
-        unobserved = drawn_ == 0
+    if not many_blocks(y):
+        unobserved = drawn == 0
         rank = unobserved.cumsum(1, dtype=torch.int32)
-        wanted = (u_[:, :1] * rank[:, -1:]).to(torch.int32) + 1  # 1..count
+        wanted = (u * rank[:, -1:]).to(torch.int32) + 1  # 1..count
         column = torch.searchsorted(rank, wanted).clamp_(max=y.shape[1] - 1)
-        drawn_.scatter_add_(1, column, -unobserved.gather(1, column).to(drawn.dtype))
+        return drawn.scatter_add_(1, column, -unobserved.gather(1, column).to(drawn.dtype))
+    for drawn_, u_ in row_blocks(drawn, u):
+        rows, columns = _drawn(drawn_, u_[:, 0])
+        drawn_[rows, columns] = -1
     return drawn
+
+
+def _drawn(y: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows that have an unobserved label, and the column of the one at the share u of them."""
+    rows, columns = y.nonzero(as_tuple=True)
+    n_seen = rows.bincount(minlength=len(y))
+    n_free = y.shape[1] - n_seen
+    column = (u * n_free).long()  # among the unobserved labels, from 0
+    if len(rows) > FEW * len(y):  # many are seen: count the others
+        rank = (y == 0).cumsum(1, dtype=torch.int32)
+        column = torch.searchsorted(rank, column.int().unsqueeze(1) + 1).squeeze(1)
+    else:  # each seen label at or before the column moves it on by one
+        place = torch.arange(len(rows), device=y.device) - (n_seen.cumsum(0) - n_seen)[rows]
+        seen = torch.full((len(y), int(n_seen.max())), y.shape[1], device=y.device)
+        seen[rows, place] = columns
+        for each in seen.unbind(1):
+            column = column + (each <= column)
+    found = n_free > 0
+    return found.nonzero().squeeze(1), column[found]
 
 
 def sampled_negative(z: Tensor, y: Tensor, *, generator: torch.Generator | None = None) -> Tensor:

@@ -85,8 +85,12 @@ class Method(nn.Module):
     def after_epoch(self, clock: Clock, predict: Callable[[], Tensor]) -> None:
         """Called after each epoch; `predict()` gives the training logits `[N, L]` on demand."""
 
-    def estimates(self) -> Tensor | None:
-        """The method's own estimate of the training labels `[N, L]`, if it keeps one."""
+    def estimates(self, rows: Tensor | None = None) -> Tensor | None:
+        """The method's own estimate of the training labels `[N, L]`, if it keeps one.
+
+        Args:
+            rows: Which training items, int64 `[N]`; None for all.
+        """
         return None
 
 

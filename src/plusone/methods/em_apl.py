@@ -9,7 +9,7 @@ theta / (T - warmup) of the class's initially unobserved labels, rounded down. T
 are never revised.
 
 Deviation: the released program writes them as negative numbers into the observed labels; here they
-are a buffer of the method's own, `[N, L]`, -1 where there is none.
+are a buffer of the method's own, float32 `[N, L]`, -1 where there is none.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from plusone.losses import entropy_with_pseudo_labels
 from plusone.methods.base import Options
 from plusone.methods.itemwise import Itemwise
 from plusone.types import Batch, Clock, TrainLabels
+
+BLOCK = 16  # classes that are looked at together
 
 
 @dataclass(frozen=True)
@@ -55,11 +57,26 @@ class EmApl(Itemwise):
         done, o = clock.epoch + 1, self.options
         if done < o.warmup or done >= clock.epochs:
             return
-        unseen = torch.from_numpy(self.labels.observed.dense() == 0)
-        counts = (unseen.sum(0) * (o.theta / (clock.epochs - o.warmup)) + 1e-9).long().tolist()
+        unseen = torch.from_numpy(self.labels.observed.per_class(0))
+        counts = (unseen * (o.theta / (clock.epochs - o.warmup)) + 1e-9).long().tolist()
         probabilities = self.probabilities(predict())
-        still = torch.where(unseen & (self.soft < 0), probabilities, torch.inf)
-        for column, count in enumerate(counts):
-            left = int(torch.isfinite(still[:, column]).sum())
-            rows = torch.topk(still[:, column], min(count, left), largest=False).indices
-            self.soft[rows, column] = probabilities[rows, column]
+        classes = torch.arange(self.labels.n_classes)
+        for block in torch.split(classes, BLOCK):  # [N, L] is held as little as possible
+            part = slice(int(block[0]), int(block[-1]) + 1)
+            free = (self.soft[:, part] < 0) & (self._seen(part) == 0)
+            still = torch.where(free, probabilities[:, part], torch.inf)
+            for column, p in zip(block.tolist(), still.t().contiguous(), strict=True):
+                left = int(torch.isfinite(p).sum())
+                rows = torch.topk(p, min(counts[column], left), largest=False).indices
+                self.soft[rows, column] = p[rows]
+
+    def _seen(self, part: slice) -> Tensor:
+        """States of all items in some classes next to each other, int8 `[N, classes]`."""
+        observed = self.labels.observed
+        own = (observed.indices >= part.start) & (observed.indices < part.stop)
+        states = torch.full((len(observed), part.stop - part.start), observed.default).char()
+        rows = torch.from_numpy(observed.row_of_entry()[own])
+        states[rows, torch.from_numpy(observed.indices[own]).long() - part.start] = (
+            torch.from_numpy(observed.values[own])
+        )
+        return states

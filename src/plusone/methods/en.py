@@ -97,9 +97,10 @@ class En(Itemwise):
         unobserved = torch.from_numpy(self.labels.observed.dense() == 0)
         self.negatives.copy_(lowest(self.confidence, unobserved, self.counts))
 
-    def estimates(self) -> Tensor:
-        seen = torch.from_numpy(self.labels.observed.dense())
-        found = torch.where(seen == 0, self.confidence.clamp(min=0), 0.0)
+    def estimates(self, rows: Tensor | None = None) -> Tensor:
+        seen = torch.from_numpy(self.labels.observed.dense(rows))
+        confidence = self.confidence if rows is None else self.confidence[rows]
+        found = torch.where(seen == 0, confidence.clamp(min=0), 0.0)
         return torch.where(seen == 1, 1.0, found)
 
 

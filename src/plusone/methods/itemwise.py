@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from plusone.losses import reduce
+from plusone.losses.fused import reduced_terms
 from plusone.losses.reduction import Reduction
 from plusone.methods.base import Method
 from plusone.types import Batch, Clock, Outputs
@@ -13,10 +13,11 @@ from plusone.types import Batch, Clock, Outputs
 class Itemwise(Method):
     """Write `table`, and `known` if the table depends on more than the observed labels.
 
-    The items of many trainings can then share one call of it. So it must depend on nothing but its
-    arguments, the options, the number of classes and the expected positives; what is a training's
-    own (its seed, its memory) goes into `known`. Methods with several terms or views write
-    `tables`, and `weight` where a term does not count fully.
+    The items of many trainings can then share one call of it, and a look at the first batches
+    serves a whole epoch. So it must depend on nothing but its arguments (of the clock not on the
+    step), the options, the number of classes and the expected positives; what is a training's own
+    (its seed, its memory) or a batch's own goes into `known`. Methods with several terms or views
+    write `tables`, and `weight` where a term does not count fully.
     """
 
     reduction: Reduction = "mean"
@@ -40,9 +41,11 @@ class Itemwise(Method):
         return 1.0
 
     def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
-        logits = tuple(out.logits for out in outs)
-        terms = {}
-        for name, table in self.tables(logits, self.known(batch, clock), clock).items():
-            value, weight = reduce(table, self.reduction), self.weight(name)
-            terms[name] = value if weight == 1 else weight * value
-        return terms
+        return reduced_terms(
+            lambda logits, known: self.tables(logits, known, clock),
+            tuple(out.logits for out in outs),
+            self.known(batch, clock),
+            self.reduction,
+            self.weight,
+            [weight for weight in self.parameters() if weight.requires_grad],
+        )

@@ -30,8 +30,9 @@ from plusone.losses import (
     assume_negative,
     label_aware_contrast,
     pseudo_label_consistency,
-    reduce,
+    reduced,
 )
+from plusone.losses.reduction import Reduction
 from plusone.losses.variant import is_released
 from plusone.methods.base import Method, Options
 from plusone.models.heads import Head
@@ -142,8 +143,8 @@ class Lac(Method):
 
     def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
         o, (weak, strong), y = self.options, outs, batch.observed
-        table = assume_negative(weak.logits, y)
-        terms = {"an": reduce(table, "mean" if is_released(o.variant) else "item")}
+        reduction: Reduction = "mean" if is_released(o.variant) else "item"
+        terms = {"an": reduced(assume_negative, weak.logits, y, reduction=reduction)}
         if o.lam_plc:
             delta = o.delta if o.lam_lac else o.delta_first
             terms["plc"] = o.lam_plc * pseudo_label_consistency(

@@ -13,11 +13,12 @@ buffer of the method's own, `[N, L]` booleans, and the observed labels never cha
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from plusone.losses import large_loss, large_losses, reduce
+from plusone.losses import large_loss_from, large_loss_level, large_losses, reduced
 from plusone.methods.base import Method, Options
 from plusone.types import Batch, Clock, Outputs, TrainLabels
 
@@ -40,8 +41,9 @@ class LargeLossRejection(Method):
 
     def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
         share = min(self.share(clock), 1.0)
-        table = large_loss(outs[0].logits, self.labels_of(batch), share=share, rule=self.rule)
-        return {"loss": reduce(table)}
+        z, y = outs[0].logits, self.labels_of(batch)
+        level = large_loss_level(z, y, share=share)
+        return {"loss": reduced(partial(large_loss_from, level=level, rule=self.rule), z, y)}
 
     def labels_of(self, batch: Batch) -> Tensor:
         """The labels the loss starts from."""
@@ -75,6 +77,7 @@ class LargeLossPermanent(LargeLossTemporary):
             marked = large_losses(outs[0].logits, self.labels_of(batch), share=share)
             self.corrected[batch.index] |= marked
 
-    def estimates(self) -> Tensor:
-        seen = torch.from_numpy(self.labels.observed.dense() == 1)
-        return (self.corrected | seen).float()
+    def estimates(self, rows: Tensor | None = None) -> Tensor:
+        seen = torch.from_numpy(self.labels.observed.dense(rows) == 1)
+        corrected = self.corrected if rows is None else self.corrected[rows]
+        return (corrected | seen).float()

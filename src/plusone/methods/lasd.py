@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from plusone.errors import InputError
 from plusone.losses import balanced_lambda, consistency, leveraged_asymmetric
+from plusone.losses.closed_form import elementwise
 from plusone.methods.base import Options
 from plusone.methods.itemwise import Itemwise
 from plusone.types import Clock, Stage, TrainLabels
@@ -99,10 +101,20 @@ class Lasd(Itemwise):
         self, logits: tuple[Tensor, ...], known: tuple[Tensor, ...], clock: Clock
     ) -> dict[str, Tensor]:
         terms = super().tables(logits, known, clock)
-        return terms | {"consistency": consistency(*logits)} if len(logits) > 1 else terms
+        first, *others = logits
+        if not others:
+            return terms
+        if all(other is first for other in others):  # views of feature vectors
+            return terms | {"consistency": elementwise(first, known[0], _agreed)}
+        return terms | {"consistency": consistency(*logits)}
 
     def weight(self, term: str) -> float:
         return float(self.options.alpha) if term == "consistency" else 1.0
+
+
+def _agreed(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """The distance of a view from itself, and its derivative."""
+    return torch.zeros_like(z), torch.zeros_like(z)
 
 
 def _views(options: LasdOptions) -> tuple[str, ...]:

@@ -104,18 +104,18 @@ class Role(Method):
         self.estimator.remember(batch.index, outs[0].features)
 
     @torch.no_grad()
-    def estimates(self) -> Tensor | None:
+    def estimates(self, rows: Tensor | None = None) -> Tensor | None:
         """The recovered labels `[N, L]`; None from a network that could not keep them.
 
         Besides the result it needs memory for one block of rows.
         """
         if not self.estimator.recalls:
             return None
-        n_items, n_classes = self.labels.n_items, self.labels.n_classes
-        found = torch.empty(n_items, n_classes)
-        step = max(1, BLOCK // n_classes)
-        for start in range(0, n_items, step):
-            index = torch.arange(start, min(start + step, n_items))
+        rows = torch.arange(self.labels.n_items) if rows is None else rows
+        found = torch.empty(len(rows), self.labels.n_classes)
+        step = max(1, BLOCK // self.labels.n_classes)
+        for start in range(0, len(rows), step):
+            index = rows[start : start + step]
             phi = self.estimator.recall(index)
             if not self.estimator.holds_seen:
                 observed = torch.from_numpy(self.labels.observed.dense(index.numpy()))
