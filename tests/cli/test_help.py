@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from importlib import import_module
+from inspect import cleandoc
 
 import pytest
+import typer
 
+from plusone.cli import commands
+from plusone.cli.app import app
 from plusone.version import __version__
 
 COMMANDS = (
@@ -62,19 +68,60 @@ def test_without_arguments_there_is_help(cli):
     assert "Usage: plusone" in answer.out + answer.err
 
 
-def test_help_imports_nothing_heavy():
-    code = """
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["--version"]])
+def test_help_imports_nothing_heavy(arguments):
+    code = f"""
 import sys
 from plusone.cli.app import main
+from plusone.cli.commands import COMMANDS
 try:
-    main(["train", "--help"])
+    main({arguments})
 except SystemExit as left:
     assert not left.code
-heavy = {"torch", "numpy", "sklearn", "PIL", "pandas", "matplotlib"} & set(sys.modules)
+heavy = {{"torch", "numpy", "sklearn", "PIL", "pandas", "matplotlib"}} & set(sys.modules)
 assert not heavy, heavy
+loaded = {{name for name in sys.modules if name.startswith("plusone.cli.")}}
+commands = {{f"plusone.cli.{{module}}" for module, _ in COMMANDS.values()}}
+assert len(loaded & commands) == {"train" in arguments}, loaded
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_list_of_commands_says_what_the_commands_say():
+    assert tuple(commands.COMMANDS) == COMMANDS
+    for name, (module, sentence) in commands.COMMANDS.items():
+        function = getattr(import_module(f"plusone.cli.{module}"), name)
+        assert function.__module__ == f"plusone.cli.{module}"
+        assert cleandoc(function.__doc__).split("\n\n")[0].replace("\n", " ") == sentence
+
+
+def test_commands_can_be_looked_into_by_name():
+    found = typer.main.get_command(app).commands
+    assert tuple(found) == COMMANDS
+    assert "nothing" not in found
+    assert found["train"] is found["train"]
+    assert "--method" in {text for param in found["train"].params for text in param.opts}
+
+
+def test_a_mistyped_command_gets_a_suggestion(cli):
+    answer = cli("trian")
+    assert answer.code == 2
+    assert "No such command 'trian'. Did you mean 'train'?" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted", "other"),
+    [("plusone su", "suggest", "train"), ("plusone train --bat", "--batch-size", "--method")],
+)
+def test_the_shell_completes_commands_and_options(command, words, wanted, other):
+    asked = {"_PLUSONE_COMPLETE": "complete_bash", "COMP_WORDS": words}
+    asked["COMP_CWORD"] = str(words.count(" "))
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **asked}, check=True
+    )
+    assert wanted in done.stdout.split()
+    assert other not in done.stdout.split()
 
 
 def test_the_installed_command_shows_its_help(command):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 
 def tree(root: Path, *, images: bool = True) -> Path:
@@ -19,7 +20,7 @@ def tree(root: Path, *, images: bool = True) -> Path:
         (lists / f"{name}_val.txt").write_text(f"c {c}\nd {d}\n")
     (root / "VOC2012" / "JPEGImages").mkdir()
     for name in "abcd" if images else "":
-        (root / "VOC2012" / "JPEGImages" / f"{name}.jpg").write_bytes(b"")
+        Image.new("RGB", (4, 4)).save(root / "VOC2012" / "JPEGImages" / f"{name}.jpg")
     return lists
 
 

@@ -156,7 +156,7 @@ def test_surprises_are_one_sentence_and_exit_code_1(cli, folder, monkeypatch):
 @pytest.mark.parametrize(
     ("error", "code", "sentence"),
     [
-        (OSError(28, "No space left on device", "a.npz"), 1, "a.npz: No space left on device"),
+        (OSError(28, "No space left on device", "a.npz"), 1, "a.npz: could not be written, the"),
         (PermissionError(13, "Permission denied", "a.csv"), 2, "a.csv: Permission denied"),
         (MemoryError(), 1, "there is not enough memory"),
     ],

@@ -32,10 +32,10 @@ def test_evaluate_on_named_data(cli, bad, folder, run_folder, photo_run, tmp_pat
     assert "its classes are not those of the model; missing: ant, bee, cat; unknown: blue" in err
     err = bad("evaluate", photo_run).err
     assert "has no items in the split 'test'; its splits: train (19), val (5), and all" in err
-    swapped = tmp_path / "swapped.csv"
-    swapped.write_text(csv_file.read_text().replace("ant,bee,cat", "bee,ant,cat"))
-    err = bad("evaluate", run_folder, swapped, "-x", folder / "x.npz").err
-    assert "its classes are not those of the model; the order differs" in err
+    more = tmp_path / "more.csv"
+    more.write_text(csv_file.read_text().replace("ant,bee,cat", "ant,bee,dog"))
+    err = bad("evaluate", run_folder, more, "-x", folder / "x.npz").err
+    assert "its classes are not those of the model; missing: cat; unknown: dog" in err
 
 
 def test_predict_a_folder(cli, folder, photo_run, tmp_path):

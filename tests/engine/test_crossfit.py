@@ -71,14 +71,29 @@ def test_a_fixed_backbone_runs_over_the_images_once() -> None:
     np.testing.assert_array_equal(one.features, features.features)
 
 
-def test_features_of_images_are_kept_beside_the_folds(tmp_path: Path, monkeypatch) -> None:
-    dataset = pictures()
-    first = cross_fit(dataset, HEADS, 2, keep=tmp_path)
+def test_features_of_images_are_kept_beside_the_folds(tmp_path: Path) -> None:
+    dataset, ticks = pictures(), []
+    first = cross_fit(dataset, HEADS, 2, keep=tmp_path, on_extract=ticks.append)
+    assert sum(ticks) == 60
     for path in tmp_path.glob("*-of-2-1.npy"):
         path.unlink()
-    monkeypatch.setattr("plusone.engine.crossfit.pooled", None)  # so it cannot run again
-    again = cross_fit(dataset, HEADS, 2, keep=tmp_path)
+    again = cross_fit(dataset, HEADS, 2, keep=tmp_path, on_extract=ticks.append)
+    assert sum(ticks) == 60  # the backbone did not run again
     np.testing.assert_array_equal(first.probabilities, again.probabilities)
+
+
+def test_features_of_other_images_make_room(tmp_path: Path) -> None:
+    dataset = pictures()
+    (tmp_path / "features-mine.npy").touch()
+    cross_fit(dataset, HEADS, 2, keep=tmp_path)
+    (before,) = tmp_path.glob("features-" + 16 * "?" + ".npy")
+    assert dataset.features is not None
+    changed = dataset.features.copy()
+    changed[17, 0, 0, 0] ^= 1
+    cross_fit(replace(dataset, features=changed), HEADS, 2, keep=tmp_path)
+    (after,) = tmp_path.glob("features-" + 16 * "?" + ".npy")
+    assert after != before
+    assert (tmp_path / "features-mine.npy").exists()
 
 
 def test_fine_tuned_models_have_no_features_in_common() -> None:

@@ -61,10 +61,25 @@ def test_the_key_follows_everything_that_matters(inputs):
     assert key_of(make_model(), inputs) != base
 
 
-def test_images_in_memory_are_not_kept(tmp_path):
-    x = torch.zeros(2, 3, 16, 16, dtype=torch.uint8)
-    PooledFeatures(None, tmp_path / "kept").of(make_model(), ArrayInputs(x))
-    assert not (tmp_path / "kept").exists()
+def test_images_in_memory_are_kept_by_their_bytes(tmp_path):
+    x = torch.randint(0, 256, (5, 3, 16, 16), dtype=torch.uint8)
+    model, ticks = make_model(), []
+    made = PooledFeatures(ticks.append, tmp_path / "kept")
+    first = made.of(model, ArrayInputs(x))
+    assert list((tmp_path / "kept").iterdir()) == made.files
+    again = PooledFeatures(ticks.append, tmp_path / "kept").of(model, ArrayInputs(x.clone()))
+    assert torch.equal(first.x, again.x)
+    assert ticks == [5]
+    x[4, 2, 15, 15] ^= 1
+    PooledFeatures(ticks.append, tmp_path / "kept").of(model, ArrayInputs(x))
+    assert ticks == [5, 5]
+
+
+def test_the_key_reads_all_images_however_many_at_a_time(monkeypatch):
+    x = torch.randint(0, 256, (5, 3, 16, 16), dtype=torch.uint8)
+    whole = key_of(make_model(), ArrayInputs(x))
+    monkeypatch.setattr("plusone.engine.pooled.BLOCK", 1)
+    assert key_of(make_model(), ArrayInputs(x)) == whole
 
 
 def test_a_damaged_file_is_made_anew(inputs, tmp_path):

@@ -111,8 +111,8 @@ def test_a_stopped_run_goes_on(task, tmp_path, monkeypatch):
             train(task, RECIPE, folder, resume=True, on_record=stop_after(epoch))
         with pytest.raises(InputError, match="the run is not complete"):
             load_run(folder)
-    with (folder / "records.jsonl").open("a") as file:
-        file.write('{"stage": 0, "ep')  # killed while writing
+    with (folder / "records.jsonl").open("ab") as file:
+        file.write(b'7\n{"stage": 0, "ep\xff')  # torn: no record, no text
     assert without_place(train(task, RECIPE, folder, resume=True)) == without_place(whole)
     same_files(folder, tmp_path / "whole")
 

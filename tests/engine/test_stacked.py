@@ -9,14 +9,16 @@ import torch
 
 from plusone.data import Dataset
 from plusone.engine.adam import LeanAdam
+from plusone.engine.ledger import Ledger
 from plusone.engine.stacked import train_stacked, why_alone
 from plusone.engine.stacked_adam import StackedAdam
 from plusone.engine.stacked_loss import OneTable, stacked_loss
 from plusone.engine.summary import summarise
 from plusone.engine.task import make_task
 from plusone.engine.training import Training
-from plusone.errors import InputError, RunError
+from plusone.errors import DivergedError, InputError, RunError
 from plusone.methods import METHODS
+from plusone.methods.pointwise import Pointwise
 from plusone.recipe import make_recipe
 from plusone.types import Batch, Clock, Outputs
 
@@ -111,10 +113,13 @@ def test_slopes_are_those_of_the_losses(name, feature_data):
         for buffer in method.buffers():
             if buffer.shape == task.train.observed.shape:  # a memory that has seen something
                 buffer.copy_(torch.rand(buffer.shape) > 0.5)
-    together = stacked_loss(rows)
-    slope = together.slope(logits, Batch((x,), observed, index), clock)
+    with torch.no_grad():
+        said = stacked_loss(rows)(logits, Batch((x,), observed, index), clock)
+    slope = said.slope * said.scale
     assert slope.shape == logits.shape
-    totals = together.take_sums()
+    ledger = Ledger(["run"] * 4, 1)
+    ledger.add(said.terms, said.factors)
+    values = ledger.means()
     for place, method in enumerate(methods):
         seed, rate = divmod(place, 2)
         z = logits[seed, :, rate].clone().requires_grad_()
@@ -123,8 +128,7 @@ def test_slopes_are_those_of_the_losses(name, feature_data):
         terms = method.loss(outs, batch, clock)
         sum(terms.values()).backward()
         torch.testing.assert_close(slope[seed, :, rate], z.grad)
-        found = {term: sums[place].item() for term, sums in totals.items()}
-        assert found == pytest.approx({term: value.item() for term, value in terms.items()})
+        assert values[place] == pytest.approx({name: term.item() for name, term in terms.items()})
 
 
 @pytest.mark.parametrize(
@@ -272,13 +276,39 @@ def test_images_and_tokens_cannot_be_stacked(image_data):
 
 def test_a_loss_that_is_not_finite_names_its_run(feature_data):
     recipes = recipes_of("l2r", seeds=(4,), rates=(1e-3, 1e30))
-    with pytest.raises(RunError, match=r"l2r with lr 1e\+30 and seed 4 is not finite in epoch 1"):
+    named = r"l2r with lr 1e\+30 and seed 4 is not finite in epoch 1, batch \d+: \{'loss': "
+    with pytest.raises(RunError, match=named):
         train_stacked(make_task(feature_data(), recipes[0]), recipes)
 
 
 def test_options_that_a_loss_refuses_are_named(feature_data):
     recipes = recipes_of("wan", options={"gamma": 5.0})
     with pytest.raises(InputError, match="options of wan: gamma must lie"):
+        train_stacked(make_task(feature_data(), recipes[0]), recipes)
+
+
+def test_weighted_items_are_visited_as_often_as_alone(feature_data):
+    recipes = recipes_of("an")
+    task = make_task(feature_data(80), recipes[0])
+    weights = np.arange(1.0, len(task.train) + 1)
+    assert_as_alone(
+        dataclasses.replace(task, train=dataclasses.replace(task.train, weights=weights)), recipes
+    )
+
+
+def test_weights_that_are_not_finite_stop_it_although_the_loss_is(feature_data, monkeypatch):
+    plain = Pointwise.loss
+
+    def loss(self, outs, batch, clock):
+        terms = plain(self, outs, batch, clock)
+        if clock.epoch == 1 and clock.step == clock.steps - 1:  # no later step would notice it
+            logits = outs[0].logits
+            terms["odd"] = (torch.sqrt(logits - logits.detach()) * 0).sum()
+        return terms
+
+    monkeypatch.setattr(Pointwise, "loss", loss)
+    recipes = recipes_of("an")
+    with pytest.raises(DivergedError, match=r"weights .* are not finite after epoch 2 of an"):
         train_stacked(make_task(feature_data(), recipes[0]), recipes)
 
 

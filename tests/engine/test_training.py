@@ -339,6 +339,22 @@ def test_a_method_with_state_is_trained_saved_and_resumed(training, image_data, 
     assert made.method.seen.unique().tolist() == [float(made.best.epoch)]
 
 
+def test_the_best_of_the_stage_before_is_known_until_there_is_another(training, feature_data):
+    settings = {"stages": [{"inputs": "features", "epochs": 1}] * 2}
+    made = training(feature_data(), **settings)
+    first = made.epochs()
+    next(first)
+    assert made.best is None
+    resumed = training(feature_data(), **settings)
+    resumed.load_state(*made.state())
+    assert resumed.before.epoch == made.before.epoch == 1
+    assert same(resumed.before.model, made.before.model)
+    next(first)
+    tensors, plain = made.state()
+    assert plain["before"] is None
+    assert not any(name.startswith("before") for name in tensors)
+
+
 def test_options_of_a_stage_are_checked_before_training(training, feature_data):
     stages = [{"inputs": "features", "epochs": 1, "options": {"alpha": 1}}]
     assert training(feature_data(), method="em", stages=stages).method.options.alpha == 1

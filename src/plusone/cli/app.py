@@ -7,29 +7,11 @@ import sys
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
-from plusone.cli import (
-    analyse,
-    bench,
-    choose,
-    demo,
-    example,
-    export,
-    labels,
-    loop,
-    maps,
-    methods,
-    prepare,
-    priors,
-    report,
-    review,
-    suggest,
-    sweep,
-    train,
-    use,
-)
+from plusone.cli.commands import LazyGroup
+from plusone.cli.several import check_command, tell, together
 from plusone.errors import InputError, RunError
+from plusone.files import room
 from plusone.version import __version__
 
 SHOW_TRACEBACKS = "PLUSONE_TRACEBACK"
@@ -42,13 +24,17 @@ PATH_ERRORS = (
     NotADirectoryError,
     PermissionError,
 )
+DECODER_DIED = (
+    "a process that decodes images was killed (out of memory, perhaps: -s workers=0 needs less); "
+    "train goes on with --resume, the other commands when they are run again"
+)
 
 
 class _CtrlC(Exception):  # noqa: N818 (it is no error)
     """Ctrl-C, under a name for which typer has no answer of its own."""
 
 
-class _Commands(TyperGroup):
+class _Commands(LazyGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -68,33 +54,6 @@ app = typer.Typer(
     epilog="Example: [bold]plusone demo[/bold], then [bold]plusone train ./photos[/bold]. "
     "COMMAND [bold]--help[/bold] explains a command.",
 )
-for command in (
-    demo.demo,
-    example.example,
-    methods.methods,
-    prepare.prepare,
-    labels.inspect,
-    labels.observe,
-    labels.features,
-    priors.priors,
-    choose.choose,
-    train.train,
-    use.evaluate,
-    use.predict,
-    export.export,
-    maps.maps,
-    suggest.suggest,
-    review.review,
-    bench.bench,
-    sweep.sweep,
-    sweep.ablate,
-    loop.loop,
-    analyse.gradients,
-    analyse.intervals,
-    analyse.surface,
-    report.report,
-):
-    app.command()(command)
 
 
 def _version(wanted: bool) -> None:
@@ -105,25 +64,27 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _global(
+    context: typer.Context,
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Print the version and stop."
     ),
 ) -> None:
-    pass
+    check_command(context.invoked_subcommand)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs a command: exit code 0 done, 1 failed run, 2 bad input or usage, 130 Ctrl-C."""
     try:
-        app(args=arguments, prog_name="plusone")  # always leaves by SystemExit or an error
+        with together():
+            app(args=arguments, prog_name="plusone")  # always leaves by SystemExit or an error
     except (_CtrlC, KeyboardInterrupt):
-        sys.stderr.write("plusone: stopped by Ctrl-C\n")
+        tell("plusone: stopped by Ctrl-C\n")
         sys.exit(130)
     except Exception as error:
         if os.environ.get(SHOW_TRACEBACKS):
             raise
         sentence, code = explain(error)
-        sys.stderr.write(f"plusone: {sentence}\n")
+        tell(f"plusone: {sentence}\n")
         sys.exit(code)
 
 
@@ -135,11 +96,15 @@ def explain(error: Exception) -> tuple[str, int]:
     if isinstance(error, InputError):
         return (f"the input has problems:\n{text}" if "\n" in text else text), 2
     if isinstance(error, OSError):
+        if (sentence := room(error)) is not None:
+            return sentence, 1
         where = error.filename2 or error.filename
         text = f"{where}: {error.strerror}" if where and error.strerror else text
         return text, 2 if isinstance(error, PATH_ERRORS) else 1
     if isinstance(error, RunError):
         return text, 1
+    if "DataLoader worker" in text:
+        return DECODER_DIED, 1
     if isinstance(error, MemoryError):
         return f"there is not enough memory ({text or 'no details'})", 1
     what = f"{type(error).__name__}: {text}".splitlines()[0]

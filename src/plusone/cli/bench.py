@@ -57,7 +57,11 @@ def bench(
     storage: Annotated[
         str | None,
         typer.Option(
-            metavar="URL", help="Database that several machines share, for optuna; default a file."
+            metavar="URL",
+            envvar="PLUSONE_STORAGE",
+            show_envvar=False,
+            help="Database that several machines share, for optuna; default a file. "
+            "PLUSONE_STORAGE keeps its password off the command line.",
         ),
     ] = None,
     workers: Annotated[

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from plusone.bench.choice import choice_score
 from plusone.cli.common import err, going_on, percent, table
+from plusone.files import alone_in, clear_leftovers
 
 if TYPE_CHECKING:
     from plusone.bench.jobs import Job
@@ -48,7 +49,8 @@ def run_shown(jobs: Sequence[Job], folder: Path, workers: int) -> list[dict[str,
             name = f"{result['data']}  " if board.several else ""
             err.print(name + line_of(result, before), markup=False, soft_wrap=True)
 
-    with again, shown if live else nullcontext():
+    with again, alone_in(folder), shown if live else nullcontext():
+        clear_leftovers(folder)
         return run_jobs(jobs, folder / "journal.jsonl", workers=workers, on_done=on_done)
 
 

@@ -81,8 +81,7 @@ def choose(
     said = parse_settings(settings or []) | given | {"seed": seed}
     for name in methods:  # refused before anything is read
         get_method(name).make_options(make_recipe(said, {"method": name}).options)
-    with progress("reading", None):
-        dataset = load(data, features, form, meaning)
+    dataset = load(data, features, form, meaning)
     recipes = [recipe for name in methods for recipe in _recipes(dataset, data, name, rates, said)]
     stages = [
         stage

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,12 +15,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from plusone.cli.several import leads
 from plusone.errors import InputError
+from plusone.files import NO_ROOM, naming
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
     from plusone.data.dataset import Dataset
+
+TRIAL = 1 << 16  # bytes that a folder must take before any work is done for it
 
 err = Console(stderr=True, highlight=False)
 out = Console(highlight=False)
@@ -102,11 +107,12 @@ def progress(description: str, total: int | None) -> Iterator[tuple[Progress, An
 
 @contextmanager
 def going_on(how: str) -> Iterator[None]:
-    """Says how to go on with what Ctrl-C stops in this block."""
+    """Says how to go on with what Ctrl-C or a full disk stops in this block."""
     try:
         yield
-    except KeyboardInterrupt:
-        say(f"stopped; {how}")
+    except (KeyboardInterrupt, OSError) as stop:
+        if not isinstance(stop, OSError) or stop.errno in NO_ROOM:
+            say(f"stopped; {how}")
         raise
 
 
@@ -143,26 +149,72 @@ def percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.2f}"
 
 
-def load(data: str, features: list[Path] | None, form: str, meaning: str) -> Dataset:
-    """Reads the data a command was given."""
+def load(
+    data: str,
+    features: list[Path] | None,
+    form: str,
+    meaning: str,
+    *,
+    check_images: bool = True,
+    shown: tuple[Progress, Any] | None = None,
+) -> Dataset:
+    """Reads the data a command was given, and says which items had to be left out.
+
+    Args:
+        data: What the user named.
+        features: Feature files.
+        form: The form of the labels.
+        meaning: What zeros mean.
+        check_images: Whether items whose image cannot be read are left out.
+        shown: A progress bar that is there already, and its task; a new one by default.
+    """
+    from plusone.data.broken import sentence
     from plusone.data.source import load_source
 
-    return load_source(data, features=features or (), format=form, labels=meaning)
+    with nullcontext(shown) if shown else progress("reading", None) as (bar, task):
+
+        def on_image(done: int, total: int) -> None:
+            bar.update(task, description="checking images", completed=done, total=total)
+
+        found = load_source(
+            data,
+            features=features or (),
+            format=form,
+            labels=meaning,
+            check_images=check_images,
+            on_image=on_image,
+        )
+    if found.broken:
+        say(sentence(found.broken))
+    return found
 
 
 def check_folder(path: Path, *, flag: str = "--out") -> None:
     """Refuses a folder that cannot be written, before any work is done for it."""
+    if not leads():
+        return
     for place in (path, *path.parents):
         if place.exists():
             if not place.is_dir():
                 raise InputError(f"{place}: is a file, not a folder; choose another {flag}")
             if not os.access(place, os.W_OK | os.X_OK):
                 raise InputError(f"{place}: cannot be written to; choose another {flag}")
+            try:
+                with naming(path), tempfile.TemporaryFile(dir=place) as trial:
+                    trial.write(bytes(TRIAL))
+            except OSError as error:
+                if error.errno in NO_ROOM:
+                    raise
+                raise InputError(
+                    f"{path}: cannot be written to ({error.strerror}); choose another {flag}"
+                ) from None
             return
 
 
 def check_file(path: Path, *, flag: str = "--out") -> None:
     """Refuses a file that cannot be written, before any work is done for it."""
+    if not leads():
+        return
     if path.is_dir():
         raise InputError(f"{path}: is a folder, not a file; choose another {flag}")
     check_folder(path.parent, flag=flag)

@@ -56,6 +56,10 @@ def finish(
             _print(rows, (titles or {}).get(data, plain))
         _explain(bench.summary.rows)
         say(f"settings: {bench.rule}")
+    for data, count in {
+        result["data"]: result["broken"] for result in bench.results if "broken" in result
+    }.items():
+        say(f"{data}: {count} items left out, as their images cannot be read (plusone inspect)")
     if single := alone(bench.results):
         listed = ", ".join(f"{method} ({why})" for method, why in single.items())
         say(f"one by one: {listed}")

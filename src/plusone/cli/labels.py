@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -30,6 +31,7 @@ from plusone.errors import InputError
 
 if TYPE_CHECKING:
     from plusone.data.inspect import Summary
+    from plusone.data.table import LabelTable
 
 
 def inspect(
@@ -55,9 +57,12 @@ def inspect(
         raise
     summary = summarise(dataset.table)
     if as_json:
-        emit({"data": data, "problems": []} | summary.to_dict())
+        broken = [asdict(one) for one in dataset.broken]
+        emit({"data": data, "problems": []} | summary.to_dict() | {"broken": broken})
         return
     _print_summary(summary, dataset.name, classes)
+    for one in dataset.broken:
+        say(f"left out: {one.id} {one.reason}")
 
 
 def observe(
@@ -83,7 +88,7 @@ def observe(
     from plusone.data.observation import observe_table
 
     check_file(to)
-    observed = observe_table(load(data, None, form, meaning).table, scheme, seed)
+    observed = observe_table(_labels_only(data, form, meaning), scheme, seed)
     write(observed, to)
     result = {
         "out": str(to),
@@ -96,6 +101,11 @@ def observe(
         emit(result)
         return
     out.print(table("", ("observed", ""), list(result.items()), text=2))
+
+
+def _labels_only(data: str, form: str, meaning: str) -> LabelTable:
+    """The labels of all items, whether or not their images can be read."""
+    return load(data, None, form, meaning, check_images=False).table
 
 
 def features(

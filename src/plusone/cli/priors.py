@@ -116,16 +116,19 @@ def _from_single(dataset: Dataset, settings: list[str], seed: int) -> dict[str, 
     """What the training items' single positives say, and the truth where it is known."""
     from plusone.engine.expected import features_of
     from plusone.engine.task import make_task
-    from plusone.priors.features import from_features
+    from plusone.priors.features import from_features, usable_rows
     from plusone.recipe import make_recipe, parse_settings
 
     recipe = make_recipe({"method": "softmax"}, parse_settings(settings), {"seed": seed})
     with progress("reading", len(dataset.table)) as (bar, reading):
         task = make_task(dataset, recipe, tick=lambda: bar.advance(reading))
+    rows = usable_rows(task.train.observed, seed)
+    with progress("features", len(rows)) as (bar, making):
+        x = features_of(recipe, task, rows, tick=lambda n: bar.advance(making, n))
     with progress("fitting", None) as (bar, fitting):
         found = from_features(
-            features_of(recipe, task),
-            task.train.observed,
+            x,
+            task.train.observed.take(rows),
             seed=seed,
             on_fit=lambda: bar.advance(fitting),
         )

@@ -26,6 +26,7 @@ from plusone.cli.common import (
 )
 from plusone.cli.use import dataset_of
 from plusone.errors import InputError
+from plusone.files import alone_in, clear_leftovers
 
 FORMS = ("json", "parquet", "label-studio", "fiftyone")
 
@@ -84,6 +85,7 @@ def suggest(
     Example: [bold]plusone suggest runs/photos-gr-seed0 --precision 0.95[/bold]
     Example: [bold]plusone suggest runs/photos-gr-seed0 --audit checked.csv[/bold]
     """
+    from plusone.data.broken import write_broken
     from plusone.engine.run_files import read_recipe
     from plusone.methods import get_method
     from plusone.suggest import write_suggestions
@@ -108,17 +110,32 @@ def suggest(
     dataset = replace(dataset, table=run_labels(run, dataset.table, recipe))
     checked = None if audit is None else read_audit(audit)
     if linear:
-        dataset, recipe = head_only(run, dataset, recipe)
+        with progress("features", len(dataset.table)) as (bar, making):
+            dataset, recipe = head_only(
+                run, dataset, recipe, lambda n: bar.advance(making, n), folder / "folds"
+            )
     images = dataset.features is None or dataset.features.ndim == 4
     stages = recipe.resolved_stages(images=images, phases=get_method(recipe.method).phases)
     if images and any(stage.inputs == "images" for stage in stages):
         say(f"fine-tuning {folds} models; --linear trains only heads on the run's features")
     epochs = sum(stage.epochs for stage in stages)
     again = going_on(f"the same command goes on with the folds that are done ({folder})")
-    with again, progress("cross-fitting", folds * epochs) as (bar, fitting):
+    with (
+        again,
+        alone_in(folder),
+        progress("cross-fitting", folds * epochs) as (bar, fitting),
+    ):
+        clear_leftovers(folder)
+        clear_leftovers(folder / "folds")
+        write_broken(folder, dataset.broken)
 
         def on_fold(number: int, kept: bool) -> None:
             bar.update(fitting, completed=(number + 1) * epochs)
+
+        seen = bar.add_task("features", total=len(dataset.table), visible=False)
+
+        def on_extract(n: int) -> None:
+            bar.update(seen, advance=n, visible=True)
 
         found = find(
             dataset,
@@ -129,6 +146,7 @@ def suggest(
             keep=folder / "folds",
             on_epoch=lambda number: bar.advance(fitting),
             on_fold=on_fold,
+            on_extract=on_extract,
         )
     made = accept(found.calibrated, found.observed, precision, per_class=per_class)
     suggestions = found.suggestions(least=least, top=top)
@@ -137,6 +155,7 @@ def suggest(
         hidden = int((truth & (found.observed == 0)).sum())
     accepted = summary(made, dataset.table.classes, truth, hidden)
     more = {"run": str(run), "backbone_saw_items": linear, "accepted": accepted}
+    more |= {"broken": len(dataset.broken)} if dataset.broken else {}
     suggestions = replace(suggestions, about=dict(suggestions.about) | more)
     row, label = made.mask.nonzero()
     write_accepted(dataset.table, found.rows[row], label, more_labels)

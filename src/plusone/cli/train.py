@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,7 +26,10 @@ from plusone.cli.common import (
     say,
     table,
 )
+from plusone.cli.notes import notes
+from plusone.cli.several import leads
 from plusone.errors import InputError
+from plusone.files import alone_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,6 +44,7 @@ IMAGES_ONLY = frozenset(
         "cache_dir", "cache_mb",
     }
 )  # fmt: skip
+BETWEEN_MOVES = 0.1  # seconds, of the progress bar
 KEPT = ".features"  # beside the runs: features of images, for the next run
 LABELS = {"truth": "all labels", "observed": "the seen labels"}
 K_FROM = {
@@ -104,6 +109,7 @@ def train(
     Example: [bold]plusone train labels.csv -x photos.npz -m em -s options.alpha=0.2[/bold]
     Example: [bold]plusone train[/bold] (the embedded digits)
     """
+    from plusone.data.broken import write_broken
     from plusone.data.source import EMBEDDED
     from plusone.engine.expected import expected
     from plusone.engine.run import train as run
@@ -129,13 +135,13 @@ def train(
     if to is not None:
         _check_new(to, resume)
     with progress("reading", None) as (bar, reading):
-        dataset = load(data, features, form, meaning)
+        dataset = load(data, features, form, meaning, shown=(bar, reading))
         defaults, rules = _defaults(dataset, data, said, by_rules=recipe is None)
         info = get_method(make_recipe(defaults, *said, source=where).method)
         full = make_recipe(defaults, info.defaults, *said, source=where)
         folder = to or Path("runs") / f"{_name(data)}-{full.method}-seed{full.seed}"
         _check_new(folder, resume)
-        bar.update(reading, total=len(dataset.table))
+        bar.update(reading, description="reading", completed=0, total=len(dataset.table))
         task = make_task(dataset, full, tick=lambda: bar.advance(reading))
     source = {
         "data": data if data in EMBEDDED else str(Path(data).resolve()),
@@ -148,6 +154,8 @@ def train(
         f"{task.name}: {len(task.train)} train, {len(task.val)} val, {len(task.test or ())} test "
         f"items, {len(task.classes)} classes; labels seen: {scheme}; method {full.method}"
     )
+    for note in notes(task):
+        say(note)
     for sentence in rules:
         say(f"rule: {sentence}")
     if not task.images and (idle := sorted(IMAGES_ONLY & full.model_fields_set)):
@@ -158,9 +166,18 @@ def train(
     steps = -(-len(task.train) // full.batch_size)
     total = steps * sum(stage.epochs for stage in stages)
     again = going_on(f"add --resume to the same command to go on ({folder})")
-    with again, progress("training", total) as (bar, training):
+    with again, alone_in(folder), progress("training", total) as (bar, training):
+        if leads():
+            write_broken(folder, dataset.broken)
+
+        shown = 0.0  # when the bar last moved
 
         def on_step(clock: Clock) -> None:
+            nonlocal shown
+            now = time.monotonic()
+            if now - shown < BETWEEN_MOVES and clock.step + 1 < clock.steps:
+                return  # a step on features takes less time than a move of the bar
+            shown = now
             before = sum(stage.epochs for stage in stages[: clock.stage]) + clock.epoch
             bar.update(training, completed=before * steps + clock.step + 1)
 
@@ -190,10 +207,10 @@ def train(
             rules=rules,
             features=folder.parent / KEPT if task.images else None,
         )
-    if report if report is not None else not as_json:
+    if leads() and (report if report is not None else not as_json):
         _report(folder)
     if as_json:
-        emit(metrics)
+        emit(metrics | ({"broken": len(dataset.broken)} if dataset.broken else {}))
         return
     _print(metrics, task.name)
 
@@ -220,7 +237,7 @@ def _defaults(
 def _check_new(folder: Path, resume: bool) -> None:
     """Refuses a run folder that cannot be written, or that holds a run already."""
     check_folder(folder)
-    if (folder / "recipe.toml").exists() and not resume:
+    if leads() and (folder / "recipe.toml").exists() and not resume:
         raise InputError(
             f"{folder}: holds a run already; --resume goes on with it, or choose another --out"
         )

@@ -23,6 +23,7 @@ from plusone.cli.common import (
     say,
     table,
 )
+from plusone.cli.several import leads
 from plusone.errors import InputError, RunError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from plusone.engine.items import Skipped
     from plusone.engine.thresholds import Thresholds
 
-COUNTS = ("items", "against")
+COUNTS = ("items", "of", "against")
 SHOWN = 20  # skipped images that are listed
 
 Run = Annotated[
@@ -65,12 +66,15 @@ def evaluate(
     Example: [bold]plusone evaluate runs/digits-gr-seed0[/bold]
     """
     from plusone.engine.build import load_run
-    from plusone.engine.evaluation import check_split, evaluate_run
+    from plusone.engine.evaluation import as_in_training, check_split, evaluate_run
 
     check_split(split)
     predictor = load_run(run)
+    _warn(run)
     cuts = _thresholds(run, predictor.classes, threshold)
     dataset = dataset_of(run, data, features, form, meaning)
+    if data is None and split in ("train", "val"):
+        dataset = as_in_training(dataset, run, predictor.recipe)
     with progress("predicting", None) as (bar, task):
         result = evaluate_run(
             predictor,
@@ -82,8 +86,11 @@ def evaluate(
         )
     if as_json:
         about = {"run": str(run), "data": dataset.name, "split": split}
+        about |= {"broken": len(dataset.broken)} if dataset.broken else {}
         emit(about | {"thresholds": cuts.origin} | result)
         return
+    if absent := result.pop("not_measured", ()):
+        say(f"not measured, as the data does not have these classes: {', '.join(absent)}")
     rows = [
         (key, value if key in COUNTS else "-" if value is None else f"{value:.4f}")
         for key, value in result.items()
@@ -129,6 +136,7 @@ def predict(
     if to is not None:
         check_file(to)
     predictor = load_run(run)
+    _warn(run)
     cuts = _thresholds(run, predictor.classes, threshold)
     items = find_items(predictor, data, features or [], form, meaning)
     total = sum(len(one) + len(one.skipped) for one in items)
@@ -136,7 +144,7 @@ def predict(
     skipped: list[Skipped] = []
     with ExitStack() as files, progress("predicting", total) as (bar, task):
         sinks: list[CsvTags | JsonTags] = []
-        if to is not None:
+        if to is not None and leads():
             temporary = files.enter_context(replacing(to))
             file = files.enter_context(temporary.open("w", encoding="utf-8", newline=""))
             sinks.append(CsvTags(file, predictor.classes, cuts))
@@ -161,6 +169,14 @@ def predict(
         say(f"{len(skipped)} of {total} images skipped")
     if to is not None:
         say(f"{done} items in {to}")
+
+
+def _warn(run: Path) -> None:
+    """Says it if a run stopped early."""
+    from plusone.engine.diverged import warning
+
+    if (sentence := warning(run)) is not None:
+        say(f"warning: {sentence}")
 
 
 def _list(skipped: Sequence[Skipped]) -> None:

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from plusone.data.formats import read as read_table
 from plusone.engine import checkpoint
+from plusone.engine.allotted import Allotted
+from plusone.engine.diverged import refuse_diverged
 from plusone.engine.inputs import Inputs
 from plusone.engine.predict import predict
 from plusone.engine.run_files import read_description, read_recipe
@@ -91,13 +93,15 @@ def load_run(folder: Path) -> Predictor:
     recipe, about = read_recipe(folder), read_description(folder)
     weights = folder / "model.safetensors"
     if not weights.exists():
+        refuse_diverged(folder)
         raise InputError(f"{folder}: the run is not complete; finish it with --resume")
     table = read_table(folder / "observed.npz").table
     seen, places = table.take(table.rows_of("train")).labels, len(about["shape"]) > 1
     labels = TrainLabels(seen, about["k"], recipe.seed, places)
     shape = tuple(about["shape"])
     # All weights are in the run: those that the backbone began with need not be found again.
-    model, method = build(recipe, labels, shape, images=about["images"], weights="random")
+    with Allotted(weights.stat().st_size, str(folder)):
+        model, method = build(recipe, labels, shape, images=about["images"], weights="random")
     tensors, _ = checkpoint.load(weights)
     try:
         model.load_state_dict(below(tensors, "model."))

@@ -16,21 +16,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plusone.data.array_file import write_array
 from plusone.data.dataset import Dataset
-from plusone.engine.build import build
-from plusone.engine.predict import predict
+from plusone.data.lazy import LazyArray, taken
+from plusone.engine.pooled import PooledFeatures, fresh_model
 from plusone.engine.task import dataset_inputs, input_shape, make_task
 from plusone.engine.training import Training
 from plusone.errors import InputError
-from plusone.files import file_state, replacing
+from plusone.files import file_state
 from plusone.methods import get_method
 from plusone.models.classifier import Classifier
 from plusone.recipe import Recipe
-from plusone.types import TrainLabels
 from plusone.version import __version__
 
 BLOCK = 1 << 24
-OURS = re.compile(r"[0-9a-f]{12}-of-\d+-(\d+|features)\.npy")  # names of kept files
+OURS = re.compile(r"[0-9a-f]{12}-of-\d+-\d+\.npy")  # names of kept folds
+FEATURES = re.compile(r"features-[0-9a-f]{16}\.npy")
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class CrossFit:
     rows: npt.NDArray[np.int64]
     fold: npt.NDArray[np.int64]
     probabilities: npt.NDArray[np.float32]
-    features: npt.NDArray[Any] | None
+    features: npt.NDArray[Any] | LazyArray | None
 
 
 def cross_fit(
@@ -58,6 +59,7 @@ def cross_fit(
     *,
     on_epoch: Callable[[int], None] | None = None,
     on_fold: Callable[[int, bool], None] | None = None,
+    on_extract: Callable[[int], None] | None = None,
     keep: Path | None = None,
 ) -> CrossFit:
     """Trains one model per fold on all other items and predicts the fold.
@@ -71,6 +73,7 @@ def cross_fit(
         folds: How many.
         on_epoch: Called with the number of the fold after every epoch.
         on_fold: Called after each fold with its number and whether it was found in `keep`.
+        on_extract: Called with the number of images that a fixed backbone has just seen.
         keep: A folder for finished folds; those of the same data and settings are used again.
     """
     table = replace(dataset.table, truth=None)
@@ -82,7 +85,7 @@ def cross_fit(
     store = None if keep is None else _Store(keep, f"{_key(dataset, settings)}-of-{folds}")
     dataset = replace(dataset, table=table)
     if only_heads(dataset, settings):
-        dataset = _with_features(dataset, settings, store)
+        dataset = pooled(dataset, settings, tick=on_extract, keep=keep)
     found = np.zeros((len(rows), len(table.classes)), dtype=np.float32)
     for number in range(folds):
         kept = None if store is None else store.read(str(number))
@@ -100,19 +103,8 @@ def cross_fit(
             on_fold(number, known)
     features = dataset.features
     if features is not None:
-        features = None if features.ndim == 4 else features[rows]
+        features = None if features.ndim == 4 else taken(features, rows)
     return CrossFit(rows, fold, found, features)
-
-
-def _with_features(dataset: Dataset, recipe: Recipe, store: _Store | None) -> Dataset:
-    """The data with the features of its images, which are kept beside the folds."""
-    kept = None if store is None else store.read("features")
-    if kept is not None:
-        return replace(dataset, features=kept)
-    made = pooled(dataset, recipe)
-    if store is not None and made.features is not None:
-        store.write("features", made.features)
-    return made
 
 
 def _one(
@@ -136,22 +128,31 @@ def only_heads(dataset: Dataset, recipe: Recipe) -> bool:
     return images and all(stage.inputs == "features" for stage in stages)
 
 
-def pooled(dataset: Dataset, recipe: Recipe, model: Classifier | None = None) -> Dataset:
+def pooled(
+    dataset: Dataset,
+    recipe: Recipe,
+    model: Classifier | None = None,
+    *,
+    tick: Callable[[int], None] | None = None,
+    keep: Path | None = None,
+) -> Dataset:
     """The same items with the features that a backbone makes of their images, computed once.
 
     Args:
         dataset: Images.
         recipe: The settings.
         model: Whose backbone; by default the one that training would begin with.
+        tick: Called with the number of items whose features were just extracted.
+        keep: A folder for the features; those of other images or weights are removed from it.
     """
     shape = input_shape(dataset, recipe)
-    if model is None:
-        given = recipe.expected_positives
-        k = given if isinstance(given, float) else 1.0  # no backbone depends on it
-        labels = TrainLabels(dataset.table.labels, k, recipe.seed, True)
-        model, _ = build(recipe, labels, shape, images=True)
+    model = model or fresh_model(recipe, dataset.table.labels, shape)
     inputs = dataset_inputs(dataset, recipe, shape, cache_dir=recipe.cache_dir)
-    x = predict(model, model.features, inputs(np.arange(len(dataset.table))), kind="images")
+    made = PooledFeatures(tick, keep)
+    x = made.of(model, inputs(np.arange(len(dataset.table)))).x
+    for other in () if keep is None else keep.glob("*.npy"):
+        if FEATURES.fullmatch(other.name) and other not in made.files:
+            other.unlink()
     return replace(dataset, features=x.numpy())
 
 
@@ -168,14 +169,14 @@ class _Store:
         return self.folder / f"{self.key}-{name}.npy"
 
     def read(self, name: str) -> npt.NDArray[np.float32] | None:
-        if not self.path(name).is_file():
+        try:
+            found: npt.NDArray[np.float32] = np.load(self.path(name), allow_pickle=False)
+        except (OSError, ValueError, EOFError):  # not there, or damaged: it is made anew
             return None
-        found: npt.NDArray[np.float32] = np.load(self.path(name), allow_pickle=False)
         return found
 
     def write(self, name: str, values: npt.NDArray[np.float32]) -> None:
-        with replacing(self.path(name)) as part, part.open("wb") as file:
-            np.save(file, values, allow_pickle=False)
+        write_array(self.path(name), values)
 
 
 def _key(dataset: Dataset, recipe: Recipe) -> str:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from plusone.engine.inputs import ArrayInputs
 from plusone.engine.labels import label_batches
 from plusone.engine.order import visiting_order
+from plusone.engine.prefetch import ahead
 from plusone.engine.step import blaming_options, split_views, training_step
 from plusone.models.freezing import freeze_statistics
 from plusone.schedules import one_cycle
@@ -28,9 +30,11 @@ def train_epoch(training: Training, clock: Clock) -> dict[str, float]:
     draw = generator(recipe.seed, "order", *place)
     order = visiting_order(len(task.train), task.train.weights, draw)
     inputs, _, forward = training.forward(task.train, training.model)
-    views = inputs.batches(
-        order, recipe.batch_size, method.views, derive(recipe.seed, "views", *place) >> 1
-    )
+    wanted = (order, recipe.batch_size, method.views, derive(recipe.seed, "views", *place) >> 1)
+    sharing = training.sharing
+    views = sharing.batches(inputs, *wanted) if sharing else inputs.batches(*wanted)
+    if "strong" in method.views and isinstance(inputs, ArrayInputs) and inputs.x.ndim == 4:
+        views = ahead(views)  # files have processes of their own; other views cost next to nothing
     labels = label_batches(task.train.observed, order, recipe.batch_size)
     clock = replace(clock, steps=math.ceil(len(order) / recipe.batch_size))
     sums: dict[str, float] = {}
@@ -44,10 +48,10 @@ def train_epoch(training: Training, clock: Clock) -> dict[str, float]:
             index = order[step * recipe.batch_size : (step + 1) * recipe.batch_size]
             clock = replace(clock, step=step)
             _set_rates(training, clock)
-            batch = Batch(view, observed, index, _teach(training, view))
+            batch = Batch(view, observed, index, _teach(training, view, len(index)))
             with blaming_options(recipe.method, clock):
                 values = training_step(
-                    forward, training.model.head, method, training.optimizer, batch, clock
+                    forward, training.model.head, method, training.optimizer, batch, clock, sharing
                 )
             for name, value in values.items():
                 sums[name] = sums.get(name, 0.0) + value
@@ -69,11 +73,14 @@ def _set_rates(training: Training, clock: Clock) -> None:
             group["lr"] = rate * one_cycle(done)
 
 
-def _teach(training: Training, views: tuple[Tensor, ...]) -> tuple[Outputs, ...]:
-    """What the averaged model says about each view, for methods that have a teacher."""
+def _teach(training: Training, views: tuple[Tensor, ...], items: int) -> tuple[Outputs, ...]:
+    """What the averaged model says about each view of the batch, for methods with a teacher."""
     if "teacher" not in training.averages:
         return ()
     teacher = training.averages["teacher"].model
     forward = training.forward(training.task.train, teacher)[2]
     with torch.no_grad():
-        return split_views(forward(torch.cat(views)), len(views))
+        said = forward(torch.cat(views))
+        if training.sharing:
+            said = training.sharing.begin_step(items, len(views)).whole(said)
+        return split_views(said, len(views))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from plusone.engine.task import Part
@@ -14,13 +16,15 @@ COUNT = 12
 TOP = 8
 
 
-def pick_examples(part: Part, classes: tuple[str, ...], scores: Tensor) -> list[dict[str, Any]]:
+def pick_examples(
+    part: Part, classes: tuple[str, ...], predict: Callable[[Tensor], Tensor]
+) -> list[dict[str, Any]]:
     """Items for a report, the same ones for every method on the same data.
 
     Args:
         part: The training items; those with labels to find are preferred.
         classes: Class names.
-        scores: Probabilities `[N, L]` of the items.
+        predict: Gives the probabilities `[n, L]` of some rows of the items.
 
     Returns:
         For each item `id`, `seen` and `truth` (class names; `truth` is None where it is not
@@ -34,7 +38,7 @@ def pick_examples(part: Part, classes: tuple[str, ...], scores: Tensor) -> list[
     chosen = np.sort(draw.choice(rows, min(COUNT, len(rows)), replace=False))
     seen = part.observed.take(chosen).dense()
     truth = None if part.truth is None else part.truth.take(chosen).dense()
-    top = scores[chosen].topk(min(TOP, len(classes)))
+    top = predict(torch.from_numpy(chosen)).topk(min(TOP, len(classes)))
     return [
         {
             "id": str(part.ids[row]),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from plusone.engine.inputs import ArrayInputs
+from plusone.engine.inputs import ArrayInputs, MappedInputs, SomeInputs
 from plusone.errors import InputError
 from plusone.methods import get_method
 from plusone.recipe import Recipe
@@ -74,14 +76,16 @@ def check_expected_positives(recipe: Recipe, n_classes: int) -> None:
 
 def estimated(recipe: Recipe, task: Task) -> float:
     """Estimates k from single positives of the training items, once for the same data."""
-    from plusone.priors.features import from_features
+    from plusone.priors.features import from_features, usable_rows
 
     key = _key(recipe, task)
     if key not in _estimates:
         if len(_estimates) >= KEPT:
             _estimates.clear()
         try:
-            found = from_features(features_of(recipe, task), task.train.observed, interval=False)
+            rows = usable_rows(task.train.observed)  # not more than it needs
+            x, seen = features_of(recipe, task, rows), task.train.observed.take(rows)
+            found = from_features(x, seen, interval=False)
         except InputError as error:
             raise InputError(
                 f"the method {recipe.method} needs the expected number of positives per item, and "
@@ -91,21 +95,31 @@ def estimated(recipe: Recipe, task: Task) -> float:
     return _estimates[key]
 
 
-def features_of(recipe: Recipe, task: Task) -> Tensor:
-    """Features of the training items: their own, or those of the recipe's backbone for images."""
-    from plusone.engine.build import build
-    from plusone.engine.predict import predict
-    from plusone.types import TrainLabels
+def features_of(
+    recipe: Recipe,
+    task: Task,
+    rows: npt.NDArray[np.int64] | None = None,
+    tick: Callable[[int], None] | None = None,
+) -> Tensor:
+    """Features of the training items: their own, or those of the recipe's backbone for images.
+
+    Args:
+        recipe: The settings.
+        task: The data.
+        rows: Which training items; None for all.
+        tick: Called with the number of items whose features were just extracted.
+    """
+    from plusone.engine.pooled import PooledFeatures, fresh_model
 
     inputs = task.train.inputs
     if not task.images:
-        assert isinstance(inputs, ArrayInputs)  # features are always held in memory
-        return inputs.x.float()
+        assert isinstance(inputs, ArrayInputs | MappedInputs)
+        every = torch.arange(len(inputs)) if rows is None else torch.from_numpy(rows)
+        return inputs.at(every).float()
+    if rows is not None:
+        inputs = SomeInputs(inputs, torch.from_numpy(rows))
     plain = recipe.model_copy(update={"method": "softmax", "options": {}, "stages": ()})
-    labels = TrainLabels(task.train.observed)
-    model, _ = build(plain, labels, task.shape, images=True)
-    model.eval()
-    return predict(model, model.features, inputs, kind="images").clone()
+    return PooledFeatures(tick).of(fresh_model(plain, task.train.observed, task.shape), inputs).x
 
 
 def _key(recipe: Recipe, task: Task) -> str:
@@ -119,7 +133,7 @@ def _key(recipe: Recipe, task: Task) -> str:
 
 
 def _sample(part: Part) -> bytes:
-    if not isinstance(part.inputs, ArrayInputs) or not len(part):
+    if not isinstance(part.inputs, ArrayInputs | MappedInputs) or not len(part):
         return b""
     rows = torch.from_numpy(np.linspace(0, len(part) - 1, min(len(part), SAMPLE)).astype(np.int64))
-    return part.inputs.x[rows].contiguous().numpy().tobytes()
+    return part.inputs.at(rows).contiguous().numpy().tobytes()

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from plusone.data.dataset import Dataset
 from plusone.data.features import read_features
@@ -19,9 +17,10 @@ from plusone.data.formats.checks import id_fault
 from plusone.data.formats.csv_text import id_column, records
 from plusone.data.formats.folders import IMAGE_SUFFIXES
 from plusone.data.formats.sidecar import sidecar_root
+from plusone.data.lazy import rows_of
 from plusone.data.source import EMBEDDED, load_source
 from plusone.engine.build import Predictor
-from plusone.engine.inputs import ArrayInputs, FileInputs, Inputs
+from plusone.engine.inputs import FileInputs, Inputs, MappedInputs
 from plusone.engine.task import dataset_inputs, input_shape, same_kind
 from plusone.errors import InputError, Problems
 
@@ -184,18 +183,24 @@ def _others(
             f"{argument}: has {_kind((3,) * 3)}, the model takes {_kind(predictor.shape)}; "
             "plusone features extracts them, with the backbone of the training data"
         )
-    bare = not features and path.suffix == ".npz" and _has_features_only(path)
+    bare = not features and _has_features_only(path)
     if bare and predictor.images:
         raise InputError(f"{argument}: holds features, the model takes images")
     if bare:
         read = read_features([path])
-        return Items(tuple(read.ids.tolist()), (), ArrayInputs(_checked(read.x, predictor, path)))
-    dataset = load_source(argument, features=features, format=form, labels=meaning)
+        _check_shape(read.x.shape[1:], predictor, path)
+        rows = np.arange(len(read.ids))
+        return Items(tuple(read.ids.tolist()), (), MappedInputs(rows_of(read.x, rows)))
+    # Images are not checked here: whoever reads them passes over those that cannot be decoded.
+    dataset = load_source(
+        argument, features=features, format=form, labels=meaning, check_images=False
+    )
     ids, rows = tuple(dataset.table.ids.tolist()), np.arange(len(dataset.table))
     inputs = inputs_for(predictor, dataset, rows)
+    left_out = tuple(Skipped(one.id, one.reason) for one in dataset.broken)
     if isinstance(inputs, FileInputs):
-        return Items(ids, inputs.paths)
-    return Items(ids, (), inputs)
+        return Items(ids, inputs.paths, None, left_out)
+    return Items(ids, (), inputs, left_out)
 
 
 def inputs_for(predictor: Predictor, dataset: Dataset, rows: npt.NDArray[np.int64]) -> Inputs:
@@ -231,16 +236,15 @@ def _names(files: Iterable[Path], root: Path | None) -> tuple[str, ...]:
 
 
 def _has_features_only(path: Path) -> bool:
+    if path.suffix != ".npz":
+        return path.suffix == ".npy"
     try:
         with np.load(path, allow_pickle=False) as file:
             return "x" in file.files and not {"y", "labels"} & set(file.files)
-    except (OSError, ValueError):
+    except Exception:  # zip files can be damaged in many ways; whoever reads it says which
         return False
 
 
-def _checked(x: np.ndarray, predictor: Predictor, path: Path) -> Tensor:
-    if not same_kind(x.shape[1:], predictor.shape):
-        raise InputError(
-            f"{path}: has {_kind(x.shape[1:])}, the model takes {_kind(predictor.shape)}"
-        )
-    return torch.from_numpy(x)
+def _check_shape(shape: tuple[int, ...], predictor: Predictor, path: Path) -> None:
+    if not same_kind(shape, predictor.shape):
+        raise InputError(f"{path}: has {_kind(shape)}, the model takes {_kind(predictor.shape)}")

@@ -9,9 +9,11 @@ from torch import Tensor, nn
 
 from plusone.engine.inputs import Inputs
 from plusone.engine.processes import joined, share
+from plusone.models.heads import Head
 from plusone.types import Outputs
 
 ROWS = {"features": 65_536, "images": 8}  # larger batches of images cost more than they save
+NUMBERS = 1 << 26  # that a head may hold at once, where it makes many of an item
 
 
 @torch.inference_mode()
@@ -43,10 +45,16 @@ def predict(
     rows = share(len(inputs))
     if not len(rows):
         rows = torch.arange(min(len(inputs), 1))  # its answer is cut off below; its shape is needed
-    for (view,) in inputs.batches(rows, ROWS[kind], ("plain",), 0):
+    for (view,) in inputs.batches(rows, _at_once(module, kind), ("plain",), 0):
         out = forward(view)
         parts.append(out.logits if isinstance(out, Outputs) else out)
         if tick is not None:
             tick(len(view))
     module.train(training)
     return joined(torch.cat(parts)[: len(share(len(inputs)))], len(inputs))
+
+
+def _at_once(module: nn.Module, kind: str) -> int:
+    """Items of a batch, fewer where the head makes many numbers of each."""
+    widths = [part.width_inside for part in module.modules() if isinstance(part, Head)]
+    return min(ROWS[kind], max(1, NUMBERS // max(widths, default=1)))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from plusone.data.images import decode
 from plusone.engine.build import Predictor
 from plusone.engine.inputs import ArrayInputs
 from plusone.engine.items import Items, Skipped
+from plusone.engine.processes import alone, from_all, gathered, world
 from plusone.errors import InputError
 
 IMAGES = 32  # images decoded and predicted at a time
@@ -54,12 +56,39 @@ class Predictions:
 
 
 def predict_all(predictor: Predictor, found: Sequence[Items]) -> Iterator[Predictions]:
-    """Predicts items in order, some at a time, so that memory does not grow with their number."""
+    """Predicts items in order, some at a time, so that memory does not grow with their number.
+
+    Where several processes run, each does a share and all get the whole; all must call it.
+    """
     for items in found:
         if items.skipped:
             empty = torch.zeros(0, len(predictor.classes))
             yield Predictions((), predictor.classes, empty, items.skipped)
-        yield from _from_files(predictor, items) if items.paths else _from_inputs(predictor, items)
+        if items.paths:
+            yield from _of_all(predictor, _from_files(predictor, items, world()), len(items))
+        else:
+            yield from _from_inputs(predictor, items)
+
+
+def _of_all(predictor: Predictor, mine: Iterator[Predictions], n: int) -> Iterator[Predictions]:
+    """The predictions of all processes in order, each having made every so-manieth batch."""
+    _, size = world()
+    if size == 1:
+        yield from mine
+        return
+    none = Predictions((), predictor.classes, torch.zeros(0, len(predictor.classes)))
+    for _ in range(0, n, size * IMAGES):
+        with alone():
+            own = next(mine, none)
+        told: list[Any] = from_all([own.ids, [(one.id, one.reason) for one in own.skipped]])
+        counts = [len(ids) for ids, _ in told]
+        if sum(counts):
+            scores = torch.split(gathered(own.probabilities, counts), counts)
+        else:
+            scores = (own.probabilities,) * size
+        for (ids, skipped), part in zip(told, scores, strict=True):
+            bad = tuple(Skipped(*one) for one in skipped)
+            yield Predictions(tuple(ids), predictor.classes, part, bad)
 
 
 def _from_inputs(predictor: Predictor, items: Items) -> Iterator[Predictions]:
@@ -74,8 +103,11 @@ def _from_inputs(predictor: Predictor, items: Items) -> Iterator[Predictions]:
         done += len(view)
 
 
-def _from_files(predictor: Predictor, items: Items) -> Iterator[Predictions]:
-    """Predictions of image files, the next ones being decoded meanwhile."""
+def _from_files(
+    predictor: Predictor, items: Items, share: tuple[int, int]
+) -> Iterator[Predictions]:
+    """Predictions of this process's image files, the next ones being decoded meanwhile."""
+    rank, processes = share
     size, aspect = predictor.shape[-1], predictor.recipe.aspect
 
     def read(path: Path) -> Tensor | str:
@@ -86,7 +118,7 @@ def _from_files(predictor: Predictor, items: Items) -> Iterator[Predictions]:
         except Exception as error:  # broken files make decoders fail in many ways
             return f"cannot be read as an image ({type(error).__name__}: {error})"
 
-    starts = deque(range(0, len(items), IMAGES))
+    starts = deque(range(rank * IMAGES, len(items), processes * IMAGES))
     waiting: deque[tuple[int, list[Future[Tensor | str]]]] = deque()
     pool = ThreadPoolExecutor(THREADS)
     try:

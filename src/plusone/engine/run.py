@@ -10,8 +10,9 @@
 | `model.safetensors` | the best weights |
 | `thresholds.json` | above which probability a label of each class counts; may be edited |
 | `metrics.json` | the result; it exists only when the run is complete |
+| `stopped.json` | why it stopped, if a loss or a weight was not finite any more |
 
-`plusone train` adds `report.html`.
+`plusone train` adds `report.html`, and `broken.csv` if images had to be left out.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ import hashlib
 import json
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,20 +30,23 @@ from typing import Any
 import numpy as np
 import torch
 
+from plusone.bounded import parse_json
 from plusone.data.formats import write as write_table
 from plusone.data.table import LabelTable
 from plusone.engine import checkpoint
+from plusone.engine.diverged import keep_good, refuse_diverged
 from plusone.engine.expected import Expected
-from plusone.engine.inputs import ArrayInputs
+from plusone.engine.inputs import ArrayInputs, MappedInputs
+from plusone.engine.processes import check_same, from_writer, is_writer, tensors_from_writer
 from plusone.engine.records import EpochRecord
 from plusone.engine.run_files import finite, read_description, read_metrics, read_recipe
 from plusone.engine.summary import summarise, validation_thresholds
 from plusone.engine.task import Part, Task
 from plusone.engine.thresholds import write_thresholds
 from plusone.engine.training import Training
-from plusone.errors import InputError
-from plusone.files import write_json, write_text
-from plusone.recipe import Recipe
+from plusone.errors import DivergedError, InputError
+from plusone.files import add_lines, clear_leftovers, write_json, write_text
+from plusone.recipe import FORMAT, Recipe
 from plusone.types import Clock
 from plusone.version import __version__
 
@@ -63,6 +68,8 @@ def train(
 ) -> dict[str, Any]:
     """Trains into a run folder and returns what `metrics.json` holds.
 
+    Where several processes train together, one of them reads and writes the folder.
+
     Args:
         task: The data.
         recipe: The settings.
@@ -75,49 +82,81 @@ def train(
         rules: Why settings that nobody gave are what they are, for the result.
         features: Folder where features of image files are kept for later runs.
     """
-    if (folder / "recipe.toml").exists():
-        if not resume:
-            raise InputError(
-                f"{folder}: holds a run already; --resume goes on with it, or choose another --out"
-            )
-        _check_same_run(folder, recipe, task)
-        for leftover in folder.glob(".*.part"):  # what was being written when the run was killed
-            leftover.unlink(missing_ok=True)
-        if (folder / "metrics.json").exists():
-            return read_metrics(folder)
+    complete = from_writer(lambda: _found(task, recipe, folder, resume=resume))
+    if complete is not None:
+        return complete
+    check_same(f"{recipe.to_toml()} {fingerprint(task)}", "the settings or the data")
     # Made before anything is written: settings that cannot work must leave no run behind.
     training = Training(task, recipe, on_step=on_step, on_extract=on_extract, features=features)
-    if not (folder / "recipe.toml").exists():
+    if is_writer() and not (folder / "recipe.toml").exists():
         folder.mkdir(parents=True, exist_ok=True)
         write_table(observed_table(task), folder / "observed.npz")
         write_json(folder / "data.json", describe(task, training.expected, source))
         write_text(folder / "recipe.toml", recipe.to_toml())
     spent = _restore(training, folder)
     started = saved = time.perf_counter()
-    with (folder / "records.jsonl").open("a", encoding="utf-8") as lines:
+    with _keeping(training, folder), _lines(folder / "records.jsonl") as add:
         for record in training.epochs():
-            lines.write(json.dumps(finite(asdict(record))) + "\n")
-            lines.flush()
+            add(json.dumps(finite(asdict(record))) + "\n")
             if on_record is not None:
                 on_record(record)
             now = time.perf_counter()
-            if now - saved > SECONDS_BETWEEN_CHECKPOINTS:
+            if is_writer() and now - saved > SECONDS_BETWEEN_CHECKPOINTS:
                 _save(training, folder, spent + now - started)
                 saved = time.perf_counter()
     seconds = spent + time.perf_counter() - started
     weights, _ = training.state()
     model = {key: value for key, value in weights.items() if key.startswith(("model.", "method."))}
-    checkpoint.save(folder / "model.safetensors", model, {"version": __version__})
-    write_thresholds(folder, task.classes, validation_thresholds(training))
+    thresholds = validation_thresholds(training)
+    if is_writer():
+        checkpoint.save(folder / "model.safetensors", model, {"version": __version__})
+        write_thresholds(folder, task.classes, thresholds)
     metrics = summarise(training, folder, seconds) | ({"rules": list(rules)} if rules else {})
-    write_json(folder / "metrics.json", metrics)
-    (folder / "checkpoint.safetensors").unlink(missing_ok=True)
+    if is_writer():
+        write_json(folder / "metrics.json", metrics)
+        (folder / "checkpoint.safetensors").unlink(missing_ok=True)
     return metrics
+
+
+def _found(task: Task, recipe: Recipe, folder: Path, *, resume: bool) -> dict[str, Any] | None:
+    """The result of the run in a folder, if it is complete; refuses what cannot be gone on with."""
+    if not (folder / "recipe.toml").exists():
+        return None
+    if not resume:
+        raise InputError(
+            f"{folder}: holds a run already; --resume goes on with it, or choose another --out"
+        )
+    _check_same_run(folder, recipe, task)
+    clear_leftovers(folder)
+    if (folder / "metrics.json").exists():
+        return read_metrics(folder)
+    refuse_diverged(folder)
+    return None
+
+
+@contextmanager
+def _lines(path: Path) -> Iterator[Callable[[str], None]]:
+    """A function that adds lines to a file; nothing in processes that do not write."""
+    if not is_writer():
+        yield lambda text: None
+        return
+    with path.open("ab", buffering=0) as lines:
+        yield lambda text: add_lines(lines, text)
+
+
+@contextmanager
+def _keeping(training: Training, folder: Path) -> Iterator[None]:
+    """Keeps the last good weights of a training that leaves the finite numbers."""
+    try:
+        yield
+    except DivergedError as error:
+        raise keep_good(training, folder, error) from None
 
 
 def describe(task: Task, k: Expected, source: Mapping[str, Any] | None) -> dict[str, Any]:
     """What a reader of the run must know of its data."""
     return {
+        "format": FORMAT,
         "data": task.name,
         "classes": list(task.classes),
         "images": task.images,
@@ -144,9 +183,9 @@ def fingerprint(task: Task) -> str:
         if part is None:
             continue
         state.update("\n".join(part.ids.tolist()).encode())
-        if isinstance(part.inputs, ArrayInputs):
+        if isinstance(part.inputs, ArrayInputs | MappedInputs):
             rows = torch.linspace(0, len(part) - 1, min(len(part), 64)).long()
-            state.update(part.inputs.x[rows].contiguous().numpy().tobytes())
+            state.update(part.inputs.at(rows).contiguous().numpy().tobytes())
     return state.hexdigest()[:16]
 
 
@@ -192,24 +231,29 @@ def _save(training: Training, folder: Path, seconds: float) -> None:
 def _restore(training: Training, folder: Path) -> float:
     """Loads the checkpoint, if any, and cuts records it does not know; returns seconds spent."""
     path, lines = folder / "checkpoint.safetensors", folder / "records.jsonl"
-    if not path.exists():
-        write_text(lines, "")
+    if not from_writer(path.exists):
+        if is_writer():
+            write_text(lines, "")
         return 0.0
-    tensors, plain = checkpoint.load(path)
+    tensors, plain = checkpoint.load(path) if is_writer() else ({}, {})
+    tensors, plain = tensors_from_writer(tensors), from_writer(lambda: plain)
     try:
         training.load_state(tensors, plain)
         seconds = float(plain["seconds"])
-    except (KeyError, RuntimeError, TypeError, ValueError) as error:
-        first = str(error).splitlines()[0]
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"{path}: does not fit the run beside it ({first})") from None
+    if not is_writer():
+        return seconds
     kept = []
-    text = lines.read_text(encoding="utf-8") if lines.exists() else ""
+    text = lines.read_text(encoding="utf-8", errors="replace") if lines.exists() else ""
     for line in text.splitlines(keepends=True):
         try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
+            record = parse_json(line)
+            known = (record["stage"], record["epoch"]) <= (training.stage, training.epoch)
+        except (KeyError, TypeError, ValueError):
             break  # the line that was being written when the run was killed
-        if (record["stage"], record["epoch"]) <= (training.stage, training.epoch):
+        if known:
             kept.append(line)
     write_text(lines, "".join(kept))
     return seconds

@@ -12,6 +12,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import lru_cache, partial
 
@@ -19,19 +20,21 @@ import torch
 from torch import Tensor, nn
 
 from plusone.engine.build import build
+from plusone.engine.diverged import check_weights
 from plusone.engine.expected import expected
 from plusone.engine.inputs import ArrayInputs, Inputs
 from plusone.engine.labels import label_batches
+from plusone.engine.ledger import Ledger
+from plusone.engine.order import visiting_order
 from plusone.engine.predict import ROWS
 from plusone.engine.processes import world
 from plusone.engine.records import EpochRecord
 from plusone.engine.stacked_adam import StackedAdam
-from plusone.engine.stacked_loss import add, of_seed, stacked_loss
+from plusone.engine.stacked_loss import of_seed, stacked_loss
 from plusone.engine.step import blaming_options
 from plusone.engine.task import Task
 from plusone.engine.threads import suitable_threads
 from plusone.engine.training import Training
-from plusone.errors import RunError
 from plusone.methods import get_method
 from plusone.methods.base import Method
 from plusone.models.heads import LinearHead
@@ -44,8 +47,10 @@ LOGITS = 1 << 25  # logits predicted at once, unless one training has more
 
 def why_alone(task: Task, recipe: Recipe) -> str | None:
     """Why this training cannot be stacked with others, in a few words; None if it can."""
-    if task.images or len(task.shape) != 1 or not isinstance(task.train.inputs, ArrayInputs):
+    if task.images or len(task.shape) != 1:
         return "its inputs are not feature vectors"
+    if not isinstance(task.train.inputs, ArrayInputs):
+        return "its features are not held in memory"
     labels = TrainLabels(task.train.observed, expected(recipe, task).k, places=False)
     model, method = build(recipe, labels, task.shape, images=False)
     phases = get_method(recipe.method).phases
@@ -84,7 +89,7 @@ def train_stacked(
 
     Raises:
         ValueError: The recipes differ in something else, or cannot be stacked (`why_alone`).
-        RunError: A loss term is not finite.
+        DivergedError: A loss term or a weight is not finite.
     """
     for name in Recipe.model_fields.keys() - {"lr", "seed"}:
         if any(getattr(recipe, name) != getattr(recipes[0], name) for recipe in recipes):
@@ -133,13 +138,17 @@ class Stack:
             self.weight_grad.view(len(rows), -1, dim),
             self.bias_grad.view(flat),
         )
+        self.ones = self.bias.new_ones(len(rows), 1, self.recipe.batch_size)
         rates = [training.optimizer.param_groups[0]["lr"] for training in self.trainings]
         stacks, grads = (self.weight, self.bias), (self.weight_grad, self.bias_grad)
         for training in self.trainings:
             training.optimizer.state.clear()  # its moments are in the joint optimizer
         self.optimizer = StackedAdam(stacks, grads, rates, self.recipe.weight_decay)
         self.loss = stacked_loss([[training.method for training in row] for row in rows])
-        self.penalties: dict[str, Tensor] = {}  # added up over an epoch
+        self.names = [
+            f"{each.method} with lr {each.lr:g} and seed {each.seed}"
+            for each in (training.recipe for training in self.trainings)
+        ]
         self.penalised = type(first.method).penalty is not Method.penalty
         self.remembers = type(first.method).after_step is not Method.after_step
 
@@ -150,6 +159,8 @@ class Stack:
         clock = Clock(0, first.epoch, first.stages[0].epochs, steps - 1, steps)
         with suitable_threads(self.recipe.batch_size * self.weight.numel(), self.recipe.threads):
             losses = self._train(clock)
+            for training in self.trainings:
+                check_weights(training, clock.epoch + 1)
             train, val = self._logits(self.task.train.inputs), self._logits(self.task.val.inputs)
             with torch.no_grad():
                 for place, training in enumerate(self.trainings):
@@ -173,57 +184,50 @@ class Stack:
             for weight in (layer.weight, layer.bias):
                 weight.data, weight.grad = weight.detach().clone(), None
 
+    @torch.no_grad()
     def _train(self, clock: Clock) -> list[dict[str, float]]:
         """One pass over the training items; returns the mean loss terms of each training."""
         items, place = self.task.train, (clock.stage, clock.epoch)
         draws = [generator(row[0].recipe.seed, "order", *place) for row in self.rows]
-        orders = torch.stack([torch.randperm(len(items), generator=draw) for draw in draws])
+        orders = torch.stack([visiting_order(len(items), items.weights, draw) for draw in draws])
         parts = torch.split(orders, self.recipe.batch_size, dim=1)
         order, size = torch.cat([part.flatten() for part in parts]), len(parts[0].flatten())
         views = items.inputs.batches(order, size, ("weak",), 0)
-        labels = label_batches(items.observed, order, size)
-        self.penalties.clear()
+        labels, unblamed = label_batches(items.observed, order, size), nullcontext()
+        ledger = Ledger(self.names, clock.epoch + 1, at_once=self.remembers)
         for step, (index, (x,), observed) in enumerate(zip(parts, views, labels, strict=True)):
             shape = (*index.shape, -1)
             batch = Batch((x.view(shape),), observed.view(shape), index)
-            now = replace(clock, step=step)
-            with blaming_options(self.recipe.method, now):
-                self._step(batch, now)
-        totals = self.loss.take_sums() | self.penalties
-        means = {name: (sums / clock.steps).tolist() for name, sums in totals.items()}
-        losses = [
-            dict(zip(means, values, strict=True)) for values in zip(*means.values(), strict=True)
-        ]
-        for training, terms in zip(self.trainings, losses, strict=True):
-            if not all(map(math.isfinite, terms.values())):
-                recipe = training.recipe
-                raise RunError(
-                    f"a loss term of {recipe.method} with lr {recipe.lr:g} and seed {recipe.seed} "
-                    f"is not finite in epoch {clock.epoch + 1}; a smaller lr may help"
-                )
-        return losses
+            now = Clock(clock.stage, clock.epoch, clock.epochs, step, clock.steps)
+            with unblamed if step else blaming_options(self.recipe.method, now):
+                self._step(batch, now, ledger)
+        return ledger.means()
 
-    def _step(self, batch: Batch, clock: Clock) -> None:
+    def _step(self, batch: Batch, clock: Clock, ledger: Ledger) -> None:
         """One optimizer step of all; the views are `[S, B, D]`."""
         (x,), (weight, bias, weight_grad, bias_grad) = batch.views, self.by_seed
         flat = torch.baddbmm(bias, x, weight.transpose(1, 2))
         logits = flat.view(*x.shape[:2], -1, self.bias.shape[1])
-        slope = self.loss.slope(logits, batch, clock).reshape(flat.shape)
-        torch.bmm(slope.transpose(1, 2), x, out=weight_grad)
-        torch.sum(slope, 1, keepdim=True, out=bias_grad)
+        terms, factors, slope, scale = self.loss(logits, batch, clock)
+        slope = slope.reshape(flat.shape)
+        back = slope.transpose(1, 2)
+        torch.baddbmm(weight_grad, back, x, beta=0, alpha=scale, out=weight_grad)
+        ones = self.ones[:, :, : x.shape[1]]
+        torch.baddbmm(bias_grad, ones, slope, beta=0, alpha=scale, out=bias_grad)
         if self.penalised:
-            self._add_penalties()
+            terms = terms | self._add_penalties()
+        ledger.add(terms, factors)
         self.optimizer.step()
         if self.remembers:
             self._remember(logits, batch, clock)
 
-    def _add_penalties(self) -> None:
-        terms = [training.method.penalty(training.model.head) for training in self.trainings]
-        for name in terms[0]:
-            add(self.penalties, name, torch.stack([each[name].detach() for each in terms]))
+    def _add_penalties(self) -> dict[str, Tensor]:
+        """Adds the gradients of what the weights cost; returns the terms `[trainings]`."""
+        with torch.enable_grad():
+            terms = [training.method.penalty(training.model.head) for training in self.trainings]
         torch.autograd.backward([term for each in terms for term in each.values()])
+        return {name: torch.stack([each[name].detach() for each in terms]) for name in terms[0]}
 
-    @torch.no_grad()
     def _remember(self, logits: Tensor, batch: Batch, clock: Clock) -> None:
         for seed, row in enumerate(self.rows):
             own = of_seed(batch, seed, len(row[0].method.views))

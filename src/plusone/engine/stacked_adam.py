@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-BETAS, EPS = (0.9, 0.999), 1e-8  # torch's, as for trainings alone
+from plusone.engine.adam import ONE, Moved, move
 
 
 class StackedAdam:
@@ -38,30 +38,17 @@ class StackedAdam:
         places = defaultdict(list)
         for place, rate in enumerate(rates):
             places[rate].append(place)
-        self.groups = {
-            rate: [
+        self.groups: list[tuple[Moved, list[Tensor], float]] = []
+        for rate, some in places.items():
+            moved, slopes, means, squares = (
                 [stack[place] for stack in stacks for place in some]
                 for stacks in (weights, grads, *moments)
-            ]
-            for rate, some in places.items()
-        }
+            )
+            counts = [self.count] * len(moved)
+            self.groups.append((Moved(moved, means, squares, counts), slopes, rate))
 
     def step(self) -> None:
         """Moves all weights once."""
-        self.count += 1
-        for rate, (weights, grads, means, squares) in self.groups.items():
-            torch._fused_adam_(
-                weights,
-                grads,
-                means,
-                squares,
-                [],
-                [self.count] * len(weights),
-                lr=rate,
-                beta1=BETAS[0],
-                beta2=BETAS[1],
-                weight_decay=self.weight_decay,
-                eps=EPS,
-                amsgrad=False,
-                maximize=False,
-            )
+        self.count.add_(ONE)
+        for moved, slopes, rate in self.groups:
+            move(moved, slopes, rate, weight_decay=self.weight_decay)

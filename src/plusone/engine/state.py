@@ -25,12 +25,16 @@ def pack(training: Training) -> tuple[State, dict[str, Any]]:
             tensors |= _named(f"optimizer.{number}", kept)
         for name, average in training.averages.items():
             tensors |= _named(name, average.model.state_dict())
-    plain: dict[str, Any] = {"stage": training.stage, "epoch": training.epoch, "best": None}
+    plain: dict[str, Any] = {"stage": training.stage, "epoch": training.epoch}
     plain["stage_maps"] = list(training.stage_maps)
-    if (best := training.best) is not None:
-        tensors |= _named("best.model", best.model) | _named("best.method", best.method)
-        names = ("score", "val_map", "epoch", "weights")
-        plain["best"] = {name: getattr(best, name) for name in names}
+    # Those of the stage before are kept until this one has some.
+    before = training.before if training.best is None else None
+    for name, best in (("best", training.best), ("before", before)):
+        plain[name] = None
+        if best is not None:
+            tensors |= _named(f"{name}.model", best.model) | _named(f"{name}.method", best.method)
+            told = ("score", "val_map", "epoch", "weights")
+            plain[name] = {key: getattr(best, key) for key in told}
     return tensors, plain
 
 
@@ -51,10 +55,16 @@ def unpack(training: Training, tensors: State, plain: dict[str, Any]) -> None:
         training.optimizer.load_state_dict({"state": slots, "param_groups": groups})
         for name, average in training.averages.items():
             average.model.load_state_dict(below(tensors, f"{name}."))
-    training.best = None
-    if plain["best"] is not None:
-        model, method = below(tensors, "best.model."), below(tensors, "best.method.")
-        training.best = Best(**plain["best"], model=model, method=method)
+    training.best, training.before = (
+        None
+        if plain.get(name) is None
+        else Best(
+            **plain[name],
+            model=below(tensors, f"{name}.model."),
+            method=below(tensors, f"{name}.method."),
+        )
+        for name in ("best", "before")
+    )
 
 
 def _named(prefix: str, tensors: State) -> State:

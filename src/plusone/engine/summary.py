@@ -6,8 +6,14 @@ import os
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from plusone.data.matrix import LabelMatrix
 from plusone.engine.examples import pick_examples
 from plusone.engine.run_files import finite
+from plusone.engine.sampling import RECOVERED, TESTED, blockwise, sample
+from plusone.engine.task import Part, Task
 from plusone.engine.thresholds import Thresholds, find_thresholds
 from plusone.engine.training import Training
 from plusone.metrics import average_precision, evaluate, evaluate_recovery
@@ -50,26 +56,62 @@ def summarise(training: Training, folder: Path | None, seconds: float) -> dict[s
         "version": __version__,
     }
     if task.test is not None and task.test.truth is not None:
-        scores, truth = training.predict(task.test), task.test.truth.dense() == 1
-        test = evaluate(scores, truth, empty=recipe.empty)
-        per_class = average_precision(scores, truth).tolist()
-        metrics |= {"test_map": test["map"], "test": test, "test_ap": per_class}
-    scores = training.predict(task.train)
-    metrics["examples"] = pick_examples(task.train, task.classes, scores)
+        metrics |= _tested(training, task.test, task.test.truth)
+    metrics["examples"] = pick_examples(
+        task.train, task.classes, lambda rows: training.predict(task.train, rows)
+    )
     if task.train.truth is not None:
-        truth, seen = task.train.truth.dense() == 1, task.train.observed.dense()
         metrics["labels"] = {
             "classes": list(task.classes),
             "seen": task.train.observed.per_class(1).tolist(),
             "true": task.train.truth.per_class(1).tolist(),
         }
-        found = {"recovery": scores}
-        if (estimates := training.method.estimates()) is not None:
-            found["recovery_estimates"] = estimates
-        for name, scores in found.items():
-            metrics[name] = evaluate_recovery(scores, truth, seen, empty=recipe.empty)
+        metrics |= _recovered(training, task.train, task.train.truth)
+    if sampled := _sampled(task):
+        metrics["sampled"] = sampled
     result: dict[str, Any] = finite(metrics)
     return result
+
+
+def _tested(training: Training, part: Part, labels: LabelMatrix) -> dict[str, Any]:
+    """The result on the test items."""
+    rows = _rows(part, TESTED)
+    scores = blockwise(rows, labels.n_classes, lambda some: training.predict(part, some))
+    truth = labels.dense(rows.numpy()) == 1
+    found = evaluate(scores, truth, empty=training.recipe.empty)
+    per_class = average_precision(scores, truth).tolist()
+    return {"test_map": found["map"], "test": found, "test_ap": per_class}
+
+
+def _recovered(training: Training, part: Part, labels: LabelMatrix) -> dict[str, Any]:
+    """What the model, and the method where it keeps estimates, know of the hidden labels."""
+    rows = _rows(part, RECOVERED)
+    truth, seen = labels.dense(rows.numpy()) == 1, part.observed.dense(rows.numpy())
+    scores = blockwise(rows, labels.n_classes, lambda some: training.predict(part, some))
+    empty = training.recipe.empty
+    found = {"recovery": evaluate_recovery(scores, truth, seen, empty=empty)}
+    some = None if len(rows) == len(part) else rows
+    if (estimates := training.method.estimates(some)) is not None:
+        found["recovery_estimates"] = evaluate_recovery(estimates, truth, seen, empty=empty)
+    return found
+
+
+def _rows(part: Part, most: int) -> Tensor:
+    """Rows of a part to look at."""
+    some = sample(len(part), part.observed.n_classes, most)
+    return torch.arange(len(part)) if some is None else torch.from_numpy(some)
+
+
+def _sampled(task: Task) -> dict[str, dict[str, int]]:
+    """Of which figures only a sample of the items was looked at: how many, of how many."""
+    found = {}
+    if task.val.of is not None:
+        found["val"] = {"items": len(task.val), "of": task.val.of}
+    for name, part, most in (("test", task.test, TESTED), ("recovery", task.train, RECOVERED)):
+        known = part is not None and part.truth is not None
+        if part is not None and known and len(rows := _rows(part, most)) < len(part):
+            found[name] = {"items": len(rows), "of": len(part)}
+    return found
 
 
 def _mode(training: Training) -> str:

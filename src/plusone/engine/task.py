@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,23 +14,25 @@ import torch
 from plusone.data.dataset import Dataset
 from plusone.data.image_cache import cached_images
 from plusone.data.images import decode_all
+from plusone.data.lazy import LARGE, LazyArray, rows_of
 from plusone.data.matrix import LabelMatrix
 from plusone.data.observation import observe_table
 from plusone.data.table import LabelTable, Strings, hold_out_validation
-from plusone.engine.inputs import ArrayInputs, FileInputs, Inputs
+from plusone.engine.inputs import ArrayInputs, FileInputs, Inputs, MappedInputs
+from plusone.engine.processes import writer_first
+from plusone.engine.sampling import JUDGED, sample
 from plusone.errors import InputError
 from plusone.methods import get_method
 from plusone.models.backbones import backbone_for
 from plusone.recipe import Recipe
-
-FLOAT32_BELOW = 1 << 30
 
 
 @dataclass(frozen=True)
 class Part:
     """One split: inputs, what was seen of its labels, and all of them where they are known.
 
-    Items with weights are visited in proportion to them, see `plusone.engine.order`.
+    Items with weights are visited in proportion to them, see `plusone.engine.order`. Where these
+    are a sample of a larger split, `of` is how many it has.
     """
 
     ids: Strings
@@ -37,6 +40,7 @@ class Part:
     observed: LabelMatrix
     truth: LabelMatrix | None
     weights: npt.NDArray[np.float64] | None = None
+    of: int | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -50,7 +54,7 @@ class Task:
         name: Name of the data set.
         classes: Class names.
         train: What is learned from.
-        val: What the best epoch is chosen on.
+        val: What the best epoch is chosen on; of very many items a sample (`engine.sampling`).
         test: What the result is reported on; None if the data has no test split.
         images: Whether inputs are images (else feature vectors).
         shape: Shape of one input.
@@ -80,9 +84,11 @@ def make_task(dataset: Dataset, recipe: Recipe, tick: Callable[[], None] | None 
     make_inputs = dataset_inputs(dataset, recipe, shape, tick, cache_dir=recipe.cache_dir)
 
     def part(split: str) -> Part:
-        rows = table.rows_of(split)
+        rows, of = table.rows_of(split), None
+        if split == "val" and (some := sample(len(rows), len(table.classes), JUDGED)) is not None:
+            rows, of = rows[some], len(rows)
         taken = table.take(rows)
-        return Part(taken.ids, make_inputs(rows), taken.labels, taken.truth)
+        return Part(taken.ids, make_inputs(rows), taken.labels, taken.truth, of=of)
 
     for split in ("train", "val"):
         if not len(table.rows_of(split)):
@@ -200,21 +206,34 @@ def dataset_inputs(
     if not same_kind(input_shape(dataset, recipe), shape):
         raise InputError(f"{dataset.name}: its inputs do not have the expected shape {shape}")
     if dataset.features is not None:
-        x = torch.from_numpy(np.ascontiguousarray(dataset.features))
-        if x.dtype == torch.float16 and x.nbytes < FLOAT32_BELOW:
-            x = x.float()  # converting once beats converting every batch, while it fits
-        flip = recipe.flip and x.ndim == 4
-        return lambda rows: ArrayInputs(x[torch.from_numpy(rows)], flip=flip)
+        return _array_inputs(dataset.features, flip=recipe.flip)
     size = shape[-1]
 
     def from_files(rows: npt.NDArray[np.int64]) -> Inputs:
         paths, aspect = tuple(table.path(row) for row in rows), recipe.aspect
         small = len(table) * 3 * size * size <= recipe.cache_mb * 1_000_000
         if cache_dir is not None:
-            mapped = cached_images(paths, size, Path(cache_dir), tick, aspect)
+            with writer_first():
+                mapped = cached_images(paths, size, Path(cache_dir), tick, aspect)
             return ArrayInputs(mapped.clone() if small else mapped, flip=recipe.flip)
         if small:
             return ArrayInputs(decode_all(paths, size, tick, aspect), flip=recipe.flip)
         return FileInputs(paths, size, recipe.flip, recipe.workers, aspect)
 
     return from_files
+
+
+def _array_inputs(
+    x: npt.NDArray[Any] | LazyArray, *, flip: bool
+) -> Callable[[npt.NDArray[np.int64]], Inputs]:
+    """A function from row numbers to inputs: copied into memory, unless they are large features."""
+    if x.ndim != 4 and x.nbytes >= LARGE:
+        return lambda rows: MappedInputs(rows_of(x, rows))
+
+    def in_memory(rows: npt.NDArray[np.int64]) -> Inputs:
+        taken = torch.from_numpy(np.ascontiguousarray(x[rows]))
+        if taken.dtype == torch.float16:
+            taken = taken.float()  # converting once beats converting every batch, while it fits
+        return ArrayInputs(taken, flip=flip and x.ndim == 4)
+
+    return in_memory

@@ -6,7 +6,6 @@ They are found on the validation items when a training ends and kept in the run 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plusone.bounded import read_json
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.files import write_json
@@ -100,13 +100,13 @@ def read_thresholds(folder: Path, classes: Sequence[str]) -> Thresholds:
     """The thresholds of a run; 0.5 for every class where it has none."""
     path = folder / FILE
     try:
-        content: Any = json.loads(path.read_text(encoding="utf-8"))
+        content: Any = read_json(path)
     except FileNotFoundError:
         return Thresholds.same(HALF, len(classes), "none")
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({error})") from None
     values = content.get("thresholds") if isinstance(content, Mapping) else None
-    if not isinstance(values, Mapping) or content.get("from") not in ORIGINS:
+    if not isinstance(values, Mapping) or str(content.get("from")) not in ORIGINS:
         raise InputError(f"{path}: is not what plusone train writes")
     for name in classes:
         value: Any = values.get(name)

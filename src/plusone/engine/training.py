@@ -13,14 +13,18 @@ from plusone.analysis.probe import prober_for
 from plusone.engine import state
 from plusone.engine.best import Best
 from plusone.engine.build import build
+from plusone.engine.diverged import check_weights
 from plusone.engine.epoch import train_epoch
 from plusone.engine.expected import expected
-from plusone.engine.inputs import Inputs
+from plusone.engine.inputs import Inputs, SomeInputs
 from plusone.engine.judging import Judge, Judgement
+from plusone.engine.linear_epoch import linear_epoch, suits
 from plusone.engine.optim import make_optimizer
 from plusone.engine.pooled import PooledFeatures
 from plusone.engine.predict import predict
+from plusone.engine.processes import world
 from plusone.engine.records import EpochRecord
+from plusone.engine.sharing import Sharing, check_equal_weights
 from plusone.engine.state import State
 from plusone.engine.step import Forward
 from plusone.engine.task import Part, Task
@@ -68,12 +72,14 @@ class Training:
         self.model, self.method = build(
             recipe, labels, task.shape, images=task.images, backbone=backbone
         )
+        self.sharing = Sharing(self.model) if world()[1] > 1 else None
         self.judge = Judge(task.val, recipe)
         self._prober = prober_for(task.train.truth, task.train.observed)
         # What a backbone of the user's own keeps fixed stays so.
         self._trainable = [w for w in self.model.backbone.parameters() if w.requires_grad]
         self.stage = self.epoch = 0
         self.best: Best | None = None
+        self.before: Best | None = None  # of the stage before
         self.stage_maps: list[float] = []
         self.begin_stage()
 
@@ -96,7 +102,8 @@ class Training:
                 for part in (self.task.train, self.task.val):
                     self.forward(part, self.model)  # extracts features, if there are none yet
             with suitable_threads(self._work(), self.recipe.threads):
-                losses = train_epoch(self, clock)
+                losses = (linear_epoch if suits(self) else train_epoch)(self, clock)
+                check_weights(self, self.epoch + 1)
                 found = self._evaluate()
                 probe = self.probe(self.train_logits)
             yield self.close_epoch(losses, found, probe, started)
@@ -139,10 +146,16 @@ class Training:
             self._next_stage()
         return record
 
-    def predict(self, part: Part) -> Tensor:
-        """Probabilities `[N, L]` of a part of the task under the present weights."""
+    def predict(self, part: Part, rows: Tensor | None = None) -> Tensor:
+        """Probabilities `[N, L]` of a part of the task under the present weights.
+
+        Args:
+            part: The part.
+            rows: Which of its items, int64 `[N]`; None for all.
+        """
         with suitable_threads(None, self.recipe.threads):
             inputs, kind, forward = self.forward(part, self.model)
+            inputs = inputs if rows is None else SomeInputs(inputs, rows)
             return self.method.probabilities(predict(self.model, forward, inputs, kind=kind))
 
     def predict_inputs(self, inputs: Inputs) -> Tensor:
@@ -218,13 +231,14 @@ class Training:
     def _next_stage(self) -> None:
         """Goes on to the next stage; after the last one the best weights are put in place."""
         assert self.best is not None
+        check_equal_weights(self.model, self.method)
         self.stage_maps.append(self.best.val_map)
         self.stage += 1
         if self.done or self.stages[self.stage].start_from == "best":
             self.model.load_state_dict(self.best.model)
             self.method.load_state_dict(self.best.method)
         if not self.done:
-            self.epoch, self.best = 0, None
+            self.epoch, self.before, self.best = 0, self.best, None
             self.begin_stage()
 
     def state(self) -> tuple[State, dict[str, Any]]:

@@ -35,6 +35,11 @@ class View:
     mirrored: Tensor | None = None
     draws: Tensor | None = None
 
+    def at(self, places: Tensor) -> View:
+        """The chance of some places of the epoch alone."""
+        mirrored = None if self.mirrored is None else self.mirrored[places]
+        return View(mirrored, None if self.draws is None else self.draws[places])
+
     def one(self, image: Tensor, place: int) -> Tensor:
         """One image `[C, H, W]`, at a place of the epoch."""
         if self.mirrored is not None and self.mirrored[place]:
@@ -44,12 +49,34 @@ class View:
     def many(self, images: Tensor, places: slice) -> Tensor:
         """Images `[B, C, H, W]`, at successive places of the epoch."""
         if self.mirrored is not None:
-            mask = self.mirrored[places].view(-1, 1, 1, 1)
-            images = torch.where(mask, images.flip(-1), images)
+            # Whole rows are copied: choosing byte by byte takes eight times as long.
+            rows = torch.arange(len(images)) + len(images) * self.mirrored[places]
+            images = torch.cat([images, images.flip(-1)]).index_select(0, rows)
         if self.draws is None:
             return images
         pairs = zip(images, self.draws[places], strict=True)
         return torch.stack([strong(image, draws) for image, draws in pairs])
+
+
+def own_places(n: int, batch_size: int, share: tuple[int, int]) -> tuple[Tensor, int]:
+    """Places of an epoch that one of several processes works on.
+
+    Every batch is divided, so that together the processes see the batches of one.
+
+    Args:
+        n: Places of the epoch.
+        batch_size: Of all processes together.
+        share: The number of the process, and how many there are.
+
+    Returns:
+        The places, int64 `[m]`, and how many of them make a batch of this process.
+
+    >>> own_places(7, 5, (0, 2)), own_places(7, 5, (1, 2))
+    ((tensor([0, 1, 2, 5]), 3), (tensor([3, 4, 6]), 2))
+    """
+    rank, size = share
+    parts = [part.tensor_split(size)[rank] for part in torch.split(torch.arange(n), batch_size)]
+    return torch.cat(parts), max(1, len(torch.arange(batch_size).tensor_split(size)[rank]))
 
 
 def make_views(names: Sequence[str], n: int, seed: int, *, flip: bool) -> list[View]:

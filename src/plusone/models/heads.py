@@ -11,6 +11,8 @@ from plusone.types import Outputs
 class Head(nn.Module):
     """The part of a model above the backbone."""
 
+    width_inside: int = 1  # numbers per item that it holds besides the logits, if they are many
+
     def pool(self, features: Tensor) -> Tensor:
         """What of the backbone's output this head needs; this is what gets cached.
 

@@ -112,6 +112,7 @@ class LabelwiseHead(Head):
         bound = 1 / math.sqrt(width)
         self.weight = nn.Parameter(torch.empty(n_classes, width).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.zeros(n_classes))
+        self.width_inside = n_classes * max(width, feedforward)
 
     def pool(self, features: Tensor) -> Tensor:
         """Keeps all positions: attention chooses among them."""

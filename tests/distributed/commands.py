@@ -1,0 +1,27 @@
+"""Several commands in the same processes: commands.py FILE, a JSON list of their arguments.
+
+Before each, its number is printed to both outputs of every process. RANK in an argument stands for
+the number of the process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from plusone.cli.app import main
+from plusone.engine import extract
+
+extract.ITEMS_PER_PART = extract.BATCH = 4  # few pictures make several parts
+codes = []
+for number, arguments in enumerate(json.loads(Path(sys.argv[1]).read_text())):
+    for stream in (sys.__stdout__, sys.__stderr__):
+        stream.write(f"command {number}\n")
+        stream.flush()
+    try:
+        main([argument.replace("RANK", os.environ["RANK"]) for argument in arguments])
+    except SystemExit as left:
+        codes.append(left.code)
+sys.exit("failed" if any(codes[:-1]) else codes[-1])

@@ -1,0 +1,171 @@
+"""Commands under torchrun: one process writes and talks; a killed one stops the others."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+
+from plusone.cli.app import main
+from plusone.cli.several import check_command
+from plusone.errors import InputError
+
+HERE = Path(__file__).parent
+GONE = "processes is gone"
+
+
+def plusone(*arguments):
+    """A command in this process."""
+    with pytest.raises(SystemExit) as left:
+        main([str(argument) for argument in arguments])
+    assert left.value.code == 0
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Pictures of two kinds."""
+    folder = tmp_path / "photos"
+    for number in range(40):
+        kind = ("dark", "light")[number % 2]
+        (folder / kind).mkdir(parents=True, exist_ok=True)
+        pixels = np.random.default_rng(number).integers(0, 120, (24, 20 + number, 3))
+        picture = Image.fromarray((pixels + 130 * (number % 2)).astype(np.uint8))
+        picture.save(folder / kind / f"{number:02d}.png")
+    return folder
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Labels and features, as the arguments of a command."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(150, 8)).astype(np.float32)
+    y = (x @ rng.normal(size=(8, 4)) > 0.4).astype(int)
+    ids = [f"item{number}" for number in range(len(x))]
+    lines = [
+        "image,a,b,c,d",
+        *(f"{n},{','.join(map(str, r))}" for n, r in zip(ids, y, strict=True)),
+    ]
+    (tmp_path / "labels.csv").write_text("\n".join(lines) + "\n")
+    np.savez(tmp_path / "x.npz", ids=np.array(ids), x=x)
+    return (tmp_path / "labels.csv", "--features", tmp_path / "x.npz")
+
+
+@pytest.mark.slow
+def test_killed_processes_stop_the_others_and_any_number_goes_on(table, tmp_path, together, capsys):
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    settings = (*table, "-m", "role", "--epochs", 4, "--batch-size", 16, "--lr", 0.02)
+    settings += (
+        "-s",
+        "expected_positives=1.5",
+        "--labels",
+        "complete",
+        "--json",
+        "--resume",
+        "--out",
+    )
+    plusone("train", *settings, whole)
+    for size, victim, epochs in ((2, 1, 1), (3, 0, 2)):
+        stopped = together(size, HERE / "killed.py", victim, epochs, "train", *settings, run)
+        assert stopped.code == 1
+        said = "".join(stopped.err)
+        assert said.count(GONE) == 1, said  # one sentence, from one of those that are left
+        assert "--resume" in said
+        assert "Traceback" not in said
+        assert not (run / "metrics.json").exists()
+        assert (run / "checkpoint.safetensors").exists()
+    capsys.readouterr()
+    plusone("train", *settings, run)
+    found = json.loads(capsys.readouterr().out)
+    expected = json.loads((whole / "metrics.json").read_text())
+    for name in ("val_map", "best_epoch", "k"):
+        assert found[name] == pytest.approx(expected[name], rel=1e-3), name
+    records = [json.loads(line)["epoch"] for line in (run / "records.jsonl").open()]
+    assert records == [1, 2, 3, 4]
+    mine, theirs = (load_file(folder / "model.safetensors") for folder in (run, whole))
+    for key, value in theirs.items():
+        torch.testing.assert_close(mine[key], value, rtol=1e-3, atol=1e-4)
+
+
+def by_command(said):
+    """What a process said, command by command."""
+    return re.split(r"command \d+\n", said)[1:]
+
+
+@pytest.mark.slow
+def test_one_process_writes_and_talks(photos, tmp_path, together, capsys):
+    run, alone = tmp_path / "run", tmp_path / "alone"
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "98.png").write_bytes(b"no picture")
+    common = ["-m", "an", "--backbone", "cnn", "--mode", "linear_init", "--epochs", 1, "--json"]
+    for setting in ("image_size=16", "finetune_epochs=1", "optimizer=sgd", "observe=given"):
+        common += ["-s", setting]
+    extract = ["features", photos, "--backbone", "cnn", "--size", 16, "--out"]
+    plusone("train", photos, *common, "--out", alone)
+    plusone("predict", alone, photos, tmp_path / "more", "--out", tmp_path / "one.csv")
+    plusone(*extract, tmp_path / "one.npz")
+    commands = [
+        ["train", photos, *common, "-s", f"cache_dir={tmp_path / 'cache'}", "--out", run],
+        ["evaluate", run, "--split", "all", "--json"],
+        ["predict", alone, photos, tmp_path / "more", "--out", tmp_path / "two.csv"],
+        [*extract, tmp_path / "two.npz"],
+        ["train", tmp_path / "only-RANK", *common, "--out", tmp_path / "never"],
+    ]
+    (tmp_path / "only-0").symlink_to(photos)
+    (tmp_path / "commands.json").write_text(json.dumps([[*map(str, one)] for one in commands]))
+    done = together(2, HERE / "commands.py", tmp_path / "commands.json")
+    out, err = ([by_command(said) for said in both] for both in (done.out, done.err))
+    assert done.code == 1, done.err  # of torchrun, for the last command
+    assert [*out[1], *err[1][:-1]] == [""] * 9
+
+    trained, expected = json.loads(out[0][0]), json.loads((alone / "metrics.json").read_text())
+    assert trained["run"] == str(run)
+    assert trained["val_map"] == pytest.approx(expected["val_map"], abs=0.02)
+    assert len((run / "records.jsonl").read_text().splitlines()) == 2
+    mine, theirs = (load_file(folder / "model.safetensors") for folder in (run, alone))
+    for key, value in theirs.items():
+        torch.testing.assert_close(mine[key], value, rtol=1e-3, atol=1e-4)
+    kept = [*(tmp_path / "cache").iterdir(), *(tmp_path / ".features").iterdir()]
+    assert {file.suffix for file in kept} == {".npy"}
+
+    assert json.loads(out[0][1])["items"] == 40
+
+    assert err[0][2].count("98.png") == 1
+    names, scores = zip(
+        *(table_of(tmp_path / name) for name in ("one.csv", "two.csv")), strict=True
+    )
+    assert names[0] == names[1]
+    assert len(names[0]) == 40
+    np.testing.assert_allclose(scores[0], scores[1], atol=2e-4)
+
+    x = [np.load(tmp_path / name)["x"] for name in ("one.npz", "two.npz")]
+    np.testing.assert_allclose(*x, rtol=2e-3)
+
+    # The other has no such folder, and says so for both.
+    said = "".join(each[-1] for each in err)
+    assert said.count("plusone: ") == 1, said
+    assert "only-1" in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "never" / "recipe.toml").exists()
+
+
+def test_commands_that_cannot_be_shared_are_refused(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(InputError, match=r"bench runs in one process.*--workers"):
+        check_command("bench")
+    with pytest.raises(InputError, match="suggest runs in one process; start it without torchrun"):
+        check_command("suggest")
+    check_command("train")
+    monkeypatch.delenv("WORLD_SIZE")
+    check_command("bench")
+
+
+def table_of(path):
+    """Names and probabilities of a file of predictions."""
+    rows = [line.split(",") for line in path.read_text().splitlines()[1:]]
+    return [row[0] for row in rows], np.array([row[2:] for row in rows], dtype=float)

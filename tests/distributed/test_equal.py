@@ -1,0 +1,76 @@
+"""Two processes end where one does: every method, on features and on images."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from plusone.methods import METHODS
+
+pytestmark = pytest.mark.slow
+
+HERE = Path(__file__).parent
+spec = importlib.util.spec_from_file_location("trainings", HERE / "trainings.py")
+trainings = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(trainings)
+
+SIZE = 2
+TOLERANCE = {"rtol": 1e-3, "atol": 1e-5}
+ROUGH = {"bf16": {"rtol": 2e-2, "atol": 2e-2}}  # it keeps three digits
+
+
+@pytest.fixture(scope="session")
+def results(tmp_path_factory, worker_id, start):
+    """What one process and each of two found, by case.
+
+    Several pytest workers share one computation: the first to come makes it, the others wait.
+    """
+    base = tmp_path_factory.getbasetemp()
+    folder = (base if worker_id == "master" else base.parent) / "two-processes"
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        until = time.monotonic() + 300
+        while not (folder / "complete").exists():
+            assert time.monotonic() < until, "another pytest worker did not finish the trainings"
+            time.sleep(0.2)
+    else:
+        torch.save(trainings.all_trained(), folder / "alone.pt")
+        done = start(folder / "logs", SIZE, HERE / "trainings.py", folder)
+        (folder / "complete").write_text("\n".join(done.err))
+    said = (folder / "complete").read_text()
+    names = ["alone.pt", *(f"{rank}.pt" for rank in range(SIZE))]
+    assert all((folder / name).exists() for name in names), said
+    return [torch.load(folder / name, weights_only=True) for name in names]
+
+
+def test_every_method_is_a_case():
+    assert trainings.CASES.keys() >= METHODS.keys()
+
+
+@pytest.mark.parametrize("case", trainings.CASES)
+def test_two_processes_end_where_one_does(case, results):
+    alone, first, second = (found[case] for found in results)
+    tolerance = ROUGH.get(case, TOLERANCE)
+    assert first["losses"] == second["losses"]
+    for mine, theirs in zip(alone["losses"], first["losses"], strict=True):
+        assert mine == pytest.approx(theirs, rel=tolerance["rtol"], abs=tolerance["atol"])
+    assert alone["val_map"] == pytest.approx(first["val_map"], abs=0.02)
+    for key, value in alone["tensors"].items():
+        torch.testing.assert_close(first["tensors"][key], value, **tolerance)
+        assert torch.equal(first["tensors"][key], second["tensors"][key]), key
+
+
+def test_the_cases_do_something(results):
+    """Where dropout, batch norm, queue or teacher did nothing, they could not be wrong."""
+    alone = results[0]
+    assert alone["lac images"]["tensors"]["method.queue_classes"].max() >= 0
+    assert (alone["em_apl"]["tensors"]["method.soft"] >= 0).any()
+    moved = alone["an images"]["tensors"]["model.backbone.layers.1.running_mean"]
+    assert moved.abs().max() > 0
+    losses = [alone[case]["losses"] for case in ("an", "ll_r", "ll_ct", "ll_cp")]
+    assert all(losses[0] != other for other in losses[1:])

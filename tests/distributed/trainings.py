@@ -1,0 +1,134 @@
+"""Small trainings of every kind, to be run in one process or by torchrun in several.
+
+As a script it writes `RANK.pt` into the folder it is given: for each case the state and the losses.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from plusone.data.dataset import Dataset
+from plusone.engine import processes
+from plusone.engine.task import make_task
+from plusone.engine.training import Training
+from plusone.methods import METHODS
+from plusone.recipe import make_recipe
+
+LAC = {"width": 8, "heads": 2, "feedforward": 16, "queue": 30, "delta": 0.5, "dropout": 0.2}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "lac": LAC,
+    "em_apl": {"warmup": 1},
+    "ll_r": {"delta_rel": 5.0},
+    "ll_ct": {"delta_rel": 5.0},
+    "ll_cp": {"delta_rel": 2.0},
+}  # so that they act within a few epochs
+FEATURES = {"data": "features", "epochs": 2, "batch_size": 10}  # the last batch has 5
+IMAGES = {"data": "images", "epochs": 2, "batch_size": 9, "optimizer": "sgd", "flip": True}
+AVERAGED = IMAGES | {"ema": 0.9}
+TWO_STAGES = IMAGES | {"mode": "linear_init", "epochs": 1, "finetune_epochs": 1}
+
+CASES: dict[str, dict[str, Any]] = {name: FEATURES | {"method": name} for name in sorted(METHODS)}
+CASES |= {
+    f"{name} images": AVERAGED | {"method": name}
+    for name in ("an", "lac", "role", "em_apl", "en_cl", "en_scl", "ll_cp", "epr", "l2r")
+}
+CASES |= {
+    "role factored": FEATURES | {"method": "role", "options": {"estimator": "factored", "rank": 3}},
+    "role network": IMAGES | {"method": "role", "options": {"estimator": "network", "hidden": 5}},
+    "two stages": TWO_STAGES | {"method": "an"},
+    "two stages with phases": TWO_STAGES | {"method": "lac"},
+    "tokens": {
+        "data": "tokens",
+        "epochs": 2,
+        "batch_size": 7,
+        "method": "lac",
+        "optimizer": "sgd",
+    },
+    "one item a batch": FEATURES | {"method": "an", "batch_size": 1, "epochs": 1},
+    "one item in the last batch": IMAGES | {"method": "epr", "batch_size": 37},
+    "kept norms": IMAGES | {"method": "an", "freeze_norm": True},
+    "one cycle": FEATURES | {"method": "gr", "schedule": "one_cycle", "weight_decay": 0.01},
+    "chosen by seen labels": FEATURES | {"method": "em", "select_on": "observed"},
+    "bf16": IMAGES | {"method": "an", "precision": "bf16", "epochs": 1},
+    "adamw": FEATURES | {"method": "epr", "optimizer": "adamw"},
+}
+
+
+class Backbone(nn.Module):
+    """Batch norms, and dropout."""
+
+    dim = 8
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(1, 8, 5, stride=4, bias=False),
+            nn.BatchNorm2d(8),
+            nn.ReLU(inplace=True),
+            nn.Dropout(0.3),
+            nn.Conv2d(8, 8, 1, bias=False),
+            nn.BatchNorm2d(8, momentum=None),
+        )
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.layers(images.float() / 255)
+
+
+def data(kind: str) -> Dataset:
+    rng = np.random.default_rng(0)
+    split = np.where(np.arange(90) < 70, "train", "test")
+    if kind == "images":
+        y = (rng.random((90, 3)) < 0.5).astype(np.int8)
+        x = rng.integers(0, 100, (90, 1, 16, 16))
+        x[:, 0] += 50 * y[:, :1, None] * (np.arange(16) % 2)
+        x[:, 0] += 50 * y[:, 1, None, None] + 50 * y[:, 2:, None] * (np.arange(16) > 7)
+        return Dataset.from_arrays(x.astype(np.uint8), y, complete=True, split=split)
+    x = rng.normal(size=(90, 5, 8) if kind == "tokens" else (90, 8)).astype(np.float32)
+    y = (x.reshape(90, -1, 8).mean(1) @ rng.normal(size=(8, 4)) > 0.4).astype(np.int8)
+    return Dataset.from_arrays(x, y, complete=True, split=split)
+
+
+def training(case: str) -> Training:
+    about = dict(CASES[case])
+    kind = about.pop("data")
+    options = OPTIONS.get(about["method"], {})
+    general = {"expected_positives": 1.7, "lr": 0.02, "options": options, "seed": 3}
+    recipe = make_recipe(general, about)
+    task = make_task(data(kind), recipe)
+    if kind != "images":
+        return Training(task, recipe)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        backbone = Backbone()
+    return Training(task, recipe, backbone=backbone)
+
+
+def trained(case: str) -> dict[str, Any]:
+    """What a case leaves behind."""
+    made = training(case)
+    records = list(made.epochs())
+    tensors = {key: value.clone() for key, value in made.state()[0].items()}
+    tensors["test"] = made.predict(made.task.test).clone()
+    return {
+        "tensors": tensors,
+        "losses": [dict(record.losses) for record in records],
+        "val_map": [record.val_map for record in records],
+    }
+
+
+def all_trained() -> dict[str, dict[str, Any]]:
+    torch.set_num_threads(1)
+    return {case: trained(case) for case in CASES}
+
+
+if __name__ == "__main__":
+    processes.start()
+    found = all_trained()
+    torch.save(found, Path(sys.argv[1]) / f"{processes.world()[0]}.pt")
+    processes.finish()
