@@ -1,10 +1,11 @@
-"""The two kinds of failure a user can meet, and a list that collects problems of one file."""
+"""The kinds of failure a user can meet, and a list that collects problems of one file."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 SHOWN_PROBLEMS = 20
+SHOWN_CHARACTERS = 400
 
 
 class InputError(ValueError):
@@ -13,6 +14,19 @@ class InputError(ValueError):
 
 class RunError(RuntimeError):
     """A run that started could not finish (exit code 1)."""
+
+
+class DivergedError(RunError):
+    """A loss or a weight is not finite any more.
+
+    Args:
+        what: What is not finite, and where.
+        advice: What to do about it.
+    """
+
+    def __init__(self, what: str, advice: str = "a smaller lr may help") -> None:
+        super().__init__(f"{what}; {advice}")
+        self.what = what
 
 
 class Problems:
@@ -32,6 +46,7 @@ class Problems:
         self.count += 1
         if len(self.sentences) < SHOWN_PROBLEMS:
             where = str(source) if source is not None else self.source
+            what = what if len(what) <= SHOWN_CHARACTERS else f"{what[:SHOWN_CHARACTERS]}..."
             self.sentences.append(f"{where}{f', row {row}' if row is not None else ''}: {what}")
 
     def __bool__(self) -> bool:

@@ -11,11 +11,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from plusone.bounded import read_text
 from plusone.errors import InputError
 from plusone.selection.table import score_name
 from plusone.types import Stage
+from plusone.version import __version__, refuse_newer
 
 FORMAT = 1
+SHOWN = 200
+MOST = 10
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
@@ -192,11 +196,7 @@ def make_recipe(*layers: Mapping[str, Any], source: str = "recipe") -> Recipe:
         if isinstance(layer.get("options"), Mapping):
             options |= layer["options"]
             merged["options"] = options
-    if isinstance(merged.get("format"), int) and merged["format"] > FORMAT:
-        raise InputError(
-            f"{source}: has format {merged['format']}, written by a newer plusone; this one reads "
-            f"up to format {FORMAT}"
-        )
+    refuse_newer(source, merged.get("format"), FORMAT)
     try:
         return Recipe(**merged)
     except ValidationError as error:
@@ -211,10 +211,24 @@ def explain(error: ValidationError) -> str:
         name = ".".join(str(part) for part in problem["loc"][: 3 if inside else 1])
         if problem["type"] == "extra_forbidden":
             known = ", ".join((StageSettings if inside else Recipe).model_fields)
-            parts.append(f"unknown setting {name!r}; settings: {known}")
+            newer = f"a newer plusone than this one ({__version__}) may know it"
+            parts.append(f"unknown setting {name!r}; settings: {known}; {newer}")
         else:
-            parts.append(f"{name} = {problem['input']!r}: {_said(problem['msg'])}")
-    return "; ".join(dict.fromkeys(parts))
+            parts.append(f"{name} = {shortened(problem['input'])}: {_said(problem['msg'])}")
+    return first_of(parts)
+
+
+def first_of(parts: Sequence[str]) -> str:
+    """The first different sentences in one, and how many more there are."""
+    different = list(dict.fromkeys(parts))
+    more = [f"and {len(different) - MOST} more"] if len(different) > MOST else []
+    return "; ".join(different[:MOST] + more)
+
+
+def shortened(value: object) -> str:
+    """A value as Python writes it, the end left out if it is long."""
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 def _said(message: str) -> str:
@@ -226,11 +240,10 @@ def _said(message: str) -> str:
 def read_toml(path: Path) -> dict[str, Any]:
     """Settings from a TOML file."""
     try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
+        return tomllib.loads(read_text(path))
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: is not valid TOML ({error})") from None
 
 

@@ -154,6 +154,43 @@ def test_other_methods_are_refused(client, method):
     assert client.ask(method, "/").status == 405
 
 
+def test_web_sockets_and_other_protocols_get_nothing(client):
+    reply = client.ask(
+        "GET", "/", connection="Upgrade", upgrade="websocket", sec_websocket_version="13",
+        sec_websocket_key="AAAAAAAAAAAAAAAAAAAAAA==", sec_fetch_site="cross-site",
+    )  # fmt: skip
+    assert reply.status == 403
+    reply = client.ask("GET", "/", connection="Upgrade, HTTP2-Settings", upgrade="h2c")
+    assert reply.status == 200  # answered as plain HTTP
+    assert reply.getheader("upgrade") is None
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["POST /api/hold HTTP/1.1", "Content-Length: 5", "Transfer-Encoding: chunked"],
+        ["POST /api/hold HTTP/1.1", "Content-Length: 5", "Content-Length: 50"],
+        ["POST /api/hold HTTP/1.1", "Content-Length: -5"],
+        ["GET http://evil.example/ HTTP/1.1"],
+        ["GET / HTTP/1.1", "X-Long: " + "a" * 100_000],
+        ["GET /" + "a" * 100_000 + " HTTP/1.1"],
+        ["CONNECT evil.example:443 HTTP/1.1"],
+        ["not http at all"],
+    ],
+)
+def test_requests_that_are_not_clear_change_nothing(client, lines):
+    """Smuggled bodies, other servers' addresses, endless headers."""
+    before = client.post("/api/hold")["progress"]["last"]
+    sent = [*lines, f"Host: {client.host}", f"Origin: http://{client.host}",
+            "Content-Type: application/json", "Connection: close"]  # fmt: skip
+    with socket.create_connection(("127.0.0.1", client.port), timeout=20) as to:
+        to.sendall(("\r\n".join(sent) + "\r\n\r\n").encode() + b"{}xxx")
+        to.shutdown(socket.SHUT_WR)
+        first = to.makefile("rb").readline()
+    assert not first or first.split()[1] in (b"400", b"403", b"404", b"405", b"411", b"413", b"431")
+    assert client.post("/api/hold")["progress"]["last"] == before
+
+
 def test_every_reply_is_guarded(client):
     for path in ("/", "/grid", "/static/review.css", "/image/large/0", "/none", "/api/classes"):
         for cookie in (client.cookie, None):
@@ -166,6 +203,11 @@ def test_every_reply_is_guarded(client):
             assert reply.getheader("referrer-policy") == "no-referrer"
             assert reply.getheader("x-content-type-options") == "nosniff"
             assert reply.getheader("cache-control") == "no-store"
+            assert reply.getheader("x-frame-options") == "DENY"
+            assert reply.getheader("cross-origin-resource-policy") == "same-origin"
+            assert reply.getheader("cross-origin-opener-policy") == "same-origin"
+            assert "form-action 'none'" in policy
+            assert "base-uri 'none'" in policy
             assert reply.getheader("access-control-allow-origin") is None
             assert reply.getheader("server") is None
 
@@ -199,6 +241,16 @@ def test_pages_hold_no_script_of_their_own_and_escape_the_title(client):
         "/image/large/6",
         "/image/large/99999999999999999999999",
         "/image/large/0x0",
+        "/image/large/0%00",
+        "/image/large/0%2500",
+        "/image/large/%252e%252e%252fsecret.png",
+        "/image/large/0/../../../etc/passwd",
+        "/static/%252e%252e%252fapp.py",
+        "/static/page.js%00.css",
+        "/static/..%5capp.py",
+        "/static/%c0%ae%c0%ae/app.py",
+        "/static/",
+        "//127.0.0.1/static/page.js",
         "/docs",
         "/openapi.json",
         "/redoc",
@@ -242,6 +294,19 @@ def test_only_images_inside_the_folder_are_sent(serve, tmp_path):
     client = serve_names(serve, root, names)
     states = [client.get(f"/image/large/{row}") for row in range(len(names))]
     assert states == [200, 200] + [404] * 8
+
+
+def test_files_that_are_not_what_their_names_say(serve, tmp_path):
+    """A drawing with a script, a PostScript program and a page, each called a photograph."""
+    script = "<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>"
+    program = "%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n(x) print\n%%EOF\n"
+    for name, text in (("a.png", script), ("b.jpg", program), ("c.gif", "<html></html>")):
+        (tmp_path / name).write_text(text)
+    picture = Image.new("RGB", (8, 8), "red")
+    picture.save(tmp_path / "d.png", format="JPEG", comment=b"<script>alert(1)</script>")
+    client = serve_names(serve, tmp_path, ["a.png", "b.jpg", "c.gif", "d.png"])
+    assert [client.get(f"/image/large/{row}") for row in range(4)] == [404, 404, 404, 200]
+    assert b"script" not in client.text  # decoded and encoded again: only pixels are left
 
 
 def test_ids_that_leave_the_folder_are_refused_twice(serve, tmp_path, suggestions):

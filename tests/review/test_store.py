@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
+import psutil
 import pytest
 
 from plusone.errors import InputError
+from plusone.review import load
 from plusone.review.ledger import Ledger
 from plusone.review.store import LEASE_SECONDS, Answer, Store
 
@@ -147,3 +150,29 @@ def test_files_that_are_no_history_are_refused(tmp_path):
     newer.close()
     with pytest.raises(InputError, match="newer plusone"):
         Store(tmp_path / "newer")
+
+
+def test_a_file_that_is_refused_is_closed_again(tmp_path, monkeypatch):
+    def is_open():
+        return str(path) in {file.path for file in psutil.Process().open_files()}
+
+    path = tmp_path / "prepared.sqlite"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE VIEW decision AS SELECT 1")
+        assert is_open()
+    with pytest.raises(InputError, match="cannot be used as the file of answers") as refused:
+        Store(path)
+    assert refused.value.__traceback__ is not None  # it keeps what was made on the way
+    assert not is_open()
+
+    def refuse(*_: object) -> None:
+        raise InputError("no")
+
+    monkeypatch.setattr(load, "NewItemDesk", refuse)
+    path = tmp_path / "new.sqlite"
+    (tmp_path / "classes.txt").write_text("a\n")
+    (tmp_path / "new.csv").write_text("image\n1.png\n")
+    with pytest.raises(InputError, match="no") as refused:
+        load.open_new_items(tmp_path / "new.csv", tmp_path / "classes.txt", database=path)
+    assert path.exists()
+    assert not is_open()

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from plusone.bench.pool import in_processes
 from plusone.bench.units import Unit, make_units
+from plusone.bounded import parse_json
 from plusone.errors import RunError
-from plusone.files import file_state
+from plusone.files import add_lines, file_state
 from plusone.methods import get_method
 from plusone.recipe import Recipe
 from plusone.version import __version__
@@ -105,7 +106,7 @@ def run_jobs(
             if isinstance(found, Failed):
                 failures.append(found.message)
                 continue
-            file.write("".join(json.dumps(result) + "\n" for result in found).encode())
+            add_lines(file, "".join(json.dumps(result) + "\n" for result in found))
             for result in found:
                 results[result["key"]] = result
                 if on_done is not None:
@@ -124,8 +125,8 @@ def read_journal(journal: Path) -> Iterator[dict[str, Any]]:
         return
     for line in journal.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            result = json.loads(line)
-        except json.JSONDecodeError:
+            result = parse_json(line)
+        except ValueError:
             continue
         if isinstance(result, dict) and result.keys() >= NEEDED:
             yield result
@@ -197,6 +198,8 @@ def _result(
     source = asdict(job.source) | {"features": list(job.source.features)}
     epochs = [finite(asdict(record)) for record in records]
     about = {"key": job.key, "source": source, "stacked": stacked}
+    if broken := _load(job.source).broken:
+        about["broken"] = len(broken)
     return about | result | {"epochs": epochs}
 
 

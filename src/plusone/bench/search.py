@@ -5,17 +5,16 @@ finished trials; a trial draws a learning rate and options from `plusone.bench.s
 one has the defaults. The best of the N trials that finished first is chosen, so that all machines
 choose the same; it is trained with all seeds, and only it is reported.
 
-Trials that were killed do not count; the sampler keeps away from where they were, as from trials
-that still run elsewhere.
+Trials that were killed do not count. Where a database is shared, trials that run elsewhere count
+while they give signs of life: nobody begins more than N, and who has none left to begin waits.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
-import importlib
-import json
-import warnings
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,14 +22,15 @@ from typing import Any
 from plusone.bench.choice import choice_score
 from plusone.bench.entries import Entry
 from plusone.bench.spaces import RATE, Choice, Range, space_of
+from plusone.bench.study_storage import alive, import_optuna, open_storage, quiet, said_plainly
 from plusone.bench.tuning import Runner
 from plusone.errors import InputError
-from plusone.files import write_text
 from plusone.methods import get_method
 from plusone.version import __version__
 
 Settings = dict[str, Any]
-JOURNAL = "optuna.journal"
+PAUSE = 1.0  # seconds between two looks at trials that run elsewhere
+DEFAULTS = "defaults"  # marks the trial that tries them
 GIVEN = "give "  # whether an option has a value, where its default is none
 
 
@@ -41,6 +41,13 @@ class _Study:
     entry: Entry
     study: Any
     space: dict[str, Range | Choice]
+    shared: bool
+
+    def live(self) -> list[Any]:
+        """Trials that are finished or, as far as is known, run: in the order of their numbers."""
+        states = ("COMPLETE", "RUNNING")
+        found = self.study.get_trials(deepcopy=False)
+        return sorted((t for t in found if t.state.name in states), key=lambda t: t.number)
 
     def finished(self) -> list[Any]:
         """Finished trials, in order of finishing."""
@@ -75,11 +82,10 @@ def tune_by_optuna(
         storage: The address of a database to keep them in instead.
         workers: How many trainings run at a time.
     """
-    optuna = _optuna()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        kept = _storage(optuna, folder, storage)
-        studies = [_begin(optuna, kept, entry, rates, seed) for entry in entries]
+    optuna = import_optuna()
+    with quiet(optuna), said_plainly(storage):
+        kept = open_storage(optuna, folder, storage)
+        studies = [_begin(optuna, kept, entry, rates, seed, storage) for entry in entries]
         if len({study.study.study_name for study in studies}) < len(studies):
             raise InputError("two data sets have the same name and size; give them a name each")
         if storage is None:  # trials of an earlier call; the journal of trainings has them all
@@ -88,67 +94,51 @@ def tune_by_optuna(
                 run([job for study, tried in before for job in study.entry.jobs([tried], [seed])])
         while open_studies := [study for study in studies if len(study.finished()) < trials]:
             each = max(1, workers // len(open_studies))
-            asked = []
-            for study in open_studies:
-                for _ in range(min(each, trials - len(study.finished()))):
-                    asked.append((study, *_ask(optuna, study)))
+            asked = [
+                (study, *new)
+                for study in open_studies
+                for _ in range(each)
+                if (new := _ask(optuna, study, trials)) is not None
+            ]
+            if asked:
+                _try(optuna, kept, asked, seed, run, shared=storage is not None)
+            else:
+                time.sleep(PAUSE)
+        return [_chosen(study, trials) for study in studies]
+
+
+def _try(
+    optuna: Any,
+    storage: Any,
+    asked: Sequence[tuple[_Study, Any, Settings]],
+    seed: int,
+    run: Runner,
+    *,
+    shared: bool,
+) -> None:
+    """Trains what trials ask for and tells their scores."""
+    told = 0
+    try:
+        with alive(storage, [trial for _, trial, _ in asked], shared=shared):
             results = run(
                 [job for study, _, tried in asked for job in study.entry.jobs([tried], [seed])]
             )
             for (study, trial, _), result in zip(asked, results, strict=True):
-                study.study.tell(trial, choice_score(result))
-    return [_chosen(study, trials) for study in studies]
+                study.study.tell(trial, choice_score(result), skip_if_finished=True)
+                told += 1
+    finally:
+        for study, trial, _ in asked[told:] if shared else ():  # so that nobody waits for them
+            _give_up(optuna, study, trial)
 
 
-def _optuna() -> Any:
-    try:
-        optuna = importlib.import_module("optuna")
-    except ImportError:
-        raise InputError(
-            "--search optuna needs Optuna, which is not installed: pip install 'plusone[tune]'"
-        ) from None
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    return optuna
-
-
-def _storage(optuna: Any, folder: Path, address: str | None) -> Any:
-    """Where the studies are kept."""
-    if address is None:
-        journal = importlib.import_module("optuna.storages.journal")
-        folder.mkdir(parents=True, exist_ok=True)
-        path = (folder / JOURNAL).resolve()  # its lock is a link to this path
-        try:
-            _mend(path)
-            return optuna.storages.JournalStorage(journal.JournalFileBackend(str(path)))
-        except (ValueError, KeyError, AssertionError, TypeError):  # whatever stands in the file
-            raise InputError(
-                f"{folder / JOURNAL}: cannot be read; delete it to begin the search again"
-            ) from None
-    try:
-        return optuna.storages.get_storage(address)
-    except Exception as error:  # whatever a database has to say
-        first = str(error).strip().splitlines()[0].replace(address, "it")
-        place = address.rpartition("@")[2]  # without a password
-        raise InputError(f"--storage {place}: cannot be used ({first})") from None
-
-
-def _mend(path: Path) -> None:
-    """Drops a line that a kill cut off, unless another process may be writing it now.
-
-    Raises:
-        ValueError: Another line is not JSON.
-    """
-    if not path.exists() or path.with_name(path.name + ".lock").is_symlink():
-        return
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    if lines and not lines[-1].endswith("\n"):
-        write_text(path, "".join(lines[:-1]))
-        del lines[-1]
-    for line in lines:
-        json.loads(line)
-
-
-def _begin(optuna: Any, storage: Any, entry: Entry, rates: Sequence[float], seed: int) -> _Study:
+def _begin(
+    optuna: Any,
+    storage: Any,
+    entry: Entry,
+    rates: Sequence[float],
+    seed: int,
+    address: str | None,
+) -> _Study:
     """Opens the study of an entry, which may have begun before or elsewhere."""
     space = dict(space_of(entry.method, entry.options))
     rate = Choice(tuple(rates)) if rates else RATE
@@ -160,10 +150,7 @@ def _begin(optuna: Any, storage: Any, entry: Entry, rates: Sequence[float], seed
         direction="maximize",
         load_if_exists=True,
     )
-    states = {trial.state.name for trial in study.get_trials(deepcopy=False)}
-    if not states & {"COMPLETE", "WAITING"}:  # also where the first one was killed
-        study.enqueue_trial(_defaults(entry, space))
-    return _Study(entry, study, space)
+    return _Study(entry, study, space, shared=address is not None)
 
 
 def _name(entry: Entry, space: Settings, seed: int) -> str:
@@ -199,13 +186,27 @@ def _defaults(entry: Entry, space: Settings) -> Settings:
     return values
 
 
-def _ask(optuna: Any, study: _Study) -> tuple[Any, Settings]:
-    """A new trial and the settings it tries."""
+def _ask(optuna: Any, study: _Study, trials: int) -> tuple[Any, Settings] | None:
+    """A new trial and the settings it tries; None if enough of them are finished or run."""
+    if study.shared:
+        optuna.storages.fail_stale_trials(study.study)
+        if len(study.live()) >= trials:
+            return None
+    elif len(study.finished()) >= trials:
+        return None
     trial = study.study.ask()
+    before = [other for other in study.live() if other.number < trial.number]
+    if study.shared and len(before) >= trials:  # others asked at the same moment and came first
+        _give_up(optuna, study, trial)
+        return None
     seed = int(
         hashlib.sha256(f"{study.study.study_name} {trial.number}".encode()).hexdigest()[:8], 16
     )
-    study.study.sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+    sampler: Any = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+    if not any(_may_have_defaults(study, other) for other in before):
+        trial.set_user_attr(DEFAULTS, True)
+        sampler = optuna.samplers.PartialFixedSampler(_defaults(study.entry, study.space), sampler)
+    study.study.sampler = sampler
     defaults = _option_defaults(study.entry.method)
     drawn: Settings = {}
     for name, area in study.space.items():
@@ -217,6 +218,19 @@ def _ask(optuna: Any, study: _Study) -> tuple[Any, Settings]:
         else:
             drawn[name] = trial.suggest_float(name, area.low, area.high, log=area.log)
     return trial, _settings(study.entry.method, drawn)
+
+
+def _may_have_defaults(study: _Study, trial: Any) -> bool:
+    """Whether a trial tries the defaults, or has yet to say what it tries."""
+    if trial.state.name == "RUNNING" and not study.shared:
+        return False  # it was killed
+    return DEFAULTS in trial.user_attrs or (trial.state.name == "RUNNING" and not trial.params)
+
+
+def _give_up(optuna: Any, study: _Study, trial: Any) -> None:
+    """Ends a trial without a score."""
+    with contextlib.suppress(Exception):  # the database may be what is broken
+        study.study.tell(trial, state=optuna.trial.TrialState.FAIL, skip_if_finished=True)
 
 
 def _chosen(study: _Study, trials: int) -> Settings:

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from plusone.data.source import EMBEDDED
 from plusone.errors import InputError
-from plusone.recipe import read_toml, to_toml_value
+from plusone.recipe import first_of, read_toml, shortened, to_toml_value
 
 Mode = Literal["linear", "finetune", "linear_init"]
 Value = TypeVar("Value")
@@ -39,6 +39,15 @@ def _different(values: tuple[Value, ...]) -> tuple[Value, ...]:
     return tuple(dict.fromkeys(values))
 
 
+def _is_path(name: str) -> str:
+    if "\0" in name:
+        raise ValueError("has a zero byte in it")
+    return name
+
+
+PathName = Annotated[str, AfterValidator(_is_path)]
+
+
 class DataSpec(BaseModel):
     """One `[[data]]` block.
 
@@ -52,8 +61,8 @@ class DataSpec(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    path: str
-    features: tuple[str, ...] = ()
+    path: PathName
+    features: tuple[PathName, ...] = ()
     format: str = "auto"
     labels: str = "auto"
     name: str | None = Field(None, min_length=1)
@@ -211,8 +220,8 @@ def _explain(error: ValidationError) -> str:
         elif problem["type"] == "missing":
             parts.append(f"needs {'a [[data]] block with a path' if name == 'data' else name}")
         else:
-            parts.append(f"{name} = {problem['input']!r}: {problem['msg'].lower()}")
-    return "; ".join(dict.fromkeys(parts))
+            parts.append(f"{name} = {shortened(problem['input'])}: {problem['msg'].lower()}")
+    return first_of(parts)
 
 
 def _placed(folder: Path, name: str) -> str:

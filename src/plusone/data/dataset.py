@@ -9,9 +9,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plusone.data.lazy import LazyArray
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
+
+ROWS_AT_ONCE = 8192
+
+
+@dataclass(frozen=True)
+class Broken:
+    """An item whose image cannot be read, and why."""
+
+    id: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -22,18 +33,21 @@ class Dataset:
         table: Items, classes and labels.
         features: What belongs to `table.ids[i]` in row `i`: float32 or float16 vectors `[N, D]`
             or tokens `[N, T, D]`, or images in memory, uint8 `[N, C, H, W]`; None for image files.
+            They may be mapped from a file, or lazy (`plusone.data.lazy`).
         name: A short name for reports, from the file or folder.
+        broken: Items that were left out, see `plusone.data.broken`.
     """
 
     table: LabelTable
-    features: npt.NDArray[Any] | None = None
+    features: npt.NDArray[Any] | LazyArray | None = None
     name: str = ""
+    broken: tuple[Broken, ...] = ()
 
     @classmethod
     def from_arrays(
         cls,
-        x: npt.ArrayLike,
-        labels: npt.ArrayLike,
+        x: npt.ArrayLike | LazyArray,
+        labels: npt.ArrayLike | LabelMatrix,
         *,
         complete: bool = False,
         classes: Sequence[str] | None = None,
@@ -44,7 +58,7 @@ class Dataset:
 
         Args:
             x: Features `[N, D]`, tokens `[N, T, D]`, or images uint8 `[N, C, H, W]`.
-            labels: 1, 0, -1 as `[N, L]`.
+            labels: 1, 0, -1 as `[N, L]`; a `LabelMatrix` where that would be large.
             complete: Whether these are all labels, so that 0 means negative and training hides
                 all but one positive; otherwise they are what was seen, and 0 means unobserved.
             classes: Class names; numbers by default.
@@ -57,7 +71,11 @@ class Dataset:
         parts = None if split is None else check_splits(np.asarray(split), problems)
         check_names(tuple(classes or ()), problems)
         problems.raise_if_any()
-        matrix = LabelMatrix.from_dense(labels, default=-1 if complete else 0)
+        default = -1 if complete else 0
+        if isinstance(labels, LabelMatrix):
+            matrix = labels.with_default(default)
+        else:
+            matrix = LabelMatrix.from_dense(labels, default=default)
         table = LabelTable(
             ids=np.arange(len(matrix)).astype(np.str_),
             classes=tuple(classes or (str(number) for number in range(matrix.n_classes))),
@@ -65,18 +83,34 @@ class Dataset:
             truth=matrix if complete else None,
             split=parts,
         )
-        return cls(table, as_inputs(x), name)
+        return cls(table, as_inputs(x, name), name)
 
     def __post_init__(self) -> None:
         if self.features is not None and len(self.features) != len(self.table):
             raise ValueError(f"features have {len(self.features)} rows for {len(self.table)} items")
 
 
-def as_inputs(x: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Numbers as models take them: images in bytes and small floats stay, the rest is float32."""
-    array = np.asarray(x)
+def as_inputs(x: npt.ArrayLike | LazyArray, name: str = "x") -> npt.NDArray[Any] | LazyArray:
+    """Numbers as models take them: images in bytes and small floats stay, the rest is float32.
+
+    Args:
+        x: The inputs; of arrays every value must be finite.
+        name: What to call them in a message.
+    """
+    array = x if isinstance(x, LazyArray) else np.asarray(x)
     if array.ndim == 4 and array.dtype != np.uint8:
         raise InputError(f"images must be bytes (uint8, 0 to 255), not {array.dtype}")
-    if array.dtype in (np.float16, np.float32) or (array.dtype == np.uint8 and array.ndim == 4):
+    small = array.dtype in (np.float16, np.float32)
+    if isinstance(array, np.ndarray) and array.dtype.kind == "f":
+        _check_finite(array, name)
+    if small or (array.dtype == np.uint8 and array.ndim == 4):
         return array
-    return array.astype(np.float32)
+    return np.asarray(array, dtype=np.float32)
+
+
+def _check_finite(x: npt.NDArray[Any], name: str) -> None:
+    for start in range(0, len(x), ROWS_AT_ONCE):
+        block = x[start : start + ROWS_AT_ONCE]
+        bad = np.flatnonzero(~np.isfinite(block).reshape(len(block), -1).all(axis=1))
+        if len(bad):
+            raise InputError(f"{name}, row {start + bad[0]}: has a NaN or infinite value")

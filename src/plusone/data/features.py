@@ -1,4 +1,9 @@
-"""Feature files: npz with `x` `[N, D]` or `[N, T, D]` and the `ids` (or `names`) of its rows."""
+"""Feature files: `x` `[N, D]` or `[N, T, D]` and the `ids` (or `names`) of its rows.
+
+They are npz files with both, or npy files with `x` alone and the ids beside them, one a line, in
+`NAME.ids.txt`. Large arrays that were stored without compression are not read but mapped: see
+`plusone.data.mapped` and `plusone.data.lazy`.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +16,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plusone.data.formats.checks import repeats
-from plusone.data.formats.npz_arrays import load_arrays
+from plusone.bounded import LARGE_FILE, parse_json, read_text
+from plusone.data.formats.bounded_npz import Arrays
+from plusone.data.formats.checks import id_array, repeats
+from plusone.data.formats.npz_arrays import as_texts, load_arrays
+from plusone.data.lazy import LARGE, LazyArray, joined, taken
+from plusone.data.mapped import mapped_file, mapped_member
 from plusone.data.table import LabelTable, Strings
 from plusone.errors import InputError
 from plusone.files import replacing
 
 Features = npt.NDArray[np.floating[Any]]
 ID_KEYS = ("ids", "names")
+SUFFIXES = (".npz", ".npy")
 ROWS_AT_ONCE = 8192
 SHOWN = 5
 
@@ -29,27 +39,29 @@ class FeatureFile:
 
     Args:
         ids: `[N]`.
-        x: float16 or float32 `[N, D]` or `[N, T, D]`.
+        x: float16 or float32 `[N, D]` or `[N, T, D]`; lazy where they are large.
         meta: What the writer noted (backbone, preprocessing, ...); of several files, what they
             agree on.
     """
 
     ids: Strings
-    x: Features
+    x: Features | LazyArray
     meta: Mapping[str, object]
 
 
 def read_features(paths: Sequence[Path]) -> FeatureFile:
-    """Reads feature files, one after the other; a folder means all npz files in it, sorted.
+    """Reads feature files, one after the other; a folder means all npz and npy files in it, sorted.
 
-    float16 stays float16. `InputError` for files that do not fit together, and for NaN and
-    infinite values, naming file, row and id.
+    float16 stays float16. Large arrays stay in their files. `InputError` for files that do not fit
+    together, and for NaN and infinite values, naming file, row and id.
     """
     files: list[Path] = []
     for path in map(Path, paths):
-        inside = sorted(path.glob("*.npz")) if path.is_dir() else [path]
+        inside = [path]
+        if path.is_dir():
+            inside = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
         if not inside:
-            raise InputError(f"{path}: has no npz file in it")
+            raise InputError(f"{path}: has no npz file in it (nor npy)")
         files.extend(inside)
     if not files:
         raise InputError("no feature file was given")
@@ -64,35 +76,51 @@ def read_features(paths: Sequence[Path]) -> FeatureFile:
         meta = {k: v for k, v in own.items() if not parts or (k in meta and meta[k] == v)}
         ids.append(names)
         parts.append(x)
-    return FeatureFile(np.concatenate(ids), _stack(parts), meta)
+    return FeatureFile(np.concatenate(ids), joined(parts), meta)
 
 
-def _stack(parts: list[Features]) -> Features:
-    """Concatenates, freeing each part once it is copied."""
-    if len(parts) == 1:
-        return parts[0]
-    dtype = np.result_type(*(part.dtype for part in parts))
-    out: Features = np.empty((sum(map(len, parts)), *parts[0].shape[1:]), dtype=dtype)
-    end = len(out)
-    while parts:
-        part = parts.pop()
-        out[end - len(part) : end] = part
-        end -= len(part)
-    return out
-
-
-def _read_one(file: Path) -> tuple[Strings, Features, dict[str, object]]:
+def _load(file: Path) -> Arrays:
+    """The arrays of a feature file, a large `x` mapped."""
     if not file.is_file():
         raise InputError(f"{file}: no such file")
     try:
-        arrays = load_arrays(file)
+        if file.suffix == ".npy":
+            return {"x": mapped_file(file), "ids": _listed_ids(file)}
+        x = mapped_member(file, "x", LARGE)
+        return load_arrays(file) if x is None else load_arrays(file, skip=("x",)) | {"x": x}
+    except InputError:
+        raise
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror or error})") from None
+    except ValueError as error:
+        raise InputError(f"{file}: is not a readable npy file ({error})") from None
+
+
+def _listed_ids(file: Path) -> Strings:
+    """The ids of the rows of an npy file, which lie beside it, one a line."""
+    beside = file.with_suffix(".ids.txt")
+    if not beside.is_file():
+        raise InputError(
+            f"{file}: has no names for its rows; write the id of each item, one a line and in the "
+            f"order of the rows, into {beside}"
+        )
+    try:
+        text = read_text(beside, largest=LARGE_FILE, encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{beside}: is not UTF-8 text") from None
+    except ValueError as error:
+        raise InputError(f"{beside}: cannot be read ({error})") from None
+    lines = text.replace("\r\n", "\n").removesuffix("\n")
+    return id_array(lines.split("\n") if lines else (), beside)
+
+
+def _read_one(file: Path) -> tuple[Strings, Features, dict[str, object]]:
+    arrays = _load(file)
     key = next((name for name in ID_KEYS if name in arrays), None)
     if key is None or "x" not in arrays:
         found = ", ".join(arrays) or "nothing"
         raise InputError(f"{file}: needs the arrays x and ids (or names), found {found}")
-    x, ids = arrays.pop("x"), arrays[key].astype(np.str_)
+    x, ids = arrays.pop("x"), as_texts(file, key, arrays[key])
     if x.ndim not in (2, 3) or x.dtype.kind not in "fiub" or ids.shape != (len(x),):
         raise InputError(
             f"{file}: x has shape {x.shape} and type {x.dtype}, {key} has shape {ids.shape}; "
@@ -108,8 +136,8 @@ def _read_one(file: Path) -> tuple[Strings, Features, dict[str, object]]:
                 f"{file}, row {row}: the features of {str(ids[row])!r} have a NaN or infinite value"
             )
     try:
-        meta = json.loads(str(arrays["meta"])) if "meta" in arrays else {}
-    except (ValueError, RecursionError):
+        meta = parse_json(str(arrays["meta"])) if "meta" in arrays else {}
+    except ValueError:
         raise InputError(f"{file}: meta is not JSON") from None
     return ids, x, meta if isinstance(meta, dict) else {}
 
@@ -130,16 +158,20 @@ def write_features(path: Path, ids: Sequence[str] | Strings, x: Features, meta: 
         np.savez(out, allow_pickle=False, x=x, ids=names, meta=np.array(json.dumps(meta)))
 
 
-def align(features: FeatureFile, table: LabelTable) -> Features:
+def align(features: FeatureFile, table: LabelTable) -> Features | LazyArray:
     """The features of the items of a table, float16 or float32 `[len(table), ...]`.
+
+    Large ones in another order than the table stay where they are: what comes back is lazy.
 
     An item belongs to the row with its exact id; else to the one with its file name; else to
     the one with its file name without suffix. Where both names have folders, these must agree:
     `1.jpg` may stand for `dog/1.jpg`, but `cat/1.jpg` may not. `InputError` if items have no row,
     or if it is not clear which.
     """
+    if np.array_equal(features.ids, table.ids) and not repeats(table.ids):
+        return features.x
     rows = np.full(len(table), -1, dtype=np.int64)
-    doubtful = np.zeros(len(table), dtype=bool)
+    exact = doubtful = np.zeros(len(table), dtype=bool)
     for key in (str, _file_name, _stem):
         open_rows = np.flatnonzero((rows < 0) & ~doubtful)
         if not len(open_rows):
@@ -150,7 +182,9 @@ def align(features: FeatureFile, table: LabelTable) -> Features:
         last = np.searchsorted(have, want, side="right", sorter=order)
         rows[open_rows[last - first == 1]] = order[first[last - first == 1]]
         doubtful[open_rows[last - first > 1]] = True
-    for item in np.flatnonzero(rows >= 0).tolist():
+        if key is str:
+            exact = rows >= 0
+    for item in np.flatnonzero((rows >= 0) & ~exact).tolist():
         if not _same_folders(str(table.ids[item]), str(features.ids[rows[item]])):
             rows[item] = -1
     _refuse(table.ids[doubtful], "items fit several rows of the features")
@@ -159,7 +193,7 @@ def align(features: FeatureFile, table: LabelTable) -> Features:
         _refuse(table.ids[shared], "items fit a row of the features that fits another item too")
     if len(rows) == len(features.ids) and (rows == np.arange(len(rows))).all():
         return features.x
-    return features.x[rows]
+    return taken(features.x, rows)
 
 
 def _refuse(ids: Strings, what: str) -> None:

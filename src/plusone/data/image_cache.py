@@ -18,7 +18,7 @@ from torch import Tensor
 
 from plusone.data.images import Aspect, decode_all
 from plusone.errors import InputError
-from plusone.files import replacing
+from plusone.files import replacing, reserve
 
 VERSION = 1  # to be raised when decoding changes
 
@@ -71,7 +71,6 @@ def _write(
     except OSError as error:
         raise InputError(f"cache_dir {path.parent}: cannot be used ({error.strerror})") from None
     needed = 3 * size * size * len(paths)
-    # Writing to a mapped file on a full disk ends the process without a word.
     if needed > free:
         raise InputError(
             f"cache_dir {path.parent}: {needed / 1e9:.1f} GB are needed and {free / 1e9:.1f} GB "
@@ -79,5 +78,6 @@ def _write(
         )
     with replacing(path) as temporary:
         mapped = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.uint8, shape=shape)
+        reserve(temporary)
         decode_all(paths, size, tick, aspect, out=torch.from_numpy(mapped))
         mapped.flush()

@@ -147,6 +147,25 @@ class LabelMatrix:
             indptr, self.indices[entries], self.values[entries], self.n_classes, self.default
         )
 
+    def columns(self, wanted: npt.ArrayLike) -> LabelMatrix:
+        """The given classes, in the given order.
+
+        >>> LabelMatrix.from_dense([[1, 0, -1]]).columns([2, 0]).dense().tolist()
+        [[-1, 1]]
+        """
+        kept = np.asarray(wanted, dtype=np.int64)
+        place = np.full(self.n_classes, -1, dtype=np.int64)
+        place[kept] = np.arange(len(kept))
+        column = place[self.indices]
+        entries = np.flatnonzero(column >= 0)
+        return LabelMatrix.from_entries(
+            self.row_of_entry()[entries],
+            column[entries],
+            self.values[entries],
+            (len(self), len(kept)),
+            default=self.default,
+        )
+
     def dense(self, rows: npt.ArrayLike | None = None) -> npt.NDArray[np.int8]:
         """The states of the given rows (or of all), int8 `[n, L]`."""
         part = self if rows is None else self.take(rows)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from plusone.data.dataset import Dataset
+from plusone.data.dataset import Broken, Dataset
 from plusone.data.features import align, read_features
 from plusone.data.formats import read
 from plusone.data.matrix import LabelMatrix
@@ -39,6 +39,8 @@ def load_source(
     features: Sequence[Path] = (),
     format: str = "auto",
     labels: str = "auto",
+    check_images: bool = True,
+    on_image: Callable[[int, int], None] | None = None,
 ) -> Dataset:
     """Loads a data set: an embedded one by name, or a file or folder in any known form.
 
@@ -47,13 +49,32 @@ def load_source(
         features: Feature files that hold a vector for each item.
         format: The form of the labels, if it should not be detected.
         labels: "seen" or "complete": what zeros mean, if it should not be detected.
+        check_images: Whether items whose image cannot be decoded are left out, see
+            `plusone.data.broken`.
+        on_image: Called with how many images were checked, and how many there are.
     """
     if data in EMBEDDED:
         return _digits(data)
     dataset = read(Path(data), format=format, labels=labels, check_images=not features)
     if features:
-        dataset = replace(dataset, features=align(read_features(features), dataset.table))
-    return dataset
+        found = read_features(features)
+        dataset = _without(dataset, found.meta.get("broken"))
+        return replace(dataset, features=align(found, dataset.table))
+    if not check_images:
+        return dataset
+    from plusone.data.broken import without_broken  # it needs torch, which takes a second to load
+
+    return without_broken(dataset, on_image)
+
+
+def _without(dataset: Dataset, broken: object) -> Dataset:
+    """The data without items that had no readable image when the features were made."""
+    if not isinstance(broken, Mapping) or not broken:
+        return dataset
+    table = dataset.table
+    gone = np.isin(table.ids, np.array(list(broken), dtype=np.str_))
+    named = tuple(Broken(name, str(broken[name])) for name in table.ids[gone].tolist())
+    return replace(dataset, table=table.take(np.flatnonzero(~gone)), broken=named)
 
 
 def _digits(name: str) -> Dataset:

@@ -77,6 +77,14 @@ class LabelTable:
             split=None if self.split is None else self.split[index],
         )
 
+    def with_classes(self, names: Sequence[str]) -> LabelTable:
+        """The same items over the given classes, in the given order; all must be there."""
+        if tuple(names) == self.classes:
+            return self
+        columns = [self.classes.index(name) for name in names]
+        truth = None if self.truth is None else self.truth.columns(columns)
+        return replace(self, classes=tuple(names), labels=self.labels.columns(columns), truth=truth)
+
     def rows_of(self, split: str) -> npt.NDArray[np.int64]:
         """Row numbers of one split, ascending; a table without splits is all "train"."""
         if self.split is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,8 +49,8 @@ def open_suggestions(
     queue = order_questions(found, order, budget, seed)
     embedded = found.table.root is None and found.about.get("data") in EMBEDDED
     pictures = Scenes(found.table.ids.tolist()) if embedded else None
-    store = Store(database or folder / DATABASE)
-    return SuggestionDesk(Suggested(found, queue), store, pictures)
+    with _opened(database or folder / DATABASE) as store:
+        return SuggestionDesk(Suggested(found, queue), store, pictures)
 
 
 def open_new_items(
@@ -66,7 +68,19 @@ def open_new_items(
     if not len(table):
         raise InputError(f"{data}: has no items")
     place = data if data.is_dir() else data.parent
-    return NewItemDesk(NewItems(table, seed), Store(database or place / DATABASE))
+    with _opened(database or place / DATABASE) as store:
+        return NewItemDesk(NewItems(table, seed), store)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Store]:
+    """The file of answers; closed again if the review cannot begin."""
+    store = Store(path)
+    try:
+        yield store
+    except BaseException:
+        store.close()
+        raise
 
 
 @dataclass(frozen=True)

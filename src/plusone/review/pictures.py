@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps
 
-from plusone.data.formats.folders import IMAGE_SUFFIXES
+from plusone.data.formats.folders import IMAGE_KINDS, IMAGE_SUFFIXES
 
 SIDES = {"large": 1600, "small": 360}
 MAX_PIXELS = 200_000_000
+MAX_SIDE = 65_535
 MAX_FILE_BYTES = 500_000_000
 CACHE_BYTES = 64_000_000
 LOSSLESS = 256  # images up to this side are sent without loss
@@ -115,14 +116,14 @@ def open_image(path: Path, side: int) -> Image.Image | None:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             return None
-        with Image.open(path) as opened:
-            if opened.width * opened.height > MAX_PIXELS:
+        with Image.open(path, formats=IMAGE_KINDS) as opened:
+            if opened.width * opened.height > MAX_PIXELS or max(opened.size) > MAX_SIDE:
                 return None
             opened.draft("RGB", (side, side))
             image = ImageOps.exif_transpose(opened)
             image.thumbnail((side, side))
             return _eight_bits(image).convert("RGB")
-    except (OSError, ValueError, SyntaxError, MemoryError, Image.DecompressionBombError):
+    except Exception:  # broken files make decoders fail in many ways
         return None
 
 

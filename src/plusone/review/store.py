@@ -117,11 +117,14 @@ class Store:
 
     def since(self, last: int = 0) -> list[Entry]:
         """The rows after a row, in the order in which they were added."""
-        found = self._open.execute(
-            "SELECT id, time, session, step, item, label, action, undoes "
-            "FROM decision WHERE id > ? ORDER BY id",
-            (last,),
-        )
+        try:
+            found = self._open.execute(
+                "SELECT id, time, session, step, item, label, action, undoes "
+                "FROM decision WHERE id > ? ORDER BY id",
+                (last,),
+            ).fetchall()
+        except (sqlite3.Error, ValueError) as error:
+            raise RunError(f"{self.path}: the answers cannot be read ({error})") from None
         return [Entry(*row) for row in found]
 
     def lease(
@@ -165,7 +168,7 @@ class Store:
                 self._open.execute("ROLLBACK")
                 raise
             self._open.execute("COMMIT")
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
             if self._open.in_transaction:
                 self._open.execute("ROLLBACK")
             raise RunError(f"{self.path}: the answer could not be kept ({error})") from None
@@ -180,6 +183,7 @@ ORDER BY id DESC LIMIT 1
 
 
 def _connect(path: Path) -> sqlite3.Connection:
+    database = None
     try:
         database = sqlite3.connect(
             path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
@@ -193,8 +197,22 @@ def _connect(path: Path) -> sqlite3.Connection:
         if version < VERSION:
             make = f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT"
             database.executescript(make)
-    except sqlite3.Error as error:
+        _check_schema(database)
+    except (sqlite3.Error, ValueError) as error:  # ValueError: text that is not UTF-8
+        if database is not None:
+            database.close()
+        if isinstance(error, InputError):
+            raise
         raise InputError(
             f"{path}: cannot be used as the file of answers ({error}); --db names another"
         ) from None
     return database
+
+
+def _check_schema(database: sqlite3.Connection) -> None:
+    """Refuses what we did not make: views and triggers of a stranger would run with our words."""
+    ours = {"decision", "lease", "once", "by_session", "undone", "sqlite_sequence"}
+    for kind, name in database.execute("SELECT type, name FROM sqlite_master"):
+        known = name in ours or str(name).startswith("sqlite_autoindex_")
+        if kind not in ("table", "index") or not known:
+            raise sqlite3.DatabaseError(f"it holds the {kind} {name!r}, which is not ours")

@@ -6,10 +6,8 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from plusone.data.formats import read
-from plusone.data.formats.checks import check_ids
+from plusone.data.formats.checks import check_ids, id_array, missing_images
 from plusone.data.formats.csv_text import header_of, id_column, read_class_list, records
 from plusone.data.formats.folders import IMAGE_SUFFIXES
 from plusone.data.matrix import LabelMatrix
@@ -62,14 +60,15 @@ def _listed(path: Path, header: list[str], classes: tuple[str, ...]) -> LabelTab
     problems = Problems(path)
     rows = list(records(path, problems))[1:]
     ids = [cells[0].strip() for _, cells in rows]
-    exist = any((path.parent / name).is_file() for name in ids[:1000])
+    some = id_array(ids[:1000], path)
+    exist = len(missing_images(some, path.parent)) < len(some)
     return _bare(ids, classes, path.parent if exist else None, problems)
 
 
 def _bare(
     ids: list[str], classes: tuple[str, ...], root: Path | None, problems: Problems
 ) -> LabelTable:
-    names = np.asarray(ids, dtype=np.str_)
+    names = id_array(ids, problems.source)
     check_ids(names, problems)
     problems.raise_if_any()
     empty = LabelMatrix.from_entries([], [], [], (len(ids), len(classes)))

@@ -18,6 +18,7 @@ from plusone.data.digits.look import LOOK, Look
 from plusone.data.digits.scenes import CHUNK, compose
 from plusone.data.digits.sources import CLASSES, SHARES, SIZE, SPLIT_SEED, SPLITS
 from plusone.errors import InputError
+from plusone.files import cache_folder
 
 N_TRAIN, N_VAL, N_TEST = 4000, 600, 1500
 FORMAT = 1  # raise it whenever the code makes other pixels from the same look
@@ -42,14 +43,8 @@ class Digits:
 
 def _cache_file(folder: Path | None, sizes: tuple[int, ...], seed: int, look: Look) -> Path | None:
     """Where the scenes are kept, or None when PLUSONE_CACHE is set and empty."""
-    if folder is None:
-        place = os.environ.get("PLUSONE_CACHE")
-        if place == "":
-            return None
-        try:
-            folder = Path(place) if place else Path.home() / ".cache" / "plusone"
-        except RuntimeError:  # there is no home folder
-            return None
+    if folder is None and (folder := cache_folder()) is None:
+        return None
     made_from = {
         "format": FORMAT,
         "numpy": np.__version__,

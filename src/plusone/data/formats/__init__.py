@@ -24,6 +24,7 @@ from plusone.data.formats import (
 from plusone.data.formats.base import LABEL_MODES, Format, ReadOptions, as_labels
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
+from plusone.files import NO_ROOM
 
 __all__ = ["FORMATS", "Format", "ReadOptions", "detect", "read", "write"]
 
@@ -164,4 +165,6 @@ def write(data: Dataset | LabelTable, path: Path | str, *, format: str = "auto")
     try:
         writer(data, path)
     except OSError as error:
+        if error.errno in NO_ROOM:
+            raise
         raise InputError(f"{path}: cannot be written ({error.strerror or error})") from None

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from plusone.bounded import UNPACKED_RATIO
 from plusone.errors import InputError, Problems
 
+LARGEST = 2**31  # the widest sparse sets of MULAN become 1.9 GB
 NUMERIC = ("numeric", "real", "integer")
 ATTRIBUTE = re.compile(
     r"""@attribute\s+('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+)\s+(.+)""", re.IGNORECASE
 )
-ITEM = re.compile(r"""\s*('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^,]*?)\s*(?:,|$)""")
+QUOTED = re.compile(r"""\s*('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\s*(?=,|$)""")
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,11 @@ class Attribute:
 
     name: str
     categories: tuple[str, ...] = ()
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Where each category stands."""
+        return {word: at for at, word in reversed(list(enumerate(self.categories)))}
 
 
 @dataclass(frozen=True)
@@ -56,15 +65,14 @@ def split_items(text: str) -> list[str]:
     if "'" not in text and '"' not in text:
         return [cell.strip() for cell in text.split(",")]
     cells, at = [], 0
-    while at <= len(text):
-        found = ITEM.match(text, at)
-        if found is None:
-            raise ValueError("quotes do not match")
-        cells.append(unquote(found[1]))
-        if found.end() == len(text) and not found[0].endswith(","):
-            break
-        at = found.end()
-    return cells
+    while True:
+        found = QUOTED.match(text, at)
+        comma = text.find(",", at if found is None else found.end())
+        end = len(text) if comma < 0 else comma
+        cells.append(unquote(text[at:end].strip()))
+        if comma < 0:
+            return cells
+        at = comma + 1
 
 
 def read_arff(path: Path, problems: Problems) -> Arff:
@@ -77,7 +85,7 @@ def read_arff(path: Path, problems: Problems) -> Arff:
             f"{path}, row {line}: byte 0x{error.object[error.start]:02x} is not UTF-8"
         ) from None
     attributes: list[Attribute] = []
-    rows: list[npt.NDArray[np.float32]] = []
+    values = np.zeros((0, 0), dtype=np.float32)
     lines: list[int] = []
     in_data = False
     for line, raw in enumerate(text.split("\n"), 1):
@@ -86,26 +94,45 @@ def read_arff(path: Path, problems: Problems) -> Arff:
             continue
         try:
             if in_data:
-                rows.append(_row(row, attributes))
+                values[len(lines)] = _row(row, attributes)
                 lines.append(line)
             elif row.lower().startswith("@attribute"):
                 attributes.append(_attribute(row))
             elif row.lower().startswith("@data"):
                 in_data = True
+                values = _room(path, text.count("\n") + 1 - line, len(attributes), len(text))
             elif not row.lower().startswith("@relation"):
                 raise ValueError(f"{row[:40]!r} is not @relation, @attribute or @data")
+        except InputError:
+            raise
         except ValueError as error:
             problems.add(str(error), row=line, source=path)
     names = [attribute.name for attribute in attributes]
     if not in_data:
         problems.add("has no @data line", source=path)
-    elif not rows and not problems:
+    elif not lines and not problems:
         problems.add("has no rows", source=path)
-    for name in sorted({name for name in names if names.count(name) > 1}):
+    for name in sorted(name for name, count in Counter(names).items() if count > 1):
         problems.add(f"attribute {name!r} occurs twice", source=path)
-    width = len(attributes)
-    values = np.stack(rows) if rows else np.zeros((0, width), dtype=np.float32)
-    return Arff(path, tuple(attributes), values, tuple(lines))
+    return Arff(path, tuple(attributes), values[: len(lines)], tuple(lines))
+
+
+def _room(path: Path, rows: int, width: int, size: int) -> npt.NDArray[np.float32]:
+    """Zeros for so many rows; sparse ones that would become far larger than the file are refused.
+
+    Args:
+        path: The file, to be named.
+        rows: How many there are at most.
+        width: How many attributes.
+        size: Of the file.
+    """
+    needed = 4 * rows * width
+    if needed > max(LARGEST, UNPACKED_RATIO * size):
+        raise InputError(
+            f"{path}: {rows:,} rows of {width:,} attributes need {needed:,} bytes, more than "
+            f"{UNPACKED_RATIO} times the file; keep fewer attributes or rows"
+        )
+    return np.zeros((rows, width), dtype=np.float32)
 
 
 def _attribute(row: str) -> Attribute:
@@ -140,10 +167,10 @@ def _row(row: str, attributes: list[Attribute]) -> npt.NDArray[np.float32]:
 
 def _value(cell: str, attribute: Attribute) -> float:
     if attribute.categories:
-        if cell not in attribute.categories:
+        if cell not in attribute.places:
             known = ", ".join(attribute.categories[:5])
             raise ValueError(f"{cell!r} for attribute {attribute.name!r} is not one of {known}")
-        return attribute.categories.index(cell)
+        return attribute.places[cell]
     try:
         value = float(cell)
     except ValueError:

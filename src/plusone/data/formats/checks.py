@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plusone.bounded import NAMES
 from plusone.data.table import Strings
-from plusone.errors import Problems
+from plusone.errors import InputError, Problems
 
 ID_COLUMNS = ("image", "id", "item", "file", "filename", "path")
 SPLIT_NAMES = {
@@ -95,6 +96,22 @@ def check_ids(ids: Strings, problems: Problems, lines: Sequence[int] | None = No
     for row, first in repeats(ids):
         where = f" (first in row {lines[first]})" if lines is not None else ""
         problems.add(f"id {_short(str(ids[row]))} occurs twice{where}", row=line_of(lines, row))
+
+
+def id_array(names: Sequence[str], source: Path | str) -> Strings:
+    """The ids of a file as one array; longer ones are cut, which `check_ids` then records."""
+    cut = [name[:LONGEST_ID] for name in names]
+    check_width(len(cut), max(map(len, cut), default=0), source)
+    return np.asarray(cut, dtype=np.str_)
+
+
+def check_width(count: int, longest: int, source: Path | str) -> None:
+    """Refuses ids that would need too much memory: as an array all are as wide as the longest."""
+    if 4 * count * longest > NAMES:
+        raise InputError(
+            f"{source}: {count:,} ids of which one has {longest} characters need more than "
+            f"{NAMES / 2**30:g} GiB; give it a shorter one"
+        )
 
 
 def repeats(ids: npt.NDArray[Any]) -> list[tuple[int, int]]:

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from plusone.bounded import LARGE_FILE, parse_json, read_text
 from plusone.data.dataset import Dataset
 from plusone.data.formats.base import ReadOptions
-from plusone.data.formats.checks import check_ids, images_root, name_fault
+from plusone.data.formats.checks import check_ids, id_array, images_root, name_fault
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
@@ -66,7 +67,7 @@ def read_coco(path: Path, options: ReadOptions) -> Dataset:
     for file, content, folder in zip(files, loaded, folders, strict=True):
         prefix = f"{folder.name}/" if shared and folder else ""
         _add_images(content, file, prefix, column_of, out, problems, options.keep_empty)
-    ids = np.asarray(out.ids, dtype=np.str_)
+    ids = id_array(out.ids, path)
     check_ids(ids, problems)
     root = folders[0] if len(files) == 1 else (folders[0].parent if shared and folders[0] else None)
     root, notes = images_root(
@@ -100,14 +101,15 @@ def _lean(item: dict[str, Any]) -> object:
 
 def _load(file: Path) -> dict[str, list[Any]]:
     try:
-        content = json.loads(file.read_text(encoding="utf-8-sig"), object_hook=_lean)
+        text = read_text(file, largest=LARGE_FILE, encoding="utf-8-sig")
+        content = parse_json(text, object_hook=_lean)
     except json.JSONDecodeError as error:
         raise InputError(
             f"{file}, row {error.lineno}, column {error.colno}: is not JSON ({error.msg})"
         ) from None
     except UnicodeDecodeError as error:
         raise InputError(f"{file}: byte {error.start} is not UTF-8") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InputError(f"{file}: is not readable as JSON ({error})") from None
     for key in ("images", "annotations", "categories"):
         if not isinstance(content, dict) or not isinstance(content.get(key), list):
@@ -119,6 +121,7 @@ def _add_categories(
     items: list[Any], categories: dict[int, str], problems: Problems, file: Path
 ) -> None:
     here: set[int] = set()
+    numbers = {name: number for number, name in categories.items()}
     for place, item in enumerate(items):
         number, name = (item.get("id"), item.get("name")) if isinstance(item, dict) else (None, "")
         if type(number) is not int or not isinstance(name, str):
@@ -131,10 +134,11 @@ def _add_categories(
             problems.add(
                 f"category {number} is {name!r}, but {categories[number]!r} elsewhere", source=file
             )
-        elif any(other == name for key, other in categories.items() if key != number):
+        elif numbers.get(name, number) != number:
             problems.add(f"category name {name!r} occurs twice", source=file)
         else:
             categories[number] = name
+            numbers[name] = number
             here.add(number)
 
 

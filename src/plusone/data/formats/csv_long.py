@@ -18,6 +18,7 @@ from plusone.data.formats.checks import (
     CHUNK,
     LONGEST_ID,
     check_ids,
+    check_width,
     images_root,
     split_name,
 )
@@ -125,7 +126,9 @@ def read_csv_long(path: Path, options: ReadOptions) -> Dataset:
             splits.append(kinds.index(split or "train"))
     if not lines and not problems:
         problems.add("has a header but no rows")
-    ids = np.concatenate([*chunks, np.array(chunk, dtype=np.str_)])
+    chunks.append(np.array(chunk, dtype=np.str_))
+    check_width(len(lines), max(part.dtype.itemsize for part in chunks) // 4, path)
+    ids = np.concatenate(chunks)
     chunks.clear()
     check_ids(ids, problems, lines)
     root, notes = images_root(

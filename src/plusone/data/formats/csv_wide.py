@@ -20,6 +20,7 @@ from plusone.data.formats.base import ReadOptions, as_labels
 from plusone.data.formats.checks import (
     LONGEST_ID,
     check_ids,
+    id_array,
     images_root,
     name_fault,
     split_name,
@@ -83,7 +84,7 @@ def read_csv_wide(path: Path, options: ReadOptions) -> Dataset:
         _add_cells(body, [row[at] for at in class_at], classes, problems, line)
     if not body.ids and not problems:
         problems.add("has a header but no rows")
-    ids = np.asarray(body.ids, dtype=np.str_)
+    ids = id_array(body.ids, path)
     check_ids(ids, problems, body.lines)
     root, notes = images_root(
         ids,
@@ -113,10 +114,11 @@ def _check_classes(
     problems: Problems,
     line: int,
 ) -> None:
+    first = dict(zip(reversed(classes), reversed(class_at), strict=True))
     for name, at in zip(classes, class_at, strict=True):
         if fault := name_fault(name):
             problems.add(f"class name {name!r} of column {at + 1} {fault}", row=line)
-        elif classes.index(name) != class_at.index(at):
+        elif first[name] != at:
             problems.add(f"class {name!r} occurs twice", row=line)
         elif allowed is not None and name not in allowed:
             problems.add(f"class {name!r} is unknown", row=line)

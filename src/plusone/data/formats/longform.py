@@ -16,10 +16,11 @@ import numpy.typing as npt
 from plusone.data.formats.checks import line_of, name_fault
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
-from plusone.errors import Problems
+from plusone.errors import InputError, Problems
 
 ALL_OTHERS = "*"
 SEPARATOR = "|"
+MOST_STARRED = 2**26  # they are stored one by one, unless every row has the star
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,12 @@ def assemble(
         return classes, labels, true if true is not None else labels
     no = keys.get("negatives", np.zeros(0, np.int64))
     if len(starred):
+        if len(starred) * shape[1] > MOST_STARRED:
+            raise InputError(
+                f"{codes.problems.source}: '*' in {len(starred):,} rows stands for more than "
+                f"{MOST_STARRED:,} labels; write it in all rows or in fewer, or all labels as "
+                "1, 0 and -1 in the array y of an npz file"
+            )
         every = (starred[:, None] * shape[1] + np.arange(shape[1])).ravel()
         no = np.concatenate([no, np.setdiff1d(every, seen, assume_unique=True)])
     if len(no):

@@ -41,7 +41,8 @@ def read_mulan(path: Path, options: ReadOptions) -> Dataset:
     for arff in loaded.values():
         _compare(arff, names, labels, xml, problems)
     problems.raise_if_any()
-    columns = [names.index(label) for label in labels]
+    place = {name: at for at, name in enumerate(names)}
+    columns = [place[label] for label in labels]
     ids: list[str] = []
     splits: list[str] = []
     truths = []
@@ -87,7 +88,7 @@ def _find(path: Path) -> tuple[Path, dict[str, Path]]:
 
 def read_xml(path: Path, problems: Problems) -> list[str]:
     """Label names of a MULAN XML file, nested ones too; a document type is refused."""
-    names: list[str] = []
+    names: dict[str, None] = {}
     parser = expat.ParserCreate()
 
     def start(tag: str, attributes: dict[str, str]) -> None:
@@ -98,7 +99,7 @@ def read_xml(path: Path, problems: Problems) -> list[str]:
             problems.add(f"label name {name!r} {fault}", row=parser.CurrentLineNumber, source=path)
         elif name in names:
             problems.add(f"label {name!r} occurs twice", row=parser.CurrentLineNumber, source=path)
-        names.append(name)
+        names[name] = None
 
     def refuse(*_: object) -> None:
         raise InputError(f"{path}: has a document type or entities in it, which are not read")
@@ -119,7 +120,7 @@ def read_xml(path: Path, problems: Problems) -> list[str]:
         raise InputError(f"{path}: is not readable as XML ({error})") from None
     if not names:
         problems.add("names no label", source=path)
-    return names
+    return list(names)
 
 
 def _compare(

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
+from plusone.bounded import parse_json, unpacked_limit
 from plusone.data.dataset import Dataset
 from plusone.data.formats.base import ReadOptions
+from plusone.data.formats.bounded_npz import Arrays
 from plusone.data.formats.checks import check_ids, images_root
 from plusone.data.formats.npz_arrays import (
-    Arrays,
     check_features,
     check_names,
     check_splits,
@@ -75,9 +76,13 @@ def write_npz(data: Dataset, path: Path) -> None:
     if (root := root_from(table, path)) is not None:
         arrays["root"] = np.array(root)
     if data.features is not None:
-        arrays["x"] = data.features
-    with replacing(path) as part, part.open("wb") as out:
-        np.savez_compressed(out, allow_pickle=False, **arrays)
+        arrays["x"] = np.asarray(data.features)
+    with replacing(path) as part:
+        with part.open("wb") as out:
+            np.savez_compressed(out, allow_pickle=False, **arrays)
+        if sum(array.nbytes for array in arrays.values()) > unpacked_limit(part.stat().st_size):
+            with part.open("wb") as out:  # packed so well that no reader would trust it
+                np.savez(out, allow_pickle=False, **arrays)
 
 
 def _own(path: Path, arrays: Arrays, options: ReadOptions) -> Dataset:
@@ -89,12 +94,13 @@ def _own(path: Path, arrays: Arrays, options: ReadOptions) -> Dataset:
         truth = labels if bool(arrays["truth_is_labels"]) else None
         if "truth_indptr" in arrays:
             truth = _matrix(arrays, "truth")
-        observation = dict(json.loads(str(arrays["observation"])))
-        notes = tuple(str(note) for note in json.loads(str(arrays["notes"])))
+        observation = dict(parse_json(str(arrays["observation"])))
+        notes = tuple(str(note) for note in parse_json(str(arrays["notes"])))
         split = arrays.get("split")
         if (
             ids.ndim != 1
-            or ids.dtype.kind != "U"
+            or arrays["classes"].ndim != 1
+            or {ids.dtype.kind, arrays["classes"].dtype.kind} != {"U"}
             or not {len(ids)}
             >= {len(part) for part in (split, arrays.get("x")) if part is not None}
         ):
@@ -117,7 +123,7 @@ def _own(path: Path, arrays: Arrays, options: ReadOptions) -> Dataset:
         table = LabelTable(ids, classes, labels, truth, split, root, observation, (*notes, *more))
     except InputError:
         raise
-    except (KeyError, ValueError, TypeError, IndexError) as error:
+    except (KeyError, ValueError, TypeError, IndexError, OverflowError) as error:
         raise InputError(f"{path}: is damaged ({error})") from None
     return Dataset(table, check_features(path, arrays.get("x")), path.stem)
 
@@ -129,6 +135,7 @@ def _matrix(arrays: Arrays, name: str) -> LabelMatrix:
     n, n_classes, default = (int(value) for value in arrays[f"{name}_shape"])
     sound = (
         indptr.shape == (n + 1,)
+        and indices.ndim == values.ndim == 1
         and indptr[0] == 0
         and indptr[-1] == len(indices) == len(values)
         and (np.diff(indptr) >= 0).all()

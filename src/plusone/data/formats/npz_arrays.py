@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -12,32 +11,34 @@ import numpy.typing as npt
 
 from plusone.data.dataset import Dataset
 from plusone.data.formats.base import ReadOptions
+from plusone.data.formats.bounded_npz import Arrays, load_npz
 from plusone.data.formats.checks import check_ids, images_root, name_fault, split_name
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable, Strings
 from plusone.errors import InputError, Problems
 
 ID_KEYS = ("ids", "names", "image_ids")
-Arrays = dict[str, npt.NDArray[Any]]
 
 
-def load_arrays(path: Path) -> Arrays:
-    """All arrays of an npz file; `InputError` if it is damaged or holds pickled objects."""
+def load_arrays(path: Path, skip: Collection[str] = ()) -> Arrays:
+    """All arrays of an npz file; `InputError` if it is damaged or holds pickled objects.
+
+    Args:
+        path: The file.
+        skip: Names of arrays to leave where they are.
+    """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not hasattr(file, "files"):
-                raise InputError(f"{path}: is a single array, not an npz file")
-            return {key: file[key] for key in file.files}
-    except InputError:
-        raise
-    except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        why = "it holds pickled objects" if "pickle" in str(error) else str(error)
-        raise InputError(f"{path}: is not a readable npz file ({why})") from None
+        return load_npz(path, skip)
+    except ValueError as error:
+        raise InputError(f"{path}: is not a readable npz file ({error})") from None
 
 
 def join_parts(path: Path, arrays: Arrays) -> Arrays:
     """The MULAN arrays as one table."""
     for one, other in (("xtr", "xte"), ("ytr", "yte")):
+        for name in (one, other):
+            if arrays[name].dtype.kind not in "biuf":
+                raise InputError(f"{path}: {name} has type {arrays[name].dtype}, not numbers")
         if arrays[one].ndim != 2 or arrays[one].shape[1:] != arrays[other].shape[1:]:
             shapes = f"{arrays[one].shape} and {arrays[other].shape}"
             raise InputError(f"{path}: {one} and {other} have shapes {shapes}")
@@ -80,9 +81,11 @@ def from_arrays(path: Path, arrays: Arrays, options: ReadOptions) -> Dataset:
     problems.raise_if_any()
     classes = tuple(str(name) for name in named)
     check_names(classes, problems)
-    texts = ids.astype(np.str_)
+    texts = as_texts(path, id_key or "ids", ids)
     check_ids(texts, problems)
-    split = check_splits(arrays["split"], problems) if "split" in arrays else None
+    split = None
+    if "split" in arrays:
+        split = check_splits(as_texts(path, "split", arrays["split"]), problems)
     features = check_features(path, arrays.get("x"))
     root = options.images
     if root is not None:
@@ -104,6 +107,16 @@ def from_arrays(path: Path, arrays: Arrays, options: ReadOptions) -> Dataset:
     return Dataset(
         LabelTable(texts, classes, states, truth, split, root, notes=notes), features, path.stem
     )
+
+
+def as_texts(path: Path, name: str, array: npt.NDArray[Any]) -> Strings:
+    """An array of names or numbers as text; `InputError` for anything else."""
+    try:
+        if array.dtype.kind not in "USbiuf":
+            raise ValueError(f"type {array.dtype}")
+        return array.astype(np.str_)
+    except ValueError as error:  # also bytes that are not ASCII
+        raise InputError(f"{path}: {name} does not hold names ({error})") from None
 
 
 def check_names(classes: tuple[str, ...], problems: Problems) -> None:
@@ -135,8 +148,10 @@ def check_features(path: Path, x: npt.NDArray[Any] | None) -> npt.NDArray[np.flo
     """The features as float16 or float32; `InputError` for what is not finite."""
     if x is None:
         return None
-    if x.dtype.kind not in "biuf":
-        raise InputError(f"{path}: x has type {x.dtype}, not numbers")
+    if x.dtype.kind not in "biuf" or x.ndim < 2:
+        raise InputError(
+            f"{path}: x has shape {x.shape} and type {x.dtype}, not numbers [N, D] or more"
+        )
     x = x if x.dtype in (np.float16, np.float32) else x.astype(np.float32)
     bad = np.flatnonzero(~np.isfinite(x).all(axis=1))
     if len(bad):

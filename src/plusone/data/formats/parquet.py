@@ -8,16 +8,19 @@ sorted.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from plusone.bounded import UNPACKED_RATIO, parse_json, unpacked_limit
 from plusone.data.dataset import Dataset
 from plusone.data.formats.base import ReadOptions
 from plusone.data.formats.checks import (
     ID_COLUMNS,
     check_ids,
+    id_array,
     images_root,
     name_fault,
     split_name,
@@ -30,6 +33,7 @@ from plusone.errors import InputError, Problems
 from plusone.files import replacing
 
 META = b"plusone"
+PIECE = 65_536
 
 
 def detects(path: Path) -> bool:
@@ -86,14 +90,19 @@ def write_parquet(data: Dataset, path: Path) -> None:
 
 def read_parquet(path: Path, options: ReadOptions) -> Dataset:
     """Reads the file; problems name the row, counted from 1."""
-    pa = _pyarrow(path)
     try:
-        arrow = pa.parquet.read_table(path)
-        meta = json.loads((arrow.schema.metadata or {}).get(META, b"{}"))
-        if not isinstance(meta, dict):
-            raise ValueError("metadata")
-    except (pa.ArrowException, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: is not a readable parquet file ({error})") from None
+        return _read(_pyarrow(path), path, options)
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: has text in it that is not UTF-8") from None
+
+
+def _read(pa: Any, path: Path, options: ReadOptions) -> Dataset:
+    try:
+        arrow = _bounded_table(pa, path)
+        meta = _Meta.of(parse_json((arrow.schema.metadata or {}).get(META, b"{}")))
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"{path}: is not a readable parquet file ({first})") from None
     problems = Problems(path)
     lowered = {name.lower(): name for name in reversed(arrow.column_names)}
     id_name = next((lowered[name] for name in ID_COLUMNS if name in lowered), None)
@@ -102,7 +111,7 @@ def read_parquet(path: Path, options: ReadOptions) -> Dataset:
         raise InputError(f"{path}: needs the columns id and labels (found: {found})")
     ids = _texts(pa, arrow.column(id_name), id_name, problems)
     lines = range(1, len(ids) + 1)
-    given = options.classes or (tuple(meta["classes"]) if "classes" in meta else None)
+    given = options.classes or meta.classes
     codes = ClassCodes(given, problems)
     lists = {
         name: _lists(pa, arrow.column(lowered[name]), name, codes)
@@ -119,10 +128,9 @@ def read_parquet(path: Path, options: ReadOptions) -> Dataset:
         split = np.asarray([name or "" for name in named], dtype="<U5")
     del arrow
     check_ids(ids, problems, lines)
-    images = meta["root"] if isinstance(meta.get("root"), str) else None
     root, notes = images_root(
         ids,
-        options.images or root_of(ids, path, images),
+        options.images or root_of(ids, path, meta.root),
         problems,
         lines,
         check=options.check_images,
@@ -137,11 +145,64 @@ def read_parquet(path: Path, options: ReadOptions) -> Dataset:
         lists["truth"][0] if "truth" in lists else None,
         lines,
     )
-    labels = labels.with_default(int(meta.get("default", labels.default)))
-    observation = dict(meta.get("observation", {}))
-    old = tuple(str(note) for note in meta.get("notes", ()))
-    table = LabelTable(ids, classes, labels, truth, split, root, observation, (*old, *notes))
+    if meta.default is not None:
+        labels = labels.with_default(meta.default)
+    notes = (*meta.notes, *notes)
+    table = LabelTable(ids, classes, labels, truth, split, root, meta.observation, notes)
     return Dataset(table, name=path.stem)
+
+
+@dataclass(frozen=True)
+class _Meta:
+    """What plusone notes in the file's metadata; a file made elsewhere has none of it."""
+
+    classes: tuple[str, ...] | None
+    default: int | None
+    observation: dict[str, object]
+    notes: tuple[str, ...]
+    root: str | None
+
+    @classmethod
+    def of(cls, said: Any) -> _Meta:
+        """From JSON; `ValueError` or `TypeError` if it is something else."""
+        if not isinstance(said, dict):
+            raise ValueError("its metadata is not what plusone writes")
+        classes, default, root = said.get("classes"), said.get("default"), said.get("root")
+        if default not in (None, 0, -1):
+            raise ValueError(f"its metadata has the default {default!r}")
+        if classes is not None and (
+            not isinstance(classes, list)
+            or len(set(classes)) < len(classes)
+            or any(not isinstance(name, str) or name_fault(name) for name in classes)
+        ):
+            raise ValueError("its metadata has no proper list of classes")
+        return cls(
+            None if classes is None else tuple(classes),
+            default,
+            dict(said.get("observation", {})),
+            tuple(str(note) for note in said.get("notes", ())),
+            root if isinstance(root, str) else None,
+        )
+
+
+def _bounded_table(pa: Any, path: Path) -> Any:
+    """The whole file, read piece by piece: few bytes can stand for very many rows."""
+    limit = unpacked_limit(path.stat().st_size)
+    with pa.parquet.ParquetFile(path, memory_map=False) as file:
+        wanted = {*ID_COLUMNS, "labels", "negatives", "truth", "split"}
+        names = [name for name in file.schema_arrow.names if name.lower() in wanted]
+        pieces, held = [], 0
+        for piece in file.iter_batches(PIECE, columns=names):
+            held += piece.nbytes
+            if held > limit:
+                raise ValueError(
+                    f"it becomes more than {limit:,} bytes, {UNPACKED_RATIO} times the file"
+                )
+            pieces.append(piece)
+        schema = pieces[0].schema if pieces else file.schema_arrow
+        return pa.Table.from_batches(pieces, schema).replace_schema_metadata(
+            file.schema_arrow.metadata
+        )
 
 
 def _texts(pa: Any, column: Any, name: str, problems: Problems) -> Strings:
@@ -149,7 +210,7 @@ def _texts(pa: Any, column: Any, name: str, problems: Problems) -> Strings:
         cells = column.cast(pa.string()).to_pylist()
     except pa.ArrowException:
         raise InputError(f"{problems.source}: column {name!r} is not text") from None
-    return np.asarray([cell or "" for cell in cells], dtype=np.str_)
+    return id_array([cell or "" for cell in cells], problems.source)
 
 
 def _lists(pa: Any, column: Any, name: str, codes: ClassCodes) -> tuple[Lists, Any]:

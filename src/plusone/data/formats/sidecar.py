@@ -5,11 +5,11 @@ How its labels were observed, and the folder of its images if that is another on
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from plusone.bounded import read_json
 from plusone.data.formats.roots import root_from, root_of
 from plusone.data.table import LabelTable, Strings
 from plusone.files import write_json
@@ -41,7 +41,7 @@ def sidecar_root(ids: Strings, path: Path) -> Path:
     """The folder of the images of a CSV file: the one its sidecar names, or its own."""
     try:
         named = _content(sidecar_path(path)).get("images")
-    except (OSError, ValueError, TypeError, RecursionError):
+    except (OSError, ValueError, TypeError):
         named = None  # `with_sidecar` says so
     return root_of(ids, path, named if isinstance(named, str) else None)
 
@@ -57,7 +57,7 @@ def with_sidecar(table: LabelTable, path: Path) -> LabelTable:
             return table
         observation, digest = dict(content["observation"]), str(content["digest"])
         default = int(content["default"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return _ignored(table, beside, "it cannot be read")
     if default not in (0, -1):
         return _ignored(table, beside, f"its default is {default}")
@@ -68,7 +68,7 @@ def with_sidecar(table: LabelTable, path: Path) -> LabelTable:
 
 
 def _content(beside: Path) -> dict[str, Any]:
-    return dict(json.loads(beside.read_text(encoding="utf-8")))
+    return dict(read_json(beside))
 
 
 def _ignored(table: LabelTable, beside: Path, why: str) -> LabelTable:

@@ -14,7 +14,7 @@ import numpy as np
 
 from plusone.data.dataset import Dataset
 from plusone.data.formats.base import ReadOptions
-from plusone.data.formats.checks import check_ids, images_root
+from plusone.data.formats.checks import check_ids, id_array, images_root
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
@@ -75,18 +75,18 @@ def read_voc(path: Path, options: ReadOptions) -> Dataset:
             columns.extend([column] * len(hits))
         ids.extend(f"{image}.jpg" for image in every)
         kinds.extend([_split(split, splits)] * len(every))
-    id_array = np.asarray(ids, dtype=np.str_)
-    check_ids(id_array, problems)
+    names = id_array(ids, path)
+    check_ids(names, problems)
     root = options.images or years[0] / "JPEGImages"
     found_root, notes = images_root(
-        id_array, root, problems, check=options.check_images, required=options.images is not None
+        names, root, problems, check=options.check_images, required=options.images is not None
     )
     problems.raise_if_any()
     if "val" in splits and "test" not in splits:
         notes = (*notes, "the official val lists are the split 'test', as in the papers")
     truth = LabelMatrix.from_entries(rows, columns, 1, (len(ids), len(classes)), default=-1)
     table = LabelTable.complete(
-        id_array,
+        names,
         classes,
         truth,
         split=np.asarray(kinds, dtype="<U5"),

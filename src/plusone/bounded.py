@@ -1,0 +1,70 @@
+"""Reading what a stranger may have made: nothing runs, and memory stays within stated bounds.
+
+| what | bound |
+| --- | --- |
+| JSON of our own folders | 256 MiB; COCO files 4 GiB; nesting as deep as Python parses |
+| npz, stored arrays | together no more than the file itself |
+| npz, compressed arrays | together 1 GiB, or 100 times the size of the file if that is more |
+| npz, every array | its header claims exactly the bytes it has |
+| parquet, decoded | 1 GiB, or 100 times the size of the file if that is more |
+| sparse ARFF | 2 GiB, or 100 times the size of the file if that is more |
+| names of items in memory | 2 GiB: their number x the longest |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+SMALL_FILE = 2**28
+LARGE_FILE = 2**32
+UNPACKED = 2**30
+UNPACKED_RATIO = 100
+NAMES = 2**31
+
+
+def read_json(path: Path, *, largest: int = SMALL_FILE, encoding: str = "utf-8") -> Any:
+    """The content of a JSON file.
+
+    Args:
+        path: The file.
+        largest: How many bytes it may have.
+        encoding: Of its text.
+
+    Raises:
+        OSError: The file cannot be opened.
+        ValueError: It is too large, or not JSON; the text says which.
+    """
+    return parse_json(read_text(path, largest=largest, encoding=encoding))
+
+
+def read_text(path: Path, *, largest: int = SMALL_FILE, encoding: str = "utf-8") -> str:
+    """The text of a file; `ValueError` if it has more bytes than `largest`."""
+    if (size := path.stat().st_size) > largest:
+        raise ValueError(f"it has {size:,} bytes, more than the {largest:,} that are read")
+    return path.read_bytes().decode(encoding)
+
+
+def parse_json(
+    text: str | bytes, object_hook: Callable[[dict[str, Any]], Any] | None = None
+) -> Any:
+    r"""The value of a JSON text; `ValueError` for whatever is wrong with it.
+
+    Nesting that Python cannot parse is refused, and so are half characters (`"\ud800"`), which
+    could not be printed or written again.
+    """
+    try:
+        value = json.loads(text, object_hook=object_hook)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    half = b"\\ud" if isinstance(text, bytes) else "\\ud"
+    if half in text or half.upper() in text:  # type: ignore[operator]
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    return value
+
+
+def unpacked_limit(size: int) -> int:
+    """How many bytes a compressed file of so many bytes may become."""
+    return max(UNPACKED, UNPACKED_RATIO * size)

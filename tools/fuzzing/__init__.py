@@ -1,0 +1,1 @@
+"""Damaged input for every reader: `python tools/fuzz.py` runs it."""

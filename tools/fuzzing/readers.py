@@ -1,0 +1,610 @@
+"""Every reader of the package, with sound files to damage.
+
+`seeds(folder)` writes sound files and says which of them are damaged, and how; `read(folder)` is
+what a command would do with them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from plusone.data.dataset import Dataset
+from plusone.data.features import read_features, write_features
+from plusone.data.formats import read, write
+from plusone.data.formats.csv_text import read_class_list
+from plusone.data.inspect import summarise
+from plusone.data.matrix import LabelMatrix
+from plusone.data.table import LabelTable
+
+from . import mutate
+from .mutate import Mutate
+
+Seeds = Mapping[str, Mutate]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """One reader.
+
+    Args:
+        name: What it reads.
+        seeds: Writes sound files; names those to damage, below the folder, with the damage.
+        read: Reads them; may raise `InputError` and `RunError` only.
+        weight: How many inputs it gets compared with others: less where reading is slow.
+    """
+
+    name: str
+    seeds: Callable[[Path], Seeds]
+    read: Callable[[Path], object]
+    weight: float = 1.0
+
+
+def table(root: Path | None = None) -> LabelTable:
+    """Five items, three classes, a truth, all splits."""
+    ids = np.array([f"pets/{row}.png" for row in range(5)])
+    truth = LabelMatrix.from_lists([[0], [1, 2], [2], [0, 2], [1]], 3, default=-1)
+    seen = LabelMatrix.from_lists([[0], [1], [2], [0], [1]], 3, negatives=[[1], [], [], [], []])
+    split = np.array(["train", "train", "train", "val", "test"])
+    about = {"scheme": "single()", "seed": 1, "digest": seen.digest()}
+    return LabelTable(ids, ("cat", "dog", "ü owl"), seen, truth, split, root, about, ("a note",))
+
+
+def use(data: Dataset) -> None:
+    """What every command does with labels: count them, show them, write them."""
+    found = summarise(data.table)
+    json.dumps(dict(data.table.observation))
+    "\n".join((*data.table.classes, *data.table.notes, str(found))).encode("utf-8")
+    data.table.labels.dense(np.arange(min(8, len(data.table))))
+
+
+def read_labels(name: str) -> Callable[[Path], object]:
+    """Reads one label file, as `plusone inspect` does."""
+    return lambda folder: use(read(folder / name))
+
+
+def csv_long(folder: Path) -> Seeds:
+    """Writes sound files."""
+    write(table(), folder / "labels.csv")
+    return {"labels.csv": mutate.csv_text}
+
+
+def csv_sides(folder: Path) -> Seeds:
+    """Writes sound files."""
+    write(table(), folder / "labels.csv")
+    return {
+        "labels.csv.classes.txt": mutate.damage,
+        "labels.csv.observation.json": mutate.json_text,
+    }
+
+
+def csv_wide(folder: Path) -> Seeds:
+    """Writes sound files."""
+    plain = table()
+    write(Dataset(LabelTable(plain.ids, plain.classes, plain.labels, split=plain.split)),
+          folder / "labels.csv", format="csv-wide")  # fmt: skip
+    return {"labels.csv": mutate.csv_text}
+
+
+def npz_own(folder: Path) -> Seeds:
+    """Writes sound files."""
+    write(Dataset(table(), np.ones((5, 4), dtype=np.float16)), folder / "labels.npz")
+    return {"labels.npz": mutate.zipped_arrays}
+
+
+def npz_arrays(folder: Path) -> Seeds:
+    """Writes sound files."""
+    x, y = np.ones((5, 4), dtype=np.float32), np.eye(5, 3, dtype=np.int8)
+    np.savez(folder / "labels.npz", x=x, y=y, ids=table().ids, split=table().split,
+             classes=np.array(["a", "b", "c"]))  # fmt: skip
+    np.savez(folder / "parts.npz", xtr=x, ytr=y, xte=x, yte=y, labels=np.array(["a", "b", "c"]))
+    return {"labels.npz": mutate.zipped_arrays, "parts.npz": mutate.zipped_arrays}
+
+
+def read_both_npz(folder: Path) -> None:
+    """Reads them as a command does."""
+    use(read(folder / "labels.npz"))
+    use(read(folder / "parts.npz"))
+
+
+def features(folder: Path) -> Seeds:
+    """Writes sound files."""
+    write_features(folder / "a.npz", table().ids, np.ones((5, 4), np.float16), {"backbone": "cnn"})
+    np.savez_compressed(folder / "b.npz", x=np.ones((2, 4)), names=np.array(["u", "v"]))
+    return {"a.npz": mutate.zipped_arrays, "b.npz": mutate.zipped_arrays}
+
+
+def parquet(folder: Path) -> Seeds:
+    """Writes sound files."""
+    write(table(), folder / "labels.parquet")
+    return {"labels.parquet": mutate.damage}
+
+
+def coco(folder: Path) -> Seeds:
+    """Writes sound files."""
+    whole = {
+        "images": [{"id": n, "file_name": f"{n}.jpg", "width": 3} for n in range(4)],
+        "categories": [{"id": 3, "name": "cat"}, {"id": 7, "name": "dog"}],
+        "annotations": [
+            {"id": n, "image_id": n % 4, "category_id": (3, 7)[n % 2], "bbox": [0, 0, 1, 1]}
+            for n in range(6)
+        ],
+    }
+    text = json.dumps(whole)
+    (folder / "instances_train.json").write_text(text)
+    (folder / "instances_val.json").write_text(text.replace(".jpg", "v.jpg"))
+    return {"instances_train.json": mutate.json_text, "instances_val.json": mutate.json_text}
+
+
+def voc(folder: Path) -> Seeds:
+    """Writes sound files."""
+    lists = folder / "VOC2012" / "ImageSets" / "Main"
+    lists.mkdir(parents=True)
+    names = []
+    for kind in ("cat", "dog"):
+        for split in ("train", "val"):
+            name = f"{kind}_{split}.txt"
+            (lists / name).write_text(f"{split}_01  1\n{split}_02 -1\n{split}_03  0\n")
+            names.append(f"VOC2012/ImageSets/Main/{name}")
+    return dict.fromkeys(names, mutate.damage)
+
+
+def mulan(folder: Path) -> Seeds:
+    """Writes sound files."""
+    (folder / "m.xml").write_text(
+        '<?xml version="1.0" encoding="utf-8"?>\n<labels xmlns="http://mulan.sourceforge.net/labels">'
+        '\n<label name="amazed"></label><label name="calm"/>\n</labels>\n'
+    )
+    head = ("@relation 'm: -C 2'\n% a word\n@attribute f1 numeric\n@attribute 'f 2' {a,'b c'}\n"
+            "@attribute amazed {0,1}\n@attribute calm {0,1}\n@data\n")  # fmt: skip
+    (folder / "m-train.arff").write_text(head + "0.5,a,1,0\n-1e3,'b c',0,1\n")
+    (folder / "m-test.arff").write_text(head + "{0 2.5, 2 1}\n{1 'b c',3 1}\n")
+    return dict.fromkeys(("m.xml", "m-train.arff", "m-test.arff"), mutate.damage)
+
+
+def cub(folder: Path) -> Seeds:
+    """Writes sound files."""
+    home = folder / "CUB_200_2011"
+    (home / "attributes").mkdir(parents=True)
+    (home / "images.txt").write_text("1 a/1.jpg\n2 a/2.jpg\n3 b/3.jpg\n")
+    (home / "train_test_split.txt").write_text("1 1\n2 0\n3 1\n")
+    (folder / "attributes.txt").write_text("1 has_bill::curved\n2 has_bill::long\n")
+    (home / "attributes" / "image_attribute_labels.txt").write_text(
+        "1 1 1 3 27.7\n1 2 0 3 27\n2 1 0 1 1\n2 2 1 1 1\n3 1 1 4 2\n3 2 1 4 2\n"
+    )
+    names = ("images.txt", "train_test_split.txt", "attributes/image_attribute_labels.txt")
+    return dict.fromkeys(("attributes.txt", *(f"CUB_200_2011/{n}" for n in names)), mutate.damage)
+
+
+def read_cub(folder: Path) -> None:
+    """Reads them as a command does."""
+    from plusone.data.prepare import cub as module
+
+    use(Dataset(module.read(folder)))
+
+
+def nuswide(folder: Path) -> Seeds:
+    """Writes sound files."""
+    names = {"Concepts81.txt": "sky\nsea\n"}
+    for part in ("Train", "Test"):
+        names[f"{part}Imagelist.txt"] = f"{part}\\1_a.jpg\n{part}\\2_b.jpg\n"
+        for concept in ("sky", "sea"):
+            names[f"Labels_{concept}_{part}.txt"] = "1\n0\n"
+    places = {"Conc": "ConceptsList", "Trai": "ImageList", "Test": "ImageList"}
+    found = {}
+    for name, text in names.items():
+        place = folder / places.get(name[:4], "TrainTestLabels") / name
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(text)
+        found[place.relative_to(folder).as_posix()] = mutate.damage
+    return found
+
+
+def read_nuswide(folder: Path) -> None:
+    """Reads them as a command does."""
+    from plusone.data.prepare import nuswide as module
+
+    use(Dataset(module.read(folder)))
+
+
+def names_of_files(folder: Path) -> Seeds:
+    """The names of folders and files are the input: each line of a list becomes a file."""
+    (folder / "names").write_bytes(b"train/cat/1.jpg\ntest/dog/2.png\ntrain/dog/a b.JPG\n")
+    return {"names": mutate.damage}
+
+
+def read_folders(folder: Path) -> None:
+    """Reads them as a command does."""
+    import shutil
+
+    root = folder / "tree"
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir()
+    for line in (folder / "names").read_bytes().split(b"\n")[:20]:
+        parts = [part[:100] for part in line.split(b"/")[:4] if part not in (b"", b".", b"..")]
+        if parts and b"\0" not in line:
+            place = root / Path(*(part.decode("utf-8", "surrogateescape") for part in parts))
+            with contextlib.suppress(OSError):
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.touch()
+    use(read(root))
+
+
+def class_list(folder: Path) -> Seeds:
+    """Writes sound files."""
+    (folder / "classes.txt").write_text("cat\ndog\n")
+    (folder / "new.csv").write_text("image\na.jpg\nb.jpg\n")
+    return {"classes.txt": mutate.damage, "new.csv": mutate.csv_text}
+
+
+def read_new_items(folder: Path) -> None:
+    """Reads them as a command does."""
+    from plusone.review.unlabelled import read_unlabelled
+
+    read_class_list(folder / "classes.txt")
+    use(Dataset(read_unlabelled(folder / "new.csv", folder / "classes.txt")))
+
+
+def audit(folder: Path) -> Seeds:
+    """Writes sound files."""
+    (folder / "audit.csv").write_text(
+        "image,labels,negatives\npets/0.png,cat,dog\npets/1.png,dog,*\n"
+    )
+    return {"audit.csv": mutate.csv_text}
+
+
+def read_audit(folder: Path) -> None:
+    """Reads them as a command does."""
+    from plusone.suggest.answers import answers_from
+
+    answers_from(read(folder / "audit.csv", labels="seen").table, table())
+
+
+def images(folder: Path) -> Seeds:
+    """Writes sound files."""
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    picture = Image.fromarray(rng.integers(0, 256, (7, 9, 3), dtype=np.uint8))
+    made = {
+        "a.png": picture, "b.jpg": picture, "c.gif": picture.convert("P"), "d.bmp": picture,
+        "e.webp": picture, "f.tif": picture, "g.png": picture.convert("P"),
+        "h.tiff": picture.convert("CMYK"), "i.png": picture.convert("I;16"),
+    }  # fmt: skip
+    for name, image in made.items():
+        image.save(folder / name)
+    return dict.fromkeys(made, mutate.damage)
+
+
+def read_images(folder: Path) -> None:
+    """Reads them as a command does."""
+    from plusone.data.images import decode
+    from plusone.review.pictures import encode, open_image
+
+    for path in sorted(folder.glob("*.*")):
+        shown = open_image(path, 32)
+        if shown is not None:
+            encode(shown)
+    for path in sorted(folder.glob("*.*")):
+        decode(path, 8)
+
+
+def of(name: str, text: Callable[[], str], change: Mutate) -> Callable[[Path], Seeds]:
+    """Seeds that are one text file."""
+
+    def seeds(folder: Path) -> Seeds:
+        (folder / name).write_text(text())
+        return {name: change}
+
+    return seeds
+
+
+def recipe_text() -> str:
+    """A sound file."""
+    from plusone.recipe import make_recipe
+
+    stages = [{"inputs": "features", "epochs": 2, "lr": 0.1, "options": {"alpha": 0.3}}]
+    given = {"method": "em", "options": {"alpha": 0.2}, "expected_positives": 1.5, "stages": stages}
+    return make_recipe(given).to_toml()
+
+
+def read_recipe_file(folder: Path) -> None:
+    """Reads them as a command does."""
+    from plusone.engine.run_files import read_recipe
+    from plusone.methods import get_method
+
+    recipe = read_recipe(folder)
+    get_method(recipe.method).make_options(recipe.options)
+    recipe.to_toml().encode("utf-8")
+
+
+def bench_text() -> str:
+    """A sound file."""
+    return (
+        'methods = ["an", "em"]\nseeds = [0, 1]\nmodes = ["linear"]\nlr = [1e-3, 1e-4]\n'
+        'tune = true\nsearch = "optuna"\ntrials = 3\nworkers = 1\n\n[settings]\nbatch_size = 16\n'
+        '\n[[data]]\npath = "digits-features"\nname = "d"\nsettings = { epochs = 2 }\n'
+        "\n[method.em]\noptions = { alpha = 0.2 }\n"
+    )
+
+
+def read_bench(folder: Path) -> None:
+    """Reads them as a command does."""
+    from plusone.bench.spec import read_spec
+
+    spec = read_spec(folder / "bench.toml", {}, {"epochs": 3})
+    spec.to_toml(folder).encode("utf-8")
+
+
+ROW = {
+    "key": "k", "source": {"data": "d", "features": [], "format": "auto", "labels": "auto"},
+    "stacked": 1, "method": "an", "seed": 0, "val_map": 0.5, "test_map": 0.4, "best_epoch": 2,
+    "selected_on": "truth", "seconds": 1.0, "data": "d", "lr": 0.001, "options": {},
+    "mode": "linear", "k": None, "recipe": {"method": "an", "seed": 0}, "version": "1",
+    "epochs": [],
+    "observation": {"scheme": "single()", "seed": 1}, "items": {"train": 3, "val": 1, "test": 1},
+}  # fmt: skip
+EPOCH = {"stage": 0, "epoch": 1, "losses": {"loss": 0.5}, "val_map": 0.5, "seconds": 0.1}
+
+
+def run_texts(folder: Path) -> Seeds:
+    """The small files that a run, a bench and a loop leave behind."""
+    (folder / "metrics.json").write_text(json.dumps(ROW))
+    (folder / "records.jsonl").write_text("\n".join(json.dumps(EPOCH) for _ in range(3)) + "\n")
+    (folder / "journal.jsonl").write_text("\n".join(json.dumps(ROW) for _ in range(2)) + "\n")
+    (folder / "thresholds.json").write_text(
+        json.dumps({"from": "truth", "thresholds": {"cat": 0.5, "dog": 0.25}})
+    )
+    (folder / "loop.jsonl").write_text('{"about": 1}\n{"key": "a", "value": {"x": 1}}\n')
+    results = {"kind": "bench", "rows": [{"data": "d", "method": "an", "val_map": 0.5}]}
+    (folder / "results.json").write_text(json.dumps(results))
+    plane = {"kind": "surface", "method": "an", "extent": 1.0, "steps": 2, "seed": 0}
+    plane |= {"train_items": 3, "alphas": [0, 1], "betas": [0, 1], "loss": [[1, 2], [3, 4]]}
+    (folder / "surface.json").write_text(json.dumps(plane))
+    lines = dict.fromkeys(("records.jsonl", "journal.jsonl", "loop.jsonl"), mutate.json_lines)
+    names = ("metrics.json", "thresholds.json", "results.json", "surface.json")
+    return lines | dict.fromkeys(names, mutate.json_text)
+
+
+def read_run_texts(folder: Path) -> None:
+    """Reads them as a command does."""
+    from plusone.analysis.load import read_epochs
+    from plusone.analysis.run_surface import read_surface
+    from plusone.bench.jobs import read_journal
+    from plusone.engine.run_files import read_metrics
+    from plusone.engine.thresholds import read_thresholds
+    from plusone.errors import InputError
+    from plusone.loop.journal import Journal
+    from plusone.report.documents import documents
+
+    refused: list[InputError] = []
+    for read_one in (
+        lambda: list(read_journal(folder / "journal.jsonl")),
+        lambda: read_surface(folder),
+        lambda: read_metrics(folder),
+        lambda: read_epochs(folder),
+        lambda: read_thresholds(folder, ("cat", "dog")),
+        lambda: Journal(folder / "loop.jsonl", {"about": 1}),
+        lambda: list(documents(folder)),
+    ):
+        try:
+            read_one()
+        except InputError as error:
+            refused.append(error)
+    if refused:
+        raise refused[0]
+
+
+def data_set() -> Dataset:
+    """Two dozen feature vectors of three classes."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(24, 4)).astype(np.float32)
+    y = (x[:, :3] > 0).astype(np.int8)
+    split = np.repeat(["train", "val", "test"], 8)
+    return Dataset.from_arrays(x, y, complete=True, split=split)
+
+
+def settings() -> dict[str, Any]:
+    """Of a short training."""
+    return {"method": "em_apl", "epochs": 3, "batch_size": 4, "expected_positives": 1.5}
+
+
+def run_folder(folder: Path) -> Seeds:
+    """Writes sound files."""
+    from plusone.engine.run import train
+    from plusone.engine.task import make_task
+    from plusone.recipe import make_recipe
+
+    recipe = make_recipe(settings())
+    train(make_task(data_set(), recipe), recipe, folder)
+    return {
+        "recipe.toml": mutate.toml_text,
+        "data.json": mutate.json_text,
+        "observed.npz": mutate.zipped_arrays,
+        "model.safetensors": mutate.safetensors,
+        "thresholds.json": mutate.json_text,
+    }
+
+
+def read_run(folder: Path) -> None:
+    """Reads them as a command does."""
+    from plusone.engine.build import load_run
+    from plusone.engine.inputs import ArrayInputs
+    from plusone.engine.thresholds import read_thresholds
+
+    predictor = load_run(folder)
+    read_thresholds(folder, predictor.classes)
+    if not predictor.images and len(predictor.shape) == 1:
+        import torch
+
+        predictor.probabilities(ArrayInputs(torch.zeros(2, *predictor.shape)))
+
+
+def checkpoint_folder(folder: Path) -> Seeds:
+    """Writes sound files."""
+    from plusone.engine import checkpoint
+    from plusone.engine.task import make_task
+    from plusone.engine.training import Training
+    from plusone.recipe import make_recipe
+
+    recipe = make_recipe(settings() | {"ema": 0.9})
+    training = Training(make_task(data_set(), recipe), recipe)
+    next(iter(training.epochs()))
+    tensors, plain = training.state()
+    checkpoint.save(folder / "checkpoint.safetensors", tensors, plain | {"seconds": 1.0})
+    (folder / "records.jsonl").write_text(json.dumps(EPOCH) + "\n")
+    return {"checkpoint.safetensors": mutate.safetensors, "records.jsonl": mutate.json_lines}
+
+
+def read_checkpoint(folder: Path) -> None:
+    """Reads them as a command does."""
+    from plusone.engine.run import _restore
+    from plusone.engine.task import make_task
+    from plusone.engine.training import Training
+    from plusone.recipe import make_recipe
+
+    recipe = make_recipe(settings() | {"ema": 0.9})
+    _restore(Training(make_task(data_set(), recipe), recipe), folder)
+
+
+def weights(folder: Path) -> Seeds:
+    """Writes sound files."""
+    import torch
+    from safetensors.torch import save_file
+
+    net = torch.nn.Linear(3, 2)
+    save_file(net.state_dict(), folder / "w.safetensors")
+    torch.save(net.state_dict(), folder / "w.pth")
+    torch.save({"state_dict": net.state_dict()}, folder / "w.pt",
+               _use_new_zipfile_serialization=False)  # fmt: skip
+    return {"w.safetensors": mutate.safetensors, "w.pth": mutate.damage, "w.pt": mutate.damage}
+
+
+def read_weight_files(folder: Path) -> None:
+    """Reads them as a command does."""
+    import torch
+
+    from plusone.errors import InputError
+    from plusone.models.weights import load_weights
+
+    refused = None
+    for path in sorted(folder.glob("w.*")):
+        try:
+            load_weights(torch.nn.Linear(3, 2), path)
+        except InputError as error:
+            refused = error
+    if refused:
+        raise refused
+
+
+def suggestions(folder: Path) -> Seeds:
+    """Writes sound files."""
+    from plusone.review.store import Answer, Store
+    from plusone.suggest import Suggestions, write_suggestions
+
+    row, label = np.array([0, 1, 3]), np.array([1, 2, 2], dtype=np.int32)
+    p = np.array([0.5, 0.25, 1.0], dtype=np.float32)
+    plain = table(folder)
+    write_suggestions(Suggestions(plain, row, label, p, p, {"method": "gr"}), folder)
+    store = Store(folder / "review.sqlite")
+    store.append("a" * 16, "b" * 16, [Answer("pets/0.png", "dog", "yes")])
+    store.undo("a" * 16, "c" * 16)
+    store._open.execute("PRAGMA journal_mode = DELETE")
+    store.close()
+    return {
+        "about.json": mutate.json_text,
+        "seen.npz": mutate.zipped_arrays,
+        "suggestions.csv": mutate.csv_text,
+        "review.sqlite": mutate.damage,
+    }
+
+
+def read_review(folder: Path) -> None:
+    """Reads them as a command does."""
+    from plusone.review.load import class_counts, open_suggestions, reviewed_table
+
+    desk = open_suggestions(folder)
+    try:
+        desk.next_item("d" * 16, 0, None)
+        reviewed_table(desk)
+        class_counts(desk)
+    finally:
+        desk.store.close()
+        for name in ("review.sqlite-wal", "review.sqlite-shm", "review.sqlite-journal"):
+            (folder / name).unlink(missing_ok=True)
+
+
+def study(folder: Path) -> Seeds:
+    """Writes sound files."""
+    import optuna
+
+    from plusone.bench.study_storage import JOURNAL, open_storage
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    made = optuna.create_study(study_name="s", storage=open_storage(optuna, folder, None))
+    trial = made.ask()
+    trial.suggest_float("lr", 1e-4, 1e-2, log=True)
+    made.tell(trial, 0.5)
+    return {JOURNAL: mutate.json_lines}
+
+
+def read_study(folder: Path) -> None:
+    """Reads them as a command does."""
+    import optuna
+
+    from plusone.bench.study_storage import open_storage
+
+    open_storage(optuna, folder, None)
+
+
+def words(folder: Path) -> Seeds:
+    """Writes sound files."""
+    (folder / "set").write_text("lr=1e-3\noptions.alpha=[0.2, 'x']\nmode=linear\nseed=0x10")
+    (folder / "scheme").write_text("biased(weights=[1, 2, 0.5])")
+    (folder / "labels.csv").write_text("image,labels\na,x\n")
+    return {"set": mutate.damage, "scheme": mutate.damage}
+
+
+def read_words(folder: Path) -> None:
+    """Reads them as a command does."""
+    from plusone.data.schemes import parse_scheme
+    from plusone.recipe import make_recipe, parse_settings
+
+    parse_scheme((folder / "scheme").read_bytes().decode("utf-8", "surrogateescape"))
+    given = (folder / "set").read_bytes().decode("utf-8", "surrogateescape").split("\n")
+    make_recipe(parse_settings(given))
+
+
+READERS = (
+    Reader("csv, long form", csv_long, read_labels("labels.csv")),
+    Reader("csv, wide form", csv_wide, read_labels("labels.csv")),
+    Reader("files beside a csv", csv_sides, read_labels("labels.csv")),
+    Reader("class list, new items", class_list, read_new_items),
+    Reader("audit csv", audit, read_audit),
+    Reader("npz, our own", npz_own, read_labels("labels.npz"), 0.7),
+    Reader("npz, made elsewhere", npz_arrays, read_both_npz, 0.5),
+    Reader("feature files", features, lambda f: read_features([f / "a.npz", f / "b.npz"]), 0.7),
+    Reader("parquet", parquet, read_labels("labels.parquet")),
+    Reader("COCO json", coco, lambda folder: use(read(folder))),
+    Reader("PASCAL VOC lists", voc, lambda folder: use(read(folder))),
+    Reader("MULAN xml and arff", mulan, lambda folder: use(read(folder))),
+    Reader("CUB lists", cub, read_cub),
+    Reader("NUS-WIDE lists", nuswide, read_nuswide),
+    Reader("names of folders", names_of_files, read_folders, 0.5),
+    Reader("images", images, read_images, 0.3),
+    Reader("recipe toml", of("recipe.toml", recipe_text, mutate.toml_text), read_recipe_file),
+    Reader("bench toml", of("bench.toml", bench_text, mutate.toml_text), read_bench),
+    Reader("settings and schemes", words, read_words),
+    Reader("small files of runs", run_texts, read_run_texts, 0.7),
+    Reader("run folder", run_folder, read_run, 0.2),
+    Reader("checkpoint", checkpoint_folder, read_checkpoint, 0.1),
+    Reader("weights files", weights, read_weight_files, 0.3),
+    Reader("suggestions and answers", suggestions, read_review, 0.2),
+    Reader("study journal", study, read_study, 0.3),
+)
