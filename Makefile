@@ -28,15 +28,9 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# One table of all speeds beside their goals, and bench.json: about ten minutes.
 bench: $(READY)
-	$(BIN)/python benchmarks/losses.py
-	$(BIN)/python benchmarks/map.py
-	$(BIN)/python benchmarks/linear.py $(SHARED)/data/VOCdevkit --features $(SHARED)/data/voc2012_features
-	$(BIN)/python benchmarks/stacked.py $(SHARED)/data/VOCdevkit --features $(SHARED)/data/voc2012_features
-	$(BIN)/python benchmarks/extract.py $(SHARED)/data/ucmerced/labels.csv
-	$(BIN)/python benchmarks/classifier.py
-	$(BIN)/python benchmarks/review.py
-	$(BIN)/python benchmarks/estimators.py $(SHARED)/data/VOCdevkit --features $(SHARED)/data/voc2012_features
+	$(BIN)/python benchmarks/bench.py $(SHARED)/data
 
 # Measures docs/results.md again (about an hour) and makes docs/example-report.html.
 results: $(READY)

@@ -2,8 +2,9 @@
 
     python benchmarks/extract.py labels.csv [--backbone lite0] [--items 192]
 
-Both run the same backbone in the same batches with all threads; ours also reads, decodes and
-resizes the files and writes the result. The figure is the median ratio of items per second.
+Both run the same backbone in the same batches with all threads. Ours also reads, decodes and
+resizes the files and writes the result; it folds batch norms into convolutions, which pays for some
+of that. The figure is the median ratio of items per second.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from plusone.data.source import load_source
 from plusone.engine.extract import BATCH, extract_to_file
 from plusone.models.backbones import backbone_for
 from plusone.models.heads import Head
+
+GOAL = 0.95
 
 
 @torch.inference_mode()
@@ -69,10 +72,18 @@ def main() -> None:
     print(
         f"{args.backbone}, {args.items} images at {row.size} px: "
         f"ours {result['ours_items_per_s']:.1f}/s, bare {result['bare_items_per_s']:.1f}/s, "
-        f"ratio {result['ratio']:.2f} (goal 0.90)"
+        f"ratio {result['ratio']:.2f} (goal {GOAL:.2f})"
     )
+    ratio = {
+        "name": f"feature extraction, share of the bare backbone's speed, {args.backbone}",
+        "value": result["ratio"],
+        "goal": GOAL,
+        "kind": "at least",
+        "detail": f"{result['ours_items_per_s']:.1f} against {result['bare_items_per_s']:.1f} "
+        f"images per second at {row.size} px",
+    }
     if args.json:
-        args.json.write_text(json.dumps(result, indent=2) + "\n")
+        args.json.write_text(json.dumps({"ratios": [ratio]} | result, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ from plusone.review.server import make_server
 from plusone.suggest import Suggestions, write_suggestions
 
 PER_ITEM, CLASSES, REPEATS = 5, 200, 15
+# What a person takes for at once, and what one waits for once, in milliseconds.
+AT_ONCE, ONCE = 100.0, 2000.0
 
 
 def make(count: int) -> Suggestions:
@@ -92,28 +94,46 @@ def seconds(act: object, repeats: int = REPEATS) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--suggestions", type=int, default=100_000)
-    count = parser.parse_args().suggestions
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    count = args.suggestions
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_suggestions(make(count), folder)
-        rows = []
+        rows: list[tuple[str, float, float]] = []
         for order in ("item", "worth"):
             opened = seconds(lambda order=order: open_suggestions(folder, order=order), 3)
-            rows.append((f"reading the folder, order {order}", opened))
+            rows.append((f"reading the folder, order {order}", opened, ONCE))
         desk = open_suggestions(folder, order="worth")
         server = make_server(desk, title="bench")
         thread = Thread(target=server.run, args=(600,), daemon=True)
         thread.start()
         page = Page(server.url)
-        rows.append(("first screen: page, style, scripts, item", seconds(page.first_screen)))
-        rows.append(("a page of one class", seconds(lambda: page.post("/api/page", label=7))))
-        rows.append((f"an item and its {PER_ITEM} answers, on the disk", seconds(page.answer)))
-        rows.append(("labels with the answers in them", seconds(lambda: reviewed_table(desk), 3)))
+        acts = {
+            "first screen: page, style, scripts, item": page.first_screen,
+            "a page of one class": lambda: page.post("/api/page", label=7),
+            f"an item and its {PER_ITEM} answers, on the disk": page.answer,
+        }
+        rows += [(what, seconds(act), AT_ONCE) for what, act in acts.items()]
+        made = seconds(lambda: reviewed_table(desk), 3)
+        rows.append(("labels with the answers in them", made, ONCE))
         server.stop()
         thread.join()
     print(f"| with {count:,} suggestions | ms |\n| --- | ---: |")
-    for what, took in rows:
+    for what, took, _ in rows:
         print(f"| {what} | {1000 * took:.1f} |")
+    ratios = [
+        {
+            "name": f"review, ms: {what}",
+            "value": 1000 * took,
+            "goal": goal,
+            "kind": "at most",
+            "detail": f"median, {count:,} suggestions",
+        }
+        for what, took, goal in rows
+    ]
+    if args.json:
+        args.json.write_text(json.dumps({"ratios": ratios}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -52,6 +52,22 @@ def measure(task: Task, recipes: list[Recipe], rounds: int) -> dict[str, object]
     }
 
 
+def ratios(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """What one of the stacked trainings costs of one alone, for each method that can be stacked."""
+    count = len(RATES) * len(SEEDS)
+    return [
+        {
+            "name": f"{row['method']}: one of {count} stacked trainings / one alone",
+            "value": row["ratio"] / count,
+            "goal": 1.0,
+            "kind": "at most",
+            "detail": f"{row['all_s']:.2f} s for all, {row['one_s']:.2f} s for one alone",
+        }
+        for row in rows
+        if "ratio" in row
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data")
@@ -84,7 +100,8 @@ def main() -> None:
             f"{row['difference']:17.1e}   {row['way']}"
         )
     if args.json:
-        args.json.write_text(json.dumps(rows, indent=2) + "\n")
+        found = {"ratios": ratios(rows), "rows": rows}
+        args.json.write_text(json.dumps(found, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,9 @@ def test_bad_settings_are_named(values, message):
 
 
 def test_a_newer_format_is_refused_in_a_sentence():
-    with pytest.raises(InputError, match=r"format 2, written by a newer plusone.*format 1"):
+    with pytest.raises(
+        InputError, match=r"made by a newer plusone \(format 2\).*format 1: upgrade"
+    ):
         make_recipe({"format": 2, "setting_of_the_future": 1})
     with pytest.raises(InputError, match="format = 0"):
         make_recipe({"format": 0})

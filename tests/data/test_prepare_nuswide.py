@@ -164,6 +164,8 @@ def test_what_is_missing(tmp_path: Path) -> None:
             "{file}, row 2: class name '../../lake' names another folder",
         ),
         ("ConceptsList/Concepts81.txt", "", "{file}: names no class"),
+        # Longer than file names may be: the system then says something else than "not there".
+        ("ConceptsList/Concepts81.txt", "x" * 300, f"{'x' * 300}_Train.txt: is missing"),
     ],
 )
 def test_bad_rows(tmp_path: Path, file: str, content: str, sentence: str) -> None:

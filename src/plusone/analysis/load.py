@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from plusone.bounded import parse_json
 from plusone.errors import InputError
 
 Epoch = Mapping[str, Any]
@@ -50,8 +50,12 @@ def _records(path: Path, text: str) -> list[dict[str, Any]]:
     lines = text.splitlines()
     for number, line in enumerate(lines, start=1):
         try:
-            found.append(json.loads(line))
-        except json.JSONDecodeError:
+            record = parse_json(line)
+        except ValueError:
             if number < len(lines):
                 raise InputError(f"{path}, row {number}: is not valid JSON") from None
+            continue
+        if not isinstance(record, dict):
+            raise InputError(f"{path}, row {number}: is not the record of an epoch")
+        found.append(record)
     return found

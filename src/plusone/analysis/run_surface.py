@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from plusone.analysis.surface import loss_surface
+from plusone.bounded import read_json
 from plusone.data.dataset import Dataset
 from plusone.engine.build import load_run
 from plusone.engine.run import fingerprint
@@ -73,7 +74,7 @@ def surface_of_run(
 def read_surface(folder: Path) -> dict[str, Any] | None:
     """The surface kept in a run folder; None if there is none that can be read."""
     try:
-        kept = json.loads((folder / NAME).read_text(encoding="utf-8"))
+        kept = read_json(folder / NAME)
     except (OSError, ValueError):
         return None
     return kept if isinstance(kept, dict) and kept.get("kind") == "surface" else None

@@ -15,7 +15,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
 
-from plusone.engine.inputs import ArrayInputs
+from plusone.data.lazy import LazyArray, joined
+from plusone.engine.inputs import MappedInputs
 from plusone.engine.predict import predict
 from plusone.engine.records import EpochRecord
 from plusone.engine.task import Task
@@ -143,7 +144,10 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         matrix = labels.matrix
         if weights is not None:
             kept = weights > 0
-            x, matrix, weights = x[kept], matrix.take(np.flatnonzero(kept)), weights[kept]
+            if not kept.all():
+                x, matrix = x[kept], matrix.take(np.flatnonzero(kept))
+            weights = weights[kept]
+        inputs: npt.NDArray[Any] | LazyArray = x
         if validation is None:
             given = self.validation_fraction
             share = suitable_fraction(len(matrix)) if given is None else float(given)
@@ -152,9 +156,9 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             more, checked = self._inputs(validation[0]), self._known(validation[1], labels.classes)
             check_labels(more, checked)
             held = np.arange(len(x) + len(more)) >= len(x)
-            x, matrix = np.concatenate([x, more]), stacked(matrix, checked.matrix)
+            matrix, inputs = stacked(matrix, checked.matrix), joined([x, more])
         recipe = self._recipe(int((~held).sum()), len(labels.classes), seed)
-        task = make_items(x, matrix, held, labels, weights, recipe)
+        task = make_items(inputs, matrix, held, labels, weights, recipe)
         self._train(task, recipe, labels)
         return self
 
@@ -272,9 +276,8 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _logits(self, X: Any) -> Tensor:
         check_is_fitted(self)
-        x = np.require(self._inputs(X), requirements=["C", "W"])  # torch takes no other memory
-        model = self.predictor_.model
-        return predict(model, model, ArrayInputs(torch.from_numpy(x)), kind="features")
+        inputs, model = MappedInputs(LazyArray([self._inputs(X)])), self.predictor_.model
+        return predict(model, model, inputs, kind="features")
 
 
 def _line(record: EpochRecord, done: int, epochs: int) -> str:

@@ -10,10 +10,11 @@ import numpy.typing as npt
 import torch
 
 from plusone.data.dataset import Dataset
+from plusone.data.lazy import LazyArray
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.engine.build import Predictor, build
-from plusone.engine.inputs import ArrayInputs
+from plusone.engine.inputs import ArrayInputs, Inputs, SomeInputs
 from plusone.engine.order import visiting_order
 from plusone.engine.task import Part, Task, make_task
 from plusone.engine.training import Training
@@ -52,7 +53,7 @@ def stacked(one: LabelMatrix, other: LabelMatrix) -> LabelMatrix:
 
 
 def make_items(
-    x: npt.NDArray[Any],
+    x: npt.NDArray[Any] | LazyArray,
     matrix: LabelMatrix,
     held: npt.NDArray[np.bool_],
     labels: Labels,
@@ -77,17 +78,19 @@ def make_items(
         own = held[: len(weights)]
         train, val = replace(task.train, weights=weights[~own]), task.val
         if own.any():
-            val = _repeated(val, x[held], weights[own], recipe.seed)
+            val = _repeated(val, weights[val.ids.astype(np.int64)], recipe.seed)
         task = replace(task, train=train, val=val)
     return replace(task, val=_with_truth(task.val))
 
 
-def _repeated(part: Part, x: npt.NDArray[Any], weights: Weights, seed: int) -> Part:
+def _repeated(part: Part, weights: Weights, seed: int) -> Part:
     """Held-out items, each as often as its weight says: metrics then count it so."""
     draw = generator(seed, "held-out items")
     rows = np.sort(visiting_order(len(part), weights, draw).numpy())
-    inputs = ArrayInputs(torch.from_numpy(np.ascontiguousarray(x[rows])))
-    return Part(part.ids[rows], inputs, part.observed.take(rows), part.truth)
+    inputs: Inputs = SomeInputs(part.inputs, torch.from_numpy(rows))
+    if isinstance(part.inputs, ArrayInputs):
+        inputs = ArrayInputs(part.inputs.at(torch.from_numpy(rows)))
+    return Part(part.ids[rows], inputs, part.observed.take(rows), part.truth, of=part.of)
 
 
 def _with_truth(part: Part) -> Part:

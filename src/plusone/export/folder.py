@@ -13,7 +13,6 @@ Items of the training data are not in it, nor their names, nor places on this ma
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from plusone.bounded import read_json
 from plusone.data.formats import write as write_table
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
@@ -107,7 +107,7 @@ def check_out(out: Path) -> None:
     if not any(out.iterdir()):
         return
     try:
-        old = json.loads((out / "config.json").read_text(encoding="utf-8"))
+        old = read_json(out / "config.json")
     except (OSError, ValueError):
         old = None
     if not isinstance(old, dict) or old.get("model_type") != KIND:

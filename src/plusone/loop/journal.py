@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from plusone.bounded import parse_json
 from plusone.errors import InputError
 from plusone.files import write_text
 
@@ -52,6 +53,10 @@ class Journal:
         if whole != data:
             os.truncate(self.path, len(whole))
         try:
-            return [json.loads(line) for line in whole.splitlines()]
-        except ValueError as error:
+            lines = [parse_json(line) for line in whole.splitlines()]
+            for line in lines[1:]:
+                if not isinstance(line["key"], str) or not isinstance(line["value"], dict):
+                    raise ValueError("a line has no key and value")
+        except (ValueError, TypeError, KeyError) as error:
             raise InputError(f"{self.path}: is damaged ({error}); remove it") from None
+        return lines

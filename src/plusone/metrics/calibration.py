@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from plusone.metrics.inputs import Array, Bools, Floats, validate
+from plusone.metrics.inputs import Array, Bools, Floats, row_blocks, validate
 
 
 def expected_calibration_error(probabilities: Array, truth: Array, *, bins: int = 15) -> float:
@@ -29,10 +29,13 @@ def expected_calibration_error(probabilities: Array, truth: Array, *, bins: int 
     """
     if bins < 1:
         raise ValueError(f"bins must be at least 1, got {bins}.")
-    p, positive = _validate_probabilities(probabilities, truth)
-    place = np.clip(np.ceil(p * bins).astype(np.int64) - 1, 0, bins - 1).ravel()
-    gap = np.bincount(place, weights=(p - positive).ravel())
-    return float(np.abs(gap).sum() / p.size)
+    values, labels = _validate_probabilities(probabilities, truth)
+    gap = np.zeros(bins)
+    for part, positive in row_blocks(values, labels):
+        p = part.astype(np.float64)
+        place = np.clip(np.ceil(p * bins).astype(np.int64) - 1, 0, bins - 1).ravel()
+        gap += np.bincount(place, weights=(p - positive).ravel(), minlength=bins)
+    return float(np.abs(gap).sum() / values.size)
 
 
 def brier_score(probabilities: Array, truth: Array) -> float:
@@ -51,14 +54,18 @@ def brier_score(probabilities: Array, truth: Array) -> float:
     >>> brier_score(np.array([[0.75], [0.75]]), np.array([[1], [0]]))
     0.3125
     """
-    p, positive = _validate_probabilities(probabilities, truth)
-    return float(np.square(p - positive).mean())
+    values, labels = _validate_probabilities(probabilities, truth)
+    total = sum(
+        float(np.square(p.astype(np.float64) - positive).sum())
+        for p, positive in row_blocks(values, labels)
+    )
+    return total / values.size
 
 
 def _validate_probabilities(probabilities: Array, truth: Array) -> tuple[Floats, Bools]:
-    """Checks both, and returns them as float64 and booleans, `[N, L]`."""
+    """Checks both, and returns them as floats and booleans, `[N, L]`."""
     p, positive = validate(probabilities, truth)
     for value in (p.min(), p.max()):
         if not 0 <= value <= 1:
             raise ValueError(f"probabilities must be between 0 and 1, got {value}.")
-    return p.astype(np.float64), positive
+    return p, positive

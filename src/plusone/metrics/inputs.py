@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +20,8 @@ Cut = float | NDArray[np.floating[Any]]
 
 Empty = Literal["skip", "zero"]
 """Classes without a positive: left out of a mean over classes, or counted as 0."""
+
+BLOCK = 1 << 24  # labels that are looked at together
 
 
 def validate(scores: Array, truth: Array) -> tuple[Floats, Bools]:
@@ -88,6 +91,14 @@ def validate_labels(labels: Array, shape: tuple[int, ...], name: str) -> NDArray
                 f"at item {row}, label {column}."
             )
     return values
+
+
+def row_blocks(values: Floats, positive: Bools) -> Iterator[tuple[Floats, Bools]]:
+    """Scores and positives, some rows at a time: what is computed from all needs much memory."""
+    step = max(1, BLOCK // values.shape[1])
+    for start in range(0, len(values), step):
+        rows = slice(start, start + step)
+        yield values[rows], positive[rows]
 
 
 def mean_over_classes(values: Floats, has_positive: Bools, empty: Empty) -> float:

@@ -15,7 +15,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plusone.metrics.inputs import Array, Bools, Empty, Floats, mean_over_classes, ratio, validate
+from plusone.metrics.inputs import (
+    Array,
+    Bools,
+    Empty,
+    Floats,
+    mean_over_classes,
+    ratio,
+    row_blocks,
+    validate,
+)
 
 CHUNK_CLASSES = 16  # columns copied at once: one cache line of float32 per item
 CHUNK_ROWS = 8192
@@ -115,10 +124,12 @@ def coverage_error(scores: Array, truth: Array) -> float:
     >>> coverage_error(torch.tensor([[0.9, 0.8, 0.7]]), torch.tensor([[1, 0, 1]]))
     3.0
     """
-    values, positive = validate(scores, truth)
-    lowest = np.where(positive, values, np.inf).min(axis=1, keepdims=True)
-    needed = np.count_nonzero(values >= lowest, axis=1)
-    return float(np.where(positive.any(axis=1), needed, 0).mean())
+    needed = []
+    for values, positive in row_blocks(*validate(scores, truth)):
+        lowest = np.where(positive, values, np.inf).min(axis=1, keepdims=True)
+        count = np.count_nonzero(values >= lowest, axis=1)
+        needed.append(np.where(positive.any(axis=1), count, 0))
+    return float(np.concatenate(needed).mean())
 
 
 def ranking_loss(scores: Array, truth: Array) -> float:

@@ -20,7 +20,11 @@ from plusone.metrics.inputs import (
     validate,
     validate_labels,
 )
-from plusone.metrics.ranking import mean_average_precision, sorted_average_precision
+from plusone.metrics.ranking import (
+    CHUNK_CLASSES,
+    mean_average_precision,
+    sorted_average_precision,
+)
 
 
 def hidden_average_precision(scores: Array, truth: Array, observed: Array) -> Tensor:
@@ -45,10 +49,12 @@ def hidden_average_precision(scores: Array, truth: Array, observed: Array) -> Te
     values, positive = validate(scores, truth)
     unseen = validate_labels(observed, values.shape, "observed") == 0
     result = np.empty(values.shape[1])
-    for label in range(result.size):
-        column = values[unseen[:, label], label]
-        hidden = column[positive[unseen[:, label], label]]
-        result[label] = sorted_average_precision(np.sort(column), hidden)
+    for start in range(0, result.size, CHUNK_CLASSES):
+        chunk = slice(start, start + CHUNK_CLASSES)
+        parts = (np.ascontiguousarray(each[:, chunk].T) for each in (values, positive, unseen))
+        for offset, (column, mask, free) in enumerate(zip(*parts, strict=True)):
+            hidden = column[mask & free]
+            result[start + offset] = sorted_average_precision(np.sort(column[free]), hidden)
     return torch.from_numpy(result)
 
 

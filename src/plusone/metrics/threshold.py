@@ -19,6 +19,7 @@ from plusone.metrics.inputs import (
     Floats,
     mean_over_classes,
     ratio,
+    row_blocks,
     validate,
 )
 
@@ -60,11 +61,13 @@ def precision_recall(
     >>> {key: round(value, 3) for key, value in precision_recall(scores, truth).items()}
     {'cp': 0.75, 'cr': 0.75, 'cf1': 0.75, 'op': 0.667, 'or': 0.667, 'of1': 0.667}
     """
-    values, positive = validate(scores, truth)
-    predicted = predict(values, threshold=threshold, top_k=top_k)
-    hits = np.count_nonzero(predicted & positive, axis=0)
-    made = np.count_nonzero(predicted, axis=0)
-    present = np.count_nonzero(positive, axis=0)
+    values, labels = validate(scores, truth)
+    hits, made = np.zeros((2, values.shape[1]), dtype=np.int64)
+    for part, positive in row_blocks(values, labels):
+        predicted = predict(part, threshold=threshold, top_k=top_k)
+        hits += np.count_nonzero(predicted & positive, axis=0)
+        made += np.count_nonzero(predicted, axis=0)
+    present = np.count_nonzero(labels, axis=0)
     cp = mean_over_classes(hits / np.maximum(made, 1), present > 0, empty)
     cr = mean_over_classes(hits / np.maximum(present, 1), present > 0, empty)
     op = ratio(hits.sum(), made.sum(), otherwise=0.0)
@@ -99,8 +102,12 @@ def hamming_loss(
     >>> hamming_loss(np.array([[0.9, 0.6], [0.2, 0.7]]), np.array([[1, 0], [1, 1]]))
     0.5
     """
-    values, positive = validate(scores, truth)
-    return float((predict(values, threshold=threshold, top_k=top_k) != positive).mean())
+    values, labels = validate(scores, truth)
+    wrong = sum(
+        np.count_nonzero(predict(part, threshold=threshold, top_k=top_k) != positive)
+        for part, positive in row_blocks(values, labels)
+    )
+    return float(wrong / values.size)
 
 
 def predictive_values(scores: Array, truth: Array, *, threshold: Cut = 0.5) -> dict[str, float]:
@@ -125,13 +132,16 @@ def predictive_values(scores: Array, truth: Array, *, threshold: Cut = 0.5) -> d
     >>> {key: round(value, 3) for key, value in predictive_values(scores, truth).items()}
     {'ppv': 0.75, 'npv': 0.0, 'ppv_pooled': 0.667, 'npv_pooled': 0.0}
     """
-    values, positive = validate(scores, truth)
-    predicted = predict(values, threshold=threshold)
+    values, labels = validate(scores, truth)
+    counts = np.zeros((2, 2, values.shape[1]), dtype=np.int64)
+    for part, positive in row_blocks(values, labels):
+        predicted = predict(part, threshold=threshold)
+        for row, (said, right) in enumerate(((predicted, positive), (~predicted, ~positive))):
+            counts[row, 0] += np.count_nonzero(said, axis=0)
+            counts[row, 1] += np.count_nonzero(said & right, axis=0)
     result = {}
     pooled = {}
-    for key, said, right in (("ppv", predicted, positive), ("npv", ~predicted, ~positive)):
-        made = np.count_nonzero(said, axis=0)
-        hits = np.count_nonzero(said & right, axis=0)
+    for key, (made, hits) in zip(("ppv", "npv"), counts, strict=True):
         result[key] = mean_over_classes(hits / np.maximum(made, 1), made > 0, "skip")
         pooled[f"{key}_pooled"] = ratio(hits.sum(), made.sum())
     return result | pooled

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from plusone.bounded import read_json
 from plusone.errors import InputError
 
 Document = dict[str, Any]
@@ -52,7 +52,7 @@ def documents(folder: Path) -> Iterator[Document]:
             with path.open(encoding="utf-8", errors="replace") as file:
                 if '"kind"' not in file.read(SNIFFED):
                     continue
-            document = json.loads(path.read_text(encoding="utf-8"))
+            document = read_json(path)
         except (OSError, ValueError) as error:
             if path.name in NAMES.values():
                 raise InputError(f"{path}: is not valid JSON ({error})") from None

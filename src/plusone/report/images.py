@@ -12,7 +12,8 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from plusone.data.dataset import Dataset
-from plusone.data.images import MAX_PIXELS
+from plusone.data.formats.folders import IMAGE_KINDS
+from plusone.data.images import MAX_PIXELS, MAX_SIDE
 from plusone.data.source import EMBEDDED, load_source
 from plusone.errors import InputError
 
@@ -83,10 +84,10 @@ def _image(dataset: Dataset, row: int) -> Image.Image | None:
     if not path.is_relative_to(root.resolve()) or not path.is_file():
         return None
     try:
-        with Image.open(path) as opened:
-            if opened.width * opened.height > MAX_PIXELS:
+        with Image.open(path, formats=IMAGE_KINDS) as opened:
+            if opened.width * opened.height > MAX_PIXELS or max(opened.size) > MAX_SIDE:
                 return None
             opened.draft("RGB", (2 * SIDE, 2 * SIDE))
             return ImageOps.exif_transpose(opened).convert("RGB")
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+    except Exception:  # broken files make decoders fail in many ways
         return None

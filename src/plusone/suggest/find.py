@@ -16,7 +16,7 @@ from plusone.engine.crossfit import CrossFit, cross_fit
 from plusone.engine.task import apply_observation
 from plusone.errors import InputError
 from plusone.priors.estimate import from_single_positives
-from plusone.priors.features import from_features
+from plusone.priors.features import from_features, usable_rows
 from plusone.recipe import Recipe
 from plusone.suggest.answers import Answers, answers_from
 from plusone.suggest.calibration import Calibrated, calibrate
@@ -146,6 +146,7 @@ def find(
     keep: Path | None = None,
     on_epoch: Callable[[int], None] | None = None,
     on_fold: Callable[[int, bool], None] | None = None,
+    on_extract: Callable[[int], None] | None = None,
 ) -> Found:
     """Cross-fits and calibrates; the labels of the table are used as they are.
 
@@ -163,7 +164,15 @@ def find(
         if tested.all():
             raise InputError("the audit names test items only; audit some of the training items")
         answers = answers_from(audit.take(np.flatnonzero(~tested)), table, seed=recipe.seed)
-    fit = cross_fit(dataset, recipe, folds, on_epoch=on_epoch, on_fold=on_fold, keep=keep)
+    fit = cross_fit(
+        dataset,
+        recipe,
+        folds,
+        on_epoch=on_epoch,
+        on_fold=on_fold,
+        on_extract=on_extract,
+        keep=keep,
+    )
     given = positives
     if given is None and isinstance(recipe.expected_positives, float):
         given = recipe.expected_positives
@@ -190,8 +199,9 @@ def _k(
     if given is not None:
         return given, "given"
     if fit.features is not None:
-        x = torch.from_numpy(np.asarray(fit.features, dtype=np.float32))
-        estimate = from_features(x, table.labels, interval=False).k
+        rows = usable_rows(table.labels)  # not more than it needs
+        x = torch.from_numpy(np.asarray(fit.features[rows], dtype=np.float32))
+        estimate = from_features(x, table.labels.take(rows), interval=False).k
     else:
         estimate = from_single_positives(fit.probabilities, table.labels, interval=False).k
     if answers is None:

@@ -11,22 +11,24 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from plusone.bounded import LARGE_FILE, read_json, read_text
 from plusone.data.formats import read as read_table
 from plusone.data.formats import write as write_table
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
 from plusone.files import write_json, write_text
 from plusone.suggest.suggestions import Suggestions
+from plusone.version import __version__, refuse_newer
 
 COLUMNS = ("image", "label", "probability", "score")
 KIND = "suggestions"
+FORMAT = 1
 
 
 def write_suggestions(found: Suggestions, folder: Path) -> None:
@@ -37,7 +39,8 @@ def write_suggestions(found: Suggestions, folder: Path) -> None:
     write_table(replace(table, root=None, truth=None), folder / "seen.npz")
     write_text(folder / "suggestions.csv", to_csv(found))
     root = None if table.root is None else str(table.root.resolve())
-    write_json(folder / "about.json", {"kind": KIND, "root": root} | dict(found.about))
+    about = {"kind": KIND, "format": FORMAT, "version": __version__, "root": root}
+    write_json(folder / "about.json", about | dict(found.about))
 
 
 def to_csv(found: Suggestions) -> str:
@@ -70,11 +73,12 @@ def _about(folder: Path) -> dict[str, Any]:
             "plusone suggest RUN makes one"
         )
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
+        about = read_json(path)
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({error})") from None
     if not isinstance(about, dict) or about.get("kind") != KIND:
         raise InputError(f"{path}: does not describe suggestions")
+    refuse_newer(str(path), about.get("format"), FORMAT, about.get("version"))
     if not isinstance(about.get("root"), str | None):
         raise InputError(f"{path}: root must be a folder or null")
     return about
@@ -86,8 +90,8 @@ def _parse(path: Path, table: LabelTable, about: dict[str, Any]) -> Suggestions:
     problems = Problems(str(path))
     entries: list[tuple[int, int, float, float]] = []
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_text(path, largest=LARGE_FILE)
+    except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({error})") from None
     lines = csv.reader(io.StringIO(text, newline=""))
     if tuple(next(lines, ())) != COLUMNS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.engine.build import load_run
 from plusone.engine.crossfit import pooled
+from plusone.engine.evaluation import difference
 from plusone.engine.task import apply_observation
 from plusone.errors import InputError
 from plusone.recipe import Recipe
@@ -27,9 +29,12 @@ def run_labels(run: Path, given: LabelTable, recipe: Recipe) -> LabelTable:
         recipe: The run's settings, which also say what is seen of items that the run did not have.
     """
     seen = read(run / "observed.npz").table
-    if seen.classes != given.classes:
-        raise InputError(f"{run}: was trained on other classes than the data has")
-    table = apply_observation(given, recipe)
+    if set(seen.classes) != set(given.classes):
+        raise InputError(
+            f"{run}: was trained on other classes than the data has; in the data "
+            f"{difference(seen.classes, given.classes)}"
+        )
+    table = apply_observation(given.with_classes(seen.classes), recipe)
     rows = {name: row for row, name in enumerate(table.ids.tolist())}
     pairs = [(rows[name], row) for row, name in enumerate(seen.ids.tolist()) if name in rows]
     if not pairs:
@@ -47,10 +52,23 @@ def read_audit(path: Path) -> LabelTable:
     return read(path, check_images=False).table
 
 
-def head_only(run: Path, dataset: Dataset, recipe: Recipe) -> tuple[Dataset, Recipe]:
+def head_only(
+    run: Path,
+    dataset: Dataset,
+    recipe: Recipe,
+    tick: Callable[[int], None] | None = None,
+    keep: Path | None = None,
+) -> tuple[Dataset, Recipe]:
     """The data as features of the run's own backbone, and a recipe that trains a head on them.
 
     The backbone of a fine-tuned run was trained on these very items. Features stay as they are.
+
+    Args:
+        run: The run folder.
+        dataset: Images.
+        recipe: The run's settings.
+        tick: Called with the number of items whose features were just extracted.
+        keep: A folder for the features.
     """
     predictor = load_run(run)
     if not predictor.images:
@@ -58,4 +76,5 @@ def head_only(run: Path, dataset: Dataset, recipe: Recipe) -> tuple[Dataset, Rec
             f"{run}: was trained on features, so --linear changes nothing; leave it out"
         )
     update = {"mode": "linear", "stages": (), "epochs": None}
-    return pooled(dataset, recipe, predictor.model), recipe.model_copy(update=update)
+    made = pooled(dataset, recipe, predictor.model, tick=tick, keep=keep)
+    return made, recipe.model_copy(update=update)

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from plusone.bounded import read_json
 from plusone.errors import InputError, RunError
 from plusone.files import file_state, replacing
 from plusone.report.blocks import Block, Note, Section, Strips, Work
@@ -65,8 +66,8 @@ def kept(folder: Path, result: Result, cache: Path) -> list[Image]:
     path = cache / f"maps-{hashlib.sha256(about.encode()).hexdigest()[:16]}.json"
     if path.exists():
         try:
-            return [(str(uri), str(text)) for uri, text in json.loads(path.read_text("utf-8"))]
-        except ValueError:
+            return [(str(uri), str(text)) for uri, text in read_json(path)]
+        except (ValueError, TypeError):
             pass  # half a file of somebody else's making: made again
     images = draw_maps(folder, ids)
     with replacing(path) as part:
