@@ -81,13 +81,14 @@ def rows_of(script: str, found: Any) -> list[Row]:
         return [without(script, "the script wrote no ratios")]
     rows = []
     for one in listed:
+        name, value, goal = str(one["name"]), float(one["value"]), float(one["goal"])
         if one["kind"] not in ("at least", "at most"):
-            return [without(script, f"the goal of {one['name']} is neither at least nor at most")]
-        detail = str(one.get("detail", ""))
-        value, goal = float(one["value"]), float(one["goal"])
-        if not math.isfinite(value):
-            return [without(script, f"{one['name']} is not a number: {value}")]
-        rows.append(Row(script, str(one["name"]), value, goal, one["kind"], detail))
+            rows.append(without(script, f"the goal of {name} is neither at least nor at most"))
+        elif not 0 < value < math.inf:  # times and sizes: anything else is noise or a mistake
+            rows.append(without(script, f"{name} could not be measured: {value:g}"))
+        else:
+            detail = str(one.get("detail", ""))
+            rows.append(Row(script, name, value, goal, one["kind"], detail))
     return rows
 
 

@@ -21,9 +21,10 @@ import numpy as np
 
 from plusone.data.dataset import Dataset
 from plusone.engine.epoch import train_epoch
-from plusone.engine.processes import finish, is_writer, start
+from plusone.engine.processes import is_writer, start
 from plusone.engine.task import make_task
 from plusone.engine.training import Training
+from plusone.engine.turns import finish
 from plusone.recipe import Recipe
 from plusone.types import Clock
 

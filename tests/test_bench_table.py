@@ -49,12 +49,18 @@ def test_goals(bench):
         [1, 2],
         {"ratios": [ratio(1, 1, "about")]},
         {"ratios": [ratio(float("nan"), 1)]},
+        {"ratios": [ratio(-0.2, 1, "at most")]},
     ],
 )
 def test_what_is_no_list_of_ratios_is_one_line_without_a_figure(bench, found):
     (row,) = bench.rows_of("some", found)
     assert row.met is None
     assert row.detail
+
+
+def test_a_figure_that_could_not_be_measured_leaves_the_others(bench):
+    rows = bench.rows_of("some", {"ratios": [ratio(3, 2), ratio(-1, 1), ratio(1, 2)]})
+    assert [row.met for row in rows] == [True, None, False]
 
 
 def test_the_table_shows_values_goals_and_what_is_missed(bench):

@@ -9,6 +9,7 @@
 | parquet, decoded | 1 GiB, or 100 times the size of the file if that is more |
 | sparse ARFF | 2 GiB, or 100 times the size of the file if that is more |
 | names of items in memory | 2 GiB: their number x the longest |
+| images | 178,956,970 pixels, 65,535 a side |
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ LARGE_FILE = 2**32
 UNPACKED = 2**30
 UNPACKED_RATIO = 100
 NAMES = 2**31
+MAX_PIXELS = 178_956_970  # of an image; where Pillow refuses it as a bomb, too
+MAX_SIDE = 65_535  # as in JPEG; a few bytes of TIFF can claim a line of millions
 
 
 def read_json(path: Path, *, largest: int = SMALL_FILE, encoding: str = "utf-8") -> Any:

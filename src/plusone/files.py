@@ -131,7 +131,8 @@ def alone_in(folder: Path) -> Iterator[None]:
     The system gives the folder free when this process ends, however it ends. File systems that
     know no locks are trusted. Of several processes that torchrun starts the first has the folder.
     """
-    first = os.environ.get("RANK", "0") == "0"
+    alone = int(os.environ.get("WORLD_SIZE") or 1) == 1
+    first = alone or int(os.environ.get("RANK") or 0) == 0
     if first:
         with naming(folder):
             folder.mkdir(parents=True, exist_ok=True)

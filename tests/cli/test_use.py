@@ -126,3 +126,10 @@ def test_runs_that_are_not_complete_or_do_not_know_their_data(bad, run_folder, t
     assert "name the data after the run" in bad("evaluate", tmp_path / "r").err
     (tmp_path / "r" / "model.safetensors").unlink()
     assert "the run is not complete; finish it with --resume" in bad("evaluate", tmp_path / "r").err
+
+
+@pytest.mark.parametrize("content", [b"", b"no zip file", b"PK\x05\x06" + b"\xff" * 30])
+def test_predict_names_a_file_that_is_damaged(bad, run_folder, tmp_path, content):
+    (tmp_path / "new.npz").write_bytes(content)
+    answer = bad("predict", run_folder, tmp_path / "new.npz")
+    assert f"{tmp_path / 'new.npz'}: is not a readable npz file" in answer.err

@@ -5,7 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plusone.data.formats import detect, read
+from plusone.data.formats import detect, read, write
+from plusone.data.matrix import LabelMatrix
+from plusone.data.table import LabelTable
 from plusone.errors import InputError
 
 XML = '<?xml version="1.0"?>\n<labels xmlns="http://mulan.sourceforge.net/labels">{}</labels>'
@@ -191,6 +193,20 @@ def test_truncated_npz(tmp_path: Path) -> None:
     path.write_bytes(bytes(broken))
     with pytest.raises(InputError, match=r"g.npz: is not a readable npz file"):
         read(path)
+
+
+def test_a_table_that_packs_too_well_is_written_so_that_it_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One long name among many makes all of them wide, and nearly all of it zeros."""
+    ids = np.array([f"{number}.jpg" for number in range(2000)], dtype="<U900")
+    labels = LabelMatrix.from_entries(range(2000), [0] * 2000, 1, (2000, 1))
+    path = tmp_path / "labels.npz"
+    for limit, packed in ((2**30, True), (2**20, False)):
+        monkeypatch.setattr("plusone.bounded.UNPACKED", limit)
+        write(LabelTable(ids, ("a",), labels), path)
+        assert read(path).table.ids.tolist() == ids.tolist()
+        assert (path.stat().st_size < ids.nbytes / 100) == packed
 
 
 def test_parquet_made_elsewhere(tmp_path: Path) -> None:

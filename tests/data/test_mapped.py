@@ -49,6 +49,21 @@ def test_an_npy_file_needs_its_ids(tmp_path: Path) -> None:
     assert np.array_equal(read_features([tmp_path]).x, X)
 
 
+def test_ids_end_at_line_ends_alone(tmp_path: Path) -> None:
+    np.save(tmp_path / "f.npy", X[:2])
+    odd = ["a\u2028b", "c\x0cd"]  # other ways to end a line, which an id may hold
+    (tmp_path / "f.ids.txt").write_bytes(("\ufeff" + "\r\n".join(odd) + "\r\n").encode())
+    assert read_features([tmp_path / "f.npy"]).ids.tolist() == odd
+
+
+def test_ids_that_would_fill_the_memory_are_refused(tmp_path: Path, monkeypatch) -> None:
+    np.save(tmp_path / "f.npy", X)
+    (tmp_path / "f.ids.txt").write_text("\n".join([*IDS[:-1], 1000 * "x"]))
+    monkeypatch.setattr("plusone.data.formats.checks.NAMES", 4 * 50 * 999)
+    with pytest.raises(InputError, match=r"f.ids.txt: 50 ids of which one has 1000 characters"):
+        read_features([tmp_path / "f.npy"])
+
+
 @pytest.mark.parametrize("change", [lambda b: b[:-1], lambda b: b + b"x", lambda b: b"nothing"])
 def test_damaged_npy_files(tmp_path: Path, change) -> None:
     path = tmp_path / "f.npy"

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from plusone.data.dataset import Dataset
-from plusone.engine import processes
+from plusone.engine import processes, turns
 from plusone.engine.task import make_task
 from plusone.engine.training import Training
 from plusone.methods import METHODS
@@ -131,4 +131,4 @@ if __name__ == "__main__":
     processes.start()
     found = all_trained()
     torch.save(found, Path(sys.argv[1]) / f"{processes.world()[0]}.pt")
-    processes.finish()
+    turns.finish()

@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import resource
 import struct
+import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from plusone.bench.jobs import Job, Source, run_job
-from plusone.data.images import MAX_PIXELS, decode, fault
+from plusone.bounded import MAX_PIXELS
+from plusone.data.broken import find_faults
+from plusone.data.images import decode, fault
 from plusone.errors import InputError
 from plusone.recipe import make_recipe
 
@@ -229,7 +234,8 @@ def test_too_many_bad_images_stop_before_any_work(cli, photos, tmp_path, command
     answer = cli(command, photos, *to)
     assert answer.code == 2
     assert "red/0.png: cannot be read as an image (it is of no known kind)" in answer.sentence
-    assert "4 of 24 images cannot be read; too many to go on" in answer.sentence
+    first = answer.sentence.splitlines()[1]  # however many follow
+    assert first == "photos: 4 of 24 images cannot be read; too many to go on"
     assert not (tmp_path / "to").exists()
 
 
@@ -255,9 +261,10 @@ def test_suggest_and_predict_go_on_too(cli, photos, tmp_path):
     assert found.code == 0, found.err
     assert found.json["broken"] == 1
     assert "red/2.png" in (tmp_path / "s" / "broken.csv").read_text()
-    tags = cli("predict", run, photos, "--json")
-    assert tags.code == 0
-    assert [one["id"] for one in tags.json["skipped"]] == ["red/2.png"]
+    for form in ("auto", "folders"):  # files, and a data set
+        tags = cli("predict", run, photos, "--format", form, "--json")
+        assert tags.code == 0
+        assert [one["id"] for one in tags.json["skipped"]] == ["red/2.png"]
     measured = cli("evaluate", run, "--split", "all", "--json")
     assert measured.json["items"] == 23
 
@@ -284,3 +291,22 @@ def test_an_image_that_goes_bad_after_training_draws_no_other_validation_items(
     assert after == before
     trained = cli("evaluate", run, "--split", "train", "--json").json
     assert trained["items"] == 24 - before["items"] - 1
+
+
+def test_of_two_that_ask_at_once_one_looks(photos, monkeypatch):
+    damage("empty", photos / "red" / "2.png")
+    paths, looked = sorted(photos.rglob("*.png")), []
+
+    def slowly(path):
+        looked.append(path)
+        time.sleep(0.01)
+        return fault(path)
+
+    monkeypatch.setattr("plusone.data.broken.fault", slowly)
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(find_faults, [paths, paths])
+    assert list(one) == [paths.index(photos / "red" / "2.png")]
+    assert one == other
+    assert sorted(looked) == paths
+    cache = Path(os.environ["PLUSONE_CACHE"])
+    assert [path.suffix for path in (cache / "checked").iterdir()] == [".json"]

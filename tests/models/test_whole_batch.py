@@ -94,8 +94,15 @@ def test_means_far_from_zero_lose_no_digits():
     torch.testing.assert_close(found.double(), exact, rtol=0, atol=2e-4)
 
 
-def test_dropout_draws_for_the_whole_batch():
-    x = torch.ones(6, 4, 5)
+MAPS = torch.ones(6, 4, 5, 3)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [torch.ones(6, 4, 5), MAPS, MAPS.contiguous(memory_format=torch.channels_last)],
+    ids=["tokens", "maps", "maps, channels last"],
+)
+def test_dropout_draws_for_the_whole_batch(x):
     torch.manual_seed(0)
     expected = nn.functional.dropout(x, 0.4)
     parts = []

@@ -44,7 +44,8 @@ def together() -> Iterator[None]:
     if not several():
         yield
         return
-    from plusone.engine.processes import GoneError, finish, start
+    from plusone.engine.processes import GoneError, start
+    from plusone.engine.turns import finish
 
     signal.signal(signal.SIGTERM, _stop)
     if not leads():
@@ -65,7 +66,7 @@ def together() -> Iterator[None]:
 def tell(sentence: str) -> None:
     """Says why it ends; of several processes the first to know does, for all of them."""
     if several():
-        from plusone.engine.processes import speaks
+        from plusone.engine.turns import speaks
 
         if not speaks():
             return

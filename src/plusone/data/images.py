@@ -16,14 +16,13 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 from torch.nn import functional
 
+from plusone.bounded import MAX_PIXELS, MAX_SIDE
 from plusone.data.formats.folders import IMAGE_KINDS
 from plusone.errors import InputError
 
-MAX_PIXELS = 178_956_970  # where Pillow refuses an image as a bomb, too
-MAX_SIDE = 65_535  # as in JPEG; a few bytes of TIFF can claim a line of millions
 CROPPED = 256 / 224  # short side over the crop's side, the common choice for ImageNet models
 
-# Pillow warns from half of that on; the limit above is the one that counts here.
+# Pillow warns from half of `MAX_PIXELS` on; that limit is the one that counts here.
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # on odd camera notes
 

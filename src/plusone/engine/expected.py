@@ -98,28 +98,26 @@ def estimated(recipe: Recipe, task: Task) -> float:
 def features_of(
     recipe: Recipe,
     task: Task,
-    rows: npt.NDArray[np.int64] | None = None,
+    rows: npt.NDArray[np.int64],
     tick: Callable[[int], None] | None = None,
 ) -> Tensor:
-    """Features of the training items: their own, or those of the recipe's backbone for images.
+    """Features of some training items: their own, or of the recipe's backbone for images.
 
     Args:
         recipe: The settings.
         task: The data.
-        rows: Which training items; None for all.
+        rows: Which training items.
         tick: Called with the number of items whose features were just extracted.
     """
     from plusone.engine.pooled import PooledFeatures, fresh_model
 
-    inputs = task.train.inputs
+    inputs, wanted = task.train.inputs, torch.from_numpy(rows)
     if not task.images:
         assert isinstance(inputs, ArrayInputs | MappedInputs)
-        every = torch.arange(len(inputs)) if rows is None else torch.from_numpy(rows)
-        return inputs.at(every).float()
-    if rows is not None:
-        inputs = SomeInputs(inputs, torch.from_numpy(rows))
+        return inputs.at(wanted).float()
     plain = recipe.model_copy(update={"method": "softmax", "options": {}, "stages": ()})
-    return PooledFeatures(tick).of(fresh_model(plain, task.train.observed, task.shape), inputs).x
+    model = fresh_model(plain, task.train.observed, task.shape)
+    return PooledFeatures(tick).of(model, SomeInputs(inputs, wanted)).x
 
 
 def _key(recipe: Recipe, task: Task) -> str:

@@ -19,7 +19,8 @@ from plusone.data.features import write_features
 from plusone.data.images import Aspect
 from plusone.data.table import Strings
 from plusone.engine.inputs import FileInputs
-from plusone.engine.processes import from_writer, share, wait_for_all, world
+from plusone.engine.processes import from_writer, share, world
+from plusone.engine.turns import wait_for_all
 from plusone.errors import InputError, RunError
 from plusone.files import file_state
 from plusone.models.backbones import backbone_for

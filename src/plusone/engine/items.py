@@ -191,27 +191,33 @@ def _others(
         _check_shape(read.x.shape[1:], predictor, path)
         rows = np.arange(len(read.ids))
         return Items(tuple(read.ids.tolist()), (), MappedInputs(rows_of(read.x, rows)))
-    # Images are not checked here: whoever reads them passes over those that cannot be decoded.
+    # Image files are not looked at here: prediction passes over those that cannot be decoded.
     dataset = load_source(
         argument, features=features, format=form, labels=meaning, check_images=False
     )
-    ids, rows = tuple(dataset.table.ids.tolist()), np.arange(len(dataset.table))
-    inputs = inputs_for(predictor, dataset, rows)
+    table = dataset.table
+    ids, count = tuple(table.ids.tolist()), len(table)
+    if dataset.features is None and table.root is not None:
+        _check_kind(predictor, dataset)
+        return Items(ids, tuple(table.path(row) for row in range(count)))
     left_out = tuple(Skipped(one.id, one.reason) for one in dataset.broken)
-    if isinstance(inputs, FileInputs):
-        return Items(ids, inputs.paths, None, left_out)
-    return Items(ids, (), inputs, left_out)
+    return Items(ids, (), inputs_for(predictor, dataset, np.arange(count)), left_out)
 
 
 def inputs_for(predictor: Predictor, dataset: Dataset, rows: npt.NDArray[np.int64]) -> Inputs:
     """Inputs of some rows of a data set, if they are what the model takes."""
+    _check_kind(predictor, dataset)
+    return dataset_inputs(dataset, predictor.recipe, predictor.shape)(rows)
+
+
+def _check_kind(predictor: Predictor, dataset: Dataset) -> None:
+    """Refuses data of which the model can make nothing."""
     given = input_shape(dataset, predictor.recipe)
     if not same_kind(given, predictor.shape):
         raise InputError(
             f"{dataset.name}: has {_kind(given)}, the model takes {_kind(predictor.shape)}"
             f"{'' if predictor.images else '; give them with --features FILE'}"
         )
-    return dataset_inputs(dataset, predictor.recipe, predictor.shape)(rows)
 
 
 def _kind(shape: tuple[int, ...]) -> str:

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
 from importlib import import_module
-from itertools import count
 from typing import Any, TypeVar
 
 import torch
@@ -27,10 +25,8 @@ from plusone.errors import InputError, RunError
 
 T = TypeVar("T")
 PATIENCE = timedelta(minutes=30)  # with a process that is there and does not answer
-BETWEEN_LOOKS = 0.1  # seconds
 
 _alone: ContextVar[bool] = ContextVar("alone", default=False)
-_turns = count(1)  # so that all mean the same one
 
 
 class GoneError(RunError):
@@ -57,19 +53,13 @@ def start() -> None:
     # More threads in all than there are cores make every one of them wait for the others.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    with _noticing():
+    with noticing():
         state(cpu=True, backend="gloo", timeout=PATIENCE)
     if world()[1] != wanted:
         raise RunError(
             f"{wanted} processes were started and {world()[1]} found each other; start them with "
             "torchrun --nproc-per-node"
         )
-
-
-def finish() -> None:
-    """Waits until the writer is done: nobody leaves before it has what it needs of the others."""
-    with suppress(GoneError), writer_first():  # the store may go with the writer
-        pass
 
 
 def world() -> tuple[int, int]:
@@ -92,44 +82,6 @@ def alone() -> Iterator[None]:
         yield
     finally:
         _alone.reset(before)
-
-
-def speaks() -> bool:
-    """Whether this process is the first to ask this: one of them tells the user what happened."""
-    if world()[1] == 1:
-        return True
-    try:
-        return bool(_store().add("speaker", 1) == 1)
-    except (RuntimeError, ValueError):  # the store went with its process
-        return True
-
-
-@contextmanager
-def writer_first() -> Iterator[None]:
-    """The writer does what is in the block first; the others when it is done.
-
-    For work whose result the others find on the disk, however long it takes.
-    """
-    if world()[1] == 1:
-        yield
-        return
-    turn = f"turn {next(_turns)}"
-    if is_writer():
-        yield
-        _store().set(turn, "")
-    else:
-        _wait_for(turn)
-        yield
-
-
-def wait_for_all() -> None:
-    """Returns when all processes are here, however long that takes."""
-    rank, size = world()
-    if size > 1:
-        turn = f"turn {next(_turns)} of"
-        _store().set(f"{turn} {rank}", "")
-        for other in range(size):
-            _wait_for(f"{turn} {other}")
 
 
 def lengths(n: int) -> list[int]:
@@ -192,7 +144,7 @@ def stacked(part: Tensor) -> Tensor:
     if world()[1] == 1:
         return part[None]
     parts = [torch.empty_like(part) for _ in range(world()[1])]
-    with _noticing():
+    with noticing():
         distributed.all_gather(parts, part.contiguous())
     return torch.stack(parts)
 
@@ -202,7 +154,7 @@ def summed(tensors: Sequence[Tensor]) -> None:
     if world()[1] == 1 or not tensors:
         return
     flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
-    with _noticing():
+    with noticing():
         distributed.all_reduce(flat)
     parts = torch.split(flat, [each.numel() for each in tensors])
     for tensor, found in zip(tensors, parts, strict=True):
@@ -215,7 +167,7 @@ def from_writer(find: Callable[[], T]) -> T:
         return find()
     text = json.dumps(find()).encode() if is_writer() else b""
     size = torch.tensor([len(text)])
-    with _noticing():
+    with noticing():
         distributed.broadcast(size, 0)
         sent = torch.empty(int(size), dtype=torch.uint8)
         if is_writer():
@@ -236,7 +188,7 @@ def tensors_from_writer(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     for name, kind, shape in kinds:
         mine = tensors[name] if is_writer() else torch.empty(shape, dtype=getattr(torch, kind))
         found[name] = mine.contiguous()
-        with _noticing():
+        with noticing():
             distributed.broadcast(found[name], 0)
     return found
 
@@ -271,23 +223,18 @@ def _all_rows(part: Tensor, counts: list[int]) -> Tensor:
     padded = part.new_zeros((max(counts), *part.shape[1:]))  # all must send equally much
     padded[: len(part)] = part
     parts = [torch.empty_like(padded) for _ in counts]
-    with _noticing():
+    with noticing():
         distributed.all_gather(parts, padded)
     return torch.cat([each[:count] for each, count in zip(parts, counts, strict=True)])
 
 
-def _store() -> Any:
+def store() -> Any:
+    """What all processes can write words into and read them from."""
     return distributed.distributed_c10d._get_default_store()
 
 
-def _wait_for(key: str) -> None:
-    with _noticing():
-        while not _store().check([key]):
-            time.sleep(BETWEEN_LOOKS)
-
-
 @contextmanager
-def _noticing() -> Iterator[None]:
+def noticing() -> Iterator[None]:
     """What torch raises when another process is gone, in words."""
     try:
         yield

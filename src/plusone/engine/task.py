@@ -19,8 +19,8 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.observation import observe_table
 from plusone.data.table import LabelTable, Strings, hold_out_validation
 from plusone.engine.inputs import ArrayInputs, FileInputs, Inputs, MappedInputs
-from plusone.engine.processes import writer_first
 from plusone.engine.sampling import JUDGED, sample
+from plusone.engine.turns import writer_first
 from plusone.errors import InputError
 from plusone.methods import get_method
 from plusone.models.backbones import backbone_for

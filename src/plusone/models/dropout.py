@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from plusone.models.rows import Rows
@@ -25,7 +26,9 @@ class WholeDropout(nn.Module):
         if not self.training or self.p == 0:
             return x
         entries = len(x) // len(self.rows.own)
-        noise = x.new_empty(self.rows.total * entries, *x.shape[1:]).bernoulli_(1 - self.p)
+        shape = (self.rows.total * entries, *x.shape[1:])
+        noise = torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=_order(x))
+        noise.bernoulli_(1 - self.p)
         mine = noise.view(self.rows.total, entries, *x.shape[1:])[self.rows.own].flatten(0, 1)
         kept: Tensor = x * (mine.div_(1 - self.p) if self.p < 1 else mine)
         return kept
@@ -33,3 +36,11 @@ class WholeDropout(nn.Module):
     def extra_repr(self) -> str:
         """Shown by `print(model)`."""
         return f"p={self.p}"
+
+
+def _order(x: Tensor) -> torch.memory_format:
+    """How the numbers lie in memory, which is the order in which chance is drawn for them."""
+    last = x.ndim == 4 and not x.is_contiguous()
+    if last and x.is_contiguous(memory_format=torch.channels_last):
+        return torch.channels_last
+    return torch.contiguous_format

@@ -16,11 +16,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps
 
+from plusone.bounded import MAX_PIXELS, MAX_SIDE
 from plusone.data.formats.folders import IMAGE_KINDS, IMAGE_SUFFIXES
 
 SIDES = {"large": 1600, "small": 360}
-MAX_PIXELS = 200_000_000
-MAX_SIDE = 65_535
 MAX_FILE_BYTES = 500_000_000
 CACHE_BYTES = 64_000_000
 LOSSLESS = 256  # images up to this side are sent without loss

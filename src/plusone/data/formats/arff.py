@@ -14,7 +14,7 @@ import numpy.typing as npt
 from plusone.bounded import UNPACKED_RATIO
 from plusone.errors import InputError, Problems
 
-LARGEST = 2**31  # the widest sparse sets of MULAN become 1.9 GB
+LARGEST = 2**31  # bytes of all values; sparse text data is honestly this wide
 NUMERIC = ("numeric", "real", "integer")
 ATTRIBUTE = re.compile(
     r"""@attribute\s+('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+)\s+(.+)""", re.IGNORECASE
