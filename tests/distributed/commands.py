@@ -14,14 +14,20 @@ from pathlib import Path
 from plusone.cli.app import main
 from plusone.engine import extract
 
-extract.ITEMS_PER_PART = extract.BATCH = 4  # few pictures make several parts
-codes = []
-for number, arguments in enumerate(json.loads(Path(sys.argv[1]).read_text())):
-    for stream in (sys.__stdout__, sys.__stderr__):
-        stream.write(f"command {number}\n")
-        stream.flush()
-    try:
-        main([argument.replace("RANK", os.environ["RANK"]) for argument in arguments])
-    except SystemExit as left:
-        codes.append(left.code)
-sys.exit("failed" if any(codes[:-1]) else codes[-1])
+
+def run(commands: list[list[str]]) -> None:
+    codes = []
+    for number, arguments in enumerate(commands):
+        for stream in (sys.__stdout__, sys.__stderr__):
+            stream.write(f"command {number}\n")
+            stream.flush()
+        try:
+            main([argument.replace("RANK", os.environ["RANK"]) for argument in arguments])
+        except SystemExit as left:
+            codes.append(left.code)
+    sys.exit("failed" if any(codes[:-1]) else codes[-1])
+
+
+if __name__ == "__main__":
+    extract.ITEMS_PER_PART = extract.BATCH = 4  # few pictures make several parts
+    run(json.loads(Path(sys.argv[1]).read_text()))

@@ -10,7 +10,6 @@ from typing import Any
 from plusone.cli.app import main
 from plusone.engine import run
 
-victim, epochs, *arguments = sys.argv[1:]
 original = run.train
 
 
@@ -20,12 +19,13 @@ def train(*values: Any, on_record: Any, **rest: Any) -> Any:
     def counted(record: Any) -> None:
         on_record(record)
         seen.append(record)
-        if len(seen) == int(epochs) and os.environ["RANK"] == victim:
+        if len(seen) == int(sys.argv[2]) and os.environ["RANK"] == sys.argv[1]:
             os.kill(os.getpid(), signal.SIGKILL)
 
     return original(*values, on_record=counted, **rest)
 
 
-run.SECONDS_BETWEEN_CHECKPOINTS = 0
-run.train = train
-main(arguments)
+if __name__ == "__main__":
+    run.SECONDS_BETWEEN_CHECKPOINTS = 0
+    run.train = train
+    main(sys.argv[3:])

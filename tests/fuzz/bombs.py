@@ -34,7 +34,6 @@ from plusone.review.pictures import open_image
 from plusone.suggest.folder import read_suggestions
 
 ROOM = 2**30 + 2**29
-here = Path(sys.argv[1])
 
 
 def array(shape, rest=b"\0" * 64, kind="|i1"):
@@ -197,7 +196,7 @@ BOMBS = {
 if __name__ == "__main__":
     made = {}
     for number, (name, (make, file, _)) in enumerate(BOMBS.items()):
-        folder = here / str(number)
+        folder = Path(sys.argv[1]) / str(number)
         folder.mkdir()
         made[name] = folder / file if file else folder
         make(made[name])

@@ -150,7 +150,11 @@ def _begin(
         direction="maximize",
         load_if_exists=True,
     )
-    return _Study(entry, study, space, shared=address is not None)
+    found = _Study(entry, study, space, shared=address is not None)
+    for trial in () if found.shared else study.get_trials(deepcopy=False):
+        if trial.state.name == "RUNNING":  # it was killed: the journal is this process's alone
+            _give_up(optuna, found, trial.number)
+    return found
 
 
 def _name(entry: Entry, space: Settings, seed: int) -> str:
@@ -203,7 +207,7 @@ def _ask(optuna: Any, study: _Study, trials: int) -> tuple[Any, Settings] | None
         hashlib.sha256(f"{study.study.study_name} {trial.number}".encode()).hexdigest()[:8], 16
     )
     sampler: Any = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
-    if not any(_may_have_defaults(study, other) for other in before):
+    if not any(_may_have_defaults(other) for other in before):
         trial.set_user_attr(DEFAULTS, True)
         sampler = optuna.samplers.PartialFixedSampler(_defaults(study.entry, study.space), sampler)
     study.study.sampler = sampler
@@ -220,10 +224,8 @@ def _ask(optuna: Any, study: _Study, trials: int) -> tuple[Any, Settings] | None
     return trial, _settings(study.entry.method, drawn)
 
 
-def _may_have_defaults(study: _Study, trial: Any) -> bool:
+def _may_have_defaults(trial: Any) -> bool:
     """Whether a trial tries the defaults, or has yet to say what it tries."""
-    if trial.state.name == "RUNNING" and not study.shared:
-        return False  # it was killed
     return DEFAULTS in trial.user_attrs or (trial.state.name == "RUNNING" and not trial.params)
 
 

@@ -22,6 +22,7 @@ from torch.nn import functional
 Formula = Callable[..., tuple[Tensor, Tensor]]
 
 BLOCK = 65536  # numbers per block: small enough for the cache, large beside the cost of a call
+FAR = 1e30  # no logit is as far from zero
 
 
 def same_shape(z: Tensor, y: Tensor) -> None:
@@ -81,6 +82,15 @@ def above(x: Tensor, level: float) -> Tensor:
     return torch.gt(x, level, out=torch.empty_like(x))
 
 
+def hide(z: Tensor, marked: Tensor) -> Tensor:
+    """Logits so far below zero where marked is 1 that a negative there costs and teaches nothing.
+
+    >>> torch.sigmoid(hide(torch.tensor([2.0, 0.0]), torch.tensor([1.0, 0.0]))).tolist()
+    [0.0, 0.5]
+    """
+    return torch.sub(z, marked, alpha=FAR)
+
+
 def log_of_sigmoid(z: Tensor, p: Tensor) -> Tensor:
     """Log p where p = sigmoid(z) is at hand: half the time of logsigmoid, absolute error 1e-7.
 
@@ -93,6 +103,34 @@ def log_of_sigmoid(z: Tensor, p: Tensor) -> Tensor:
     if not z.numel() or z.amin() > math.log(tiny):
         return p.log()
     return p.clamp(min=tiny).log_().add_((z - math.log(tiny)).clamp_(max=0))
+
+
+def even_gradient(grad: Tensor) -> float | None:
+    """The number that a gradient is everywhere, if it is stored as one number; else None.
+
+    >>> even_gradient(torch.ones(()).expand(2, 3))
+    1.0
+    """
+    return None if any(grad.stride()) or not grad.numel() else grad.flatten()[0].item()
+
+
+def with_seen(
+    z: Tensor, y: Tensor, unobserved: tuple[Tensor, Tensor], seen: Formula
+) -> tuple[Tensor, Tensor]:
+    """Losses and slopes of unobserved labels, with those of the seen ones put in their places.
+
+    >>> costs = torch.zeros(2), torch.zeros(2)
+    >>> with_seen(torch.ones(2), torch.tensor([0.0, 1.0]), costs, lambda z, y: (z, y))
+    (tensor([0., 1.]), tensor([0., 1.]))
+    """
+    at = y.flatten().nonzero().squeeze(1)
+    if 8 * len(at) > y.numel():  # many: cheaper to compute all than to pick
+        known, pairs = y != 0, zip(unobserved, seen(z, y), strict=True)
+        loss, slope = (torch.where(known, theirs, other) for other, theirs in pairs)
+        return loss, slope
+    for table, found in zip(unobserved, seen(z.take(at), y.take(at)), strict=True):
+        table.put_(at, found)
+    return unobserved
 
 
 def many_blocks(z: Tensor) -> bool:

@@ -19,9 +19,11 @@ from torch import Tensor
 
 from plusone.losses.binary import hard_cost
 from plusone.losses.closed_form import (
+    FAR,
     above,
     elementwise,
     flip,
+    hide,
     less,
     row_blocks,
     same_shape,
@@ -106,11 +108,11 @@ def large_losses(z: Tensor, y: Tensor, *, share: float) -> Tensor:
 
 def _large(z: Tensor, y: Tensor, level: float, rule: str) -> tuple[Tensor, Tensor]:
     t = y.relu()
-    marked = less(torch.ge(z, level, out=torch.empty_like(z)), y.abs())
+    unobserved = torch.addcmul(z, y, y, value=-FAR)
+    marked = torch.ge(unobserved, level, out=unobserved)
     if rule == "correct":
         return hard_cost(z, t.add_(marked))
-    loss, slope = hard_cost(z, t)
-    return less(loss, marked), less(slope, marked)
+    return hard_cost(hide(z, marked), t)
 
 
 def large_loss_from(z: Tensor, y: Tensor, *, level: float, rule: str = "reject") -> Tensor:

@@ -74,6 +74,7 @@ class _Counts(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, y: Tensor, *logits: Tensor) -> tuple[Tensor, ...]:
         ctx.save_for_backward(y, *logits)
+        ctx.set_materialize_grads(False)
         sums = [
             torch.stack(_sums(y_, [z.to(working_dtype(z)) for z in zs]))
             for y_, *zs in row_blocks(y, *logits)
@@ -84,10 +85,11 @@ class _Counts(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         y, *logits = ctx.saved_tensors
         found = [torch.empty_like(z) for z in logits]
-        parts = [grad.item() for grad in grads]
+        parts = [0.0 if grad is None else grad.item() for grad in grads]
+        asked = [any(g is not None for g in grads[3 * n : 3 * n + 3]) for n in range(len(logits))]
         share = 1 / max(y.numel(), 1)
         for y_, *blocks in row_blocks(y, *logits, *found):
             zs, outs = blocks[: len(logits)], blocks[len(logits) :]
@@ -100,7 +102,9 @@ class _Counts(torch.autograd.Function):
                 if len(p) > 1:
                     slope.add_(own - p[1 - place], alpha=agreement * share)
                 outs[place].copy_(slope)
-        return None, *found
+        return None, *(
+            slope if wanted else None for slope, wanted in zip(found, asked, strict=True)
+        )
 
 
 def _sums(y: Tensor, logits: list[Tensor]) -> list[Tensor]:

@@ -19,7 +19,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from plusone.losses.closed_form import elementwise, flip, less, softplus
+from plusone.losses.binary import hard_cost
+from plusone.losses.closed_form import elementwise, flip, less, softplus, with_seen
 
 
 def power(x: Tensor, exponent: float) -> Tensor:
@@ -54,24 +55,26 @@ def _asymmetric(z: Tensor, y: Tensor, positive: float, negative: float) -> tuple
 def _shifted(
     z: Tensor, y: Tensor, positive: float, negative: float, shift: float
 ) -> tuple[Tensor, Tensor]:
-    t, seen = y.relu(), y.abs()
-    v = flip(z, t)
-    seen_loss, q = softplus(v), torch.sigmoid(v)
-    seen_slope = q
-    if positive > 0:
-        r = torch.maximum(q, -y)
-        weight = power(r, positive)
-        seen_slope = torch.add(q, less(seen_loss, r), alpha=positive).mul_(weight)
-        seen_loss.mul_(weight)
-    shifted = (q - shift).relu_()
+    p = torch.sigmoid(z)
+    shifted = (p - shift).relu_()
     rest = torch.rsub(shifted, 1)
-    log_rest, weight = rest.log(), power(shifted, negative)
-    # d/dp = p_m^g (p_m / (1 - p_m) - g log(1 - p_m)) / p_m, and 0 where the shift cut p off.
-    slope = torch.div(shifted, rest, out=rest).add_(log_rest, alpha=-negative)
-    slope.mul_(weight).div_(shifted.clamp_min_(torch.finfo(q.dtype).tiny))
-    slope.mul_(less(q, q))
-    loss = torch.lerp(log_rest.mul_(weight).neg_(), seen_loss, seen)
-    return loss, flip(torch.lerp(slope, seen_slope, seen), t)
+    log_rest = rest.log()
+    # d/dp = p_m^(g - 1) (p_m / (1 - p_m) - g log(1 - p_m)), and 0 where the shift cut p off.
+    slope = torch.div(shifted, rest, out=rest).add_(log_rest, alpha=-negative).mul_(less(p, p))
+    if negative == 4:
+        square = shifted * shifted
+        weight = square * square
+        slope.mul_(square.mul_(shifted))
+    else:
+        weight = power(shifted, negative)
+        slope.mul_(weight).div_(shifted.clamp_min_(torch.finfo(p.dtype).tiny))
+    focused = partial(_asymmetric, positive=positive, negative=positive)
+    seen = focused if positive else _unfocused
+    return with_seen(z, y, (log_rest.mul_(weight).neg_(), slope), seen)
+
+
+def _unfocused(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    return hard_cost(z, y.relu())
 
 
 def asymmetric(

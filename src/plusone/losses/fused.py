@@ -203,7 +203,7 @@ def _slopes(table: Tensor, leaves: Mapping[int, Tensor], *, again: bool) -> dict
     found = torch.autograd.grad(
         table,
         tuple(leaves.values()),
-        torch.ones_like(table),
+        table.new_ones(()).expand_as(table),
         retain_graph=again,
         allow_unused=True,
     )

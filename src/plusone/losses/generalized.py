@@ -20,6 +20,7 @@ from torch.autograd.function import once_differentiable
 
 from plusone.losses.closed_form import (
     elementwise,
+    even_gradient,
     less,
     log_of_sigmoid,
     same_shape,
@@ -59,24 +60,37 @@ def _combined(
     log_p = log_of_sigmoid(z, p)
     t = y.relu()
     # A seen positive is a positive for sure, khat = 1, and weighs 1.
-    khat, v = torch.maximum(khat, t), torch.maximum(v, t)
-    cost3 = p
+    torch.maximum(khat, t, out=khat)
+    torch.maximum(v, t, out=v)
     power, cost = _power_and_cost(log_p, q2)
-    if q1 != q2:
+    if q1 == 0 and q2 > 0:
+        torch.maximum(power, t, out=power)
+        cost.lerp_(-log_p, t)
+    elif q1 != q2:
         power1, cost1 = _power_and_cost(log_p, q1)
-        power, cost = torch.lerp(power, power1, t), torch.lerp(cost, cost1, t)
+        power.lerp_(power1, t)
+        cost.lerp_(cost1, t)
     if q3 == 1:
-        loss = torch.lerp(p, cost, khat).mul_(v)
+        cost3 = p
         slope = less(torch.lerp(p, power.neg_(), khat).mul_(v), p)
+    elif q3 == 1.5:
+        rest = torch.rsub(p, 1)
+        root = rest.sqrt()
+        cost3 = torch.mul(rest, root).sub_(1).mul_(-1 / q3)
+        slope = root.mul_(p).lerp_(power.neg_(), khat).mul_(v).mul_(rest)
     else:
         power3, cost3 = _power_and_cost(log_p - z, q3)
-        loss = torch.lerp(cost3, cost, khat).mul_(v)
-        slope = torch.lerp(power3.mul_(p), less(power, p).neg_(), khat).mul_(v)
+        slope = power3.mul_(p).lerp_(less(power, p).neg_(), khat).mul_(v)
+    loss = torch.lerp(cost3, cost, khat).mul_(v)
     if y.numel() and y.amin() < 0:
         negative = torch.neg(y).relu_()
         loss.lerp_(z - log_p, negative)
         slope.lerp_(p, negative)
     return loss, slope, cost, cost3
+
+
+def _total(table: Tensor, rows: list[int]) -> Tensor:
+    return table.sum(rows) if rows else table
 
 
 class _Learned(torch.autograd.Function):
@@ -99,22 +113,31 @@ class _Learned(torch.autograd.Function):
         khat, distance = torch.addcmul(b, p, w).sigmoid_(), p - mu
         v = distance.square().mul_(-0.5 / (sigma.square() * math.log(2))).exp2_()
         loss, slope, cost, cost3 = _combined(x, y, p, khat, v, q)
-        v = less(v, y.abs())  # seen labels teach w, b, mu and sigma nothing
-        by_v = torch.lerp(cost3, cost, khat).mul_(v).mul_(distance).mul_(sigma.pow(-2))
-        by_khat = torch.sub(cost, cost3).mul_(v).mul_(less(khat, khat))
-        ctx.save_for_backward(slope, by_khat, by_v, p, distance, sigma)
+        seen = y.abs()  # seen labels teach w, b, mu and sigma nothing
+        unseen = less(loss, seen)
+        by_khat = cost.sub_(cost3).mul_(v).addcmul_(cost, seen, value=-1).mul_(khat)
+        by_khat.addcmul_(by_khat, khat, value=-1)
+        ctx.save_for_backward(slope, by_khat, unseen, p, distance, sigma)
         ctx.shapes = w.shape, b.shape, mu.shape, sigma.shape
         return loss.to(z.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        slope, by_khat, by_v, p, distance, sigma = ctx.saved_tensors
-        grad_z = (grad * slope).to(grad.dtype)
-        by_khat, by_v = grad * by_khat, grad * by_v
-        tables = (by_khat * p, by_khat, by_v, by_v * distance)
-        w, b, mu, s = (x.sum_to_size(shape) for x, shape in zip(tables, ctx.shapes, strict=True))
-        return grad_z, None, w, b, mu, s / sigma, None
+        slope, by_khat, unseen, p, distance, sigma = ctx.saved_tensors
+        if even_gradient(grad) != 1:
+            slope, by_khat, unseen = grad * slope, grad * by_khat, grad * unseen
+        rows = [0] if max(map(len, ctx.shapes)) < 2 else []  # one number per class: add up first
+        by_v = unseen * distance
+        scale = sigma.pow(-2)
+        tables = (
+            _total(by_khat * p, rows),
+            _total(by_khat, rows),
+            _total(by_v, rows) * scale,
+            _total(by_v.mul_(distance), rows) * (scale / sigma),
+        )
+        found = (x.sum_to_size(shape) for x, shape in zip(tables, ctx.shapes, strict=True))
+        return slope.to(grad.dtype), None, *found, None
 
 
 def generalized_robust(

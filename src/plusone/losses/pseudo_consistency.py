@@ -10,45 +10,55 @@ over the selected labels; a seen negative is selected there too.
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from plusone.losses.binary import hard_cost
-from plusone.losses.closed_form import elementwise, less, row_blocks, same_shape, working_dtype
+from plusone.losses.closed_form import (
+    FAR,
+    elementwise,
+    hide,
+    less,
+    row_blocks,
+    same_shape,
+    working_dtype,
+)
 from plusone.losses.fused import reduced
 from plusone.losses.variant import Variant, is_released
 
 
-def _sides(weak: Tensor, y: Tensor, delta: float, released: bool) -> tuple[Tensor, Tensor]:
-    """Targets 0 or 1, and which labels are selected, as numbers 0 or 1."""
-    p = torch.sigmoid(weak)
-    # At p = delta = 0.5 both conditions hold; the first wins.
-    high = torch.ge(p, delta, out=torch.empty_like(p))
-    selected = torch.maximum(high, torch.le(p, 1 - delta, out=p))
-    seen = y.abs()
-    if released:
-        return torch.maximum(less(high, seen), y), torch.maximum(selected, seen)
-    return high, less(selected, seen)
+def _level(delta: float) -> float:
+    """The logit of delta: p >= delta from it on, p <= 1 - delta down from minus it."""
+    return math.log(delta / (1 - delta)) if delta < 1 else FAR / 2
 
 
-def _confident(
-    z: Tensor, y: Tensor, weak: Tensor, delta: float, released: bool
-) -> tuple[Tensor, Tensor]:
-    target, selected = _sides(weak, y, delta, released)
+def _known(weak: Tensor, y: Tensor) -> Tensor:
+    """The logits of the weak view, far from zero on the right side where the label was seen."""
+    return torch.add(weak, y, alpha=FAR)
+
+
+def _confident(z: Tensor, y: Tensor, weak: Tensor, level: float) -> tuple[Tensor, Tensor]:
+    target = torch.ge(weak, level, out=torch.empty_like(weak))
+    selected = weak.abs()
+    selected = less(torch.ge(selected, level, out=selected), y.abs())
     loss, slope = hard_cost(z, target)
     return loss.mul_(selected), slope.mul_(selected)
 
 
-def _n_selected(weak: Tensor, y: Tensor, delta: float) -> Tensor:
+def _confident_or_seen(z: Tensor, y: Tensor, weak: Tensor, level: float) -> tuple[Tensor, Tensor]:
+    known = _known(weak, y)
+    target = torch.ge(known, level, out=torch.empty_like(known))
+    known.abs_()
+    return hard_cost(hide(z, torch.lt(known, level, out=known)), target)
+
+
+def _n_selected(weak: Tensor, y: Tensor, level: float) -> Tensor:
     dtype = working_dtype(weak)
-    return torch.stack(
-        [
-            _sides(weak_.to(dtype), y_.to(dtype), delta, released=True)[1].sum()
-            for weak_, y_ in row_blocks(weak, y)
-        ]
-    ).sum()
+    known = (_known(weak_.to(dtype), y_.to(dtype)).abs_() for weak_, y_ in row_blocks(weak, y))
+    return torch.stack([torch.ge(each, level, out=each).sum() for each in known]).sum()
 
 
 def pseudo_label_consistency(
@@ -77,12 +87,13 @@ def pseudo_label_consistency(
         raise ValueError(f"delta must lie between 0.5 and 1, got {delta}")
     weak = weak.detach()
     same_shape(weak, y)
-    formula = partial(_confident, delta=delta, released=released)
+    level = _level(delta)
+    formula = partial(_confident_or_seen if released else _confident, level=level)
 
     def table(z: Tensor, y: Tensor, weak: Tensor) -> Tensor:
         return elementwise(z, y, formula, weak)
 
     if not released:
         return reduced(table, strong, y, weak, reduction="item")
-    count = _n_selected(weak, y, delta).clamp_min(1)
+    count = _n_selected(weak, y, level).clamp_min(1)
     return (reduced(table, strong, y, weak, reduction="sum") / count).to(strong.dtype)

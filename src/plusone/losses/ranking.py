@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from plusone.losses.closed_form import less, row_blocks, same_shape, working_dtype
+from plusone.losses.closed_form import even_gradient, less, row_blocks, same_shape, working_dtype
 
 
 class _PairwiseRanking(torch.autograd.Function):
@@ -36,9 +36,13 @@ class _PairwiseRanking(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         probabilities, y = ctx.saved_tensors
         dtype = probabilities.dtype
-        slope = torch.empty_like(grad)
+        factor, slope = even_gradient(grad), torch.empty_like(probabilities, dtype=grad.dtype)
         for p, y_, grad_, slope_ in row_blocks(probabilities, y, grad, slope):
             t = y_.to(dtype).relu()
+            if factor is not None:  # every pair counts as much: n for a j, n - L for an i
+                d = torch.sub(t.sum(1, keepdim=True), t, alpha=t.shape[1]).mul_(less(p, p))
+                slope_.copy_(d if factor == 1 else d.mul_(factor))
+                continue
             pairs = less(grad_.to(dtype), t)
             total = pairs.sum(1, keepdim=True)
             d = torch.addcmul(pairs.mul_(t.sum(1, keepdim=True)), t, total, value=-1)
