@@ -113,7 +113,7 @@ def tables(rows: list[dict[str, Any]]) -> str:
     text = []
     for place, (axis, sizes) in enumerate(SIZES.items()):
         rest = ", ".join(f"{name} = {size:,}" for name, size in BASE.items() if name != axis)
-        heads = [f"{axis} = {size:,}" for size in sizes] + [f"time ~ {axis}^", "should be"]
+        heads = [f"{axis} = {size:,}" for size in sizes] + [f"time ~ {axis}^", "at most"]
         text += [f"Seconds of an epoch ({rest}):\n", *_head(heads)]
         for line in lines:
             own = [of.get((line.name, axis, size), {}) for size in sizes]

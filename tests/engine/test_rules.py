@@ -49,7 +49,7 @@ def test_what_the_user_says_is_never_chosen_nor_explained():
 def test_later_rules_see_what_was_said():
     settings, _ = choose(PHOTOS, {"weights": "random"})
     assert settings["mode"] == "finetune"
-    assert choose(PHOTOS, {"weights": "mine.pth", "backbone": "cnn"})[0]["mode"] == "linear"
+    assert choose(PHOTOS, {"weights": "mine.safetensors", "backbone": "cnn"})[0]["mode"] == "linear"
     stages = choose(PHOTOS, {"stages": [{"inputs": "features", "epochs": 2}]})[0]
     assert not {"mode", "lr", "epochs"} & set(stages)
 

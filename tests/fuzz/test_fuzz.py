@@ -181,7 +181,7 @@ def test_parquet_that_is_not_text(tmp_path):
 def test_weights_files_that_are_odd(tmp_path):
     for name, content in (("w.pth", b"\x80\x02c"), ("w.pt", b"("), ("w.bin", b"\x80\x04.")):
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(InputError, match="cannot be read as a weights file"):
+        with pytest.raises(InputError, match="are not read"):
             read_weights(tmp_path / name)
     import torch
 

@@ -132,6 +132,21 @@ def test_terms_of_several_views_with_something_learned(monkeypatch):
     torch.testing.assert_close(own, slopes)
 
 
+def test_a_term_may_leave_out_some_blocks(monkeypatch):
+    z, _ = inputs(12, 5)
+    weight = torch.ones(12, 5, dtype=torch.float64)
+    weight[:4] = weight[8:] = 0
+
+    def tables(views, known):
+        part = views[0] if known[0].any() else views[0].detach()
+        return {"part": part.square() * known[0], "all": views[0].square()}
+
+    monkeypatch.setattr(closed_form, "BLOCK", 20)
+    found = losses.reduced_terms(tables, (z,), (weight,), "sum")
+    (slope,) = torch.autograd.grad(found["part"], z)
+    torch.testing.assert_close(slope, 2 * z.detach() * weight)
+
+
 ITEMWISE = [
     name for name in METHODS if name not in ("lac", "role", "epr", "ll_r", "ll_ct", "ll_cp")
 ]

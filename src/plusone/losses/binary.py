@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from plusone.losses.closed_form import elementwise, flip, less, softplus
+from plusone.losses.picking import few_seen, with_seen
 from plusone.losses.variant import Variant, is_released
 
 
@@ -65,6 +66,12 @@ def _smoothing(eps: float, variant: Variant) -> float:
 
 
 def _seen(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    if few_seen(y):
+        return with_seen(z, y, (torch.zeros_like(z), torch.zeros_like(z)), _right_or_wrong)
+    return _right_or_wrong(z, y)
+
+
+def _right_or_wrong(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     v = torch.mul(z, y).neg_()  # the logit of being wrong
     return softplus(v).mul_(y.abs()), torch.sigmoid(v).mul_(y).neg_()
 

@@ -21,7 +21,7 @@ from torch.nn import functional
 
 Formula = Callable[..., tuple[Tensor, Tensor]]
 
-BLOCK = 65536  # numbers per block: small enough for the cache, large beside the cost of a call
+BLOCK = 131072  # numbers per block: small enough for the cache, large beside the cost of a call
 FAR = 1e30  # no logit is as far from zero
 
 
@@ -112,25 +112,6 @@ def even_gradient(grad: Tensor) -> float | None:
     1.0
     """
     return None if any(grad.stride()) or not grad.numel() else grad.flatten()[0].item()
-
-
-def with_seen(
-    z: Tensor, y: Tensor, unobserved: tuple[Tensor, Tensor], seen: Formula
-) -> tuple[Tensor, Tensor]:
-    """Losses and slopes of unobserved labels, with those of the seen ones put in their places.
-
-    >>> costs = torch.zeros(2), torch.zeros(2)
-    >>> with_seen(torch.ones(2), torch.tensor([0.0, 1.0]), costs, lambda z, y: (z, y))
-    (tensor([0., 1.]), tensor([0., 1.]))
-    """
-    at = y.flatten().nonzero().squeeze(1)
-    if 8 * len(at) > y.numel():  # many: cheaper to compute all than to pick
-        known, pairs = y != 0, zip(unobserved, seen(z, y), strict=True)
-        loss, slope = (torch.where(known, theirs, other) for other, theirs in pairs)
-        return loss, slope
-    for table, found in zip(unobserved, seen(z.take(at), y.take(at)), strict=True):
-        table.put_(at, found)
-    return unobserved
 
 
 def many_blocks(z: Tensor) -> bool:

@@ -31,6 +31,7 @@ from plusone.losses.closed_form import (
 )
 from plusone.losses.focal import power
 
+FOLDS = 8  # logits of which only the largest is looked at first
 SAMPLE = 1 << 14  # entries that tell roughly where the large ones begin
 
 
@@ -84,8 +85,15 @@ def _starts(z: Tensor, y: Tensor, count: int) -> list[float]:
 def _unobserved_from(start: float, z: Tensor, y: Tensor) -> Tensor:
     """The logits of a block's unobserved labels that reach a level."""
     z, y = z.flatten(), y.flatten()
-    at = (z >= start).nonzero().squeeze(1)
-    return z[at[y[at] == 0]]
+    rest = len(z) % FOLDS
+    near, labels = [z[:rest]], [y[:rest]]
+    if len(z) > rest:  # whole columns of a fold lie below: their largest tells
+        z, y = z[rest:].view(FOLDS, -1), y[rest:].view(FOLDS, -1)
+        columns = (z.amax(0) >= start).nonzero().squeeze(1)
+        near.append(z.index_select(1, columns).flatten())
+        labels.append(y.index_select(1, columns).flatten())
+    high, label = torch.cat(near), torch.cat(labels)
+    return high[(high >= start) & (label == 0)]
 
 
 def large_losses(z: Tensor, y: Tensor, *, share: float) -> Tensor:

@@ -20,7 +20,13 @@ import torch
 from torch import Tensor
 
 from plusone.losses.binary import hard_cost
-from plusone.losses.closed_form import elementwise, flip, less, softplus, with_seen
+from plusone.losses.closed_form import (
+    elementwise,
+    flip,
+    less,
+    softplus,
+)
+from plusone.losses.picking import few_seen, with_seen
 
 
 def power(x: Tensor, exponent: float) -> Tensor:
@@ -68,9 +74,13 @@ def _shifted(
     else:
         weight = power(shifted, negative)
         slope.mul_(weight).div_(shifted.clamp_min_(torch.finfo(p.dtype).tiny))
+    loss = log_rest.mul_(weight).neg_()
     focused = partial(_asymmetric, positive=positive, negative=positive)
     seen = focused if positive else _unfocused
-    return with_seen(z, y, (log_rest.mul_(weight).neg_(), slope), seen)
+    if few_seen(y):
+        return with_seen(z, y, (loss, slope), seen)
+    is_seen, (seen_loss, seen_slope) = y.abs(), seen(z, y)
+    return loss.lerp_(seen_loss, is_seen), slope.lerp_(seen_slope, is_seen)
 
 
 def _unfocused(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -123,6 +123,7 @@ class _Reduced(torch.autograd.Function):
         done = 0
         for block in row_blocks(*inputs[:n_tables]):
             rows = slice(done, done + len(block[0]))
+            written = set()
             for name, table, found in blocks(block):
                 value = table.sum(dtype=working_dtype(table))
                 sums[name] = sums[name] + value if name in sums else value
@@ -132,8 +133,13 @@ class _Reduced(torch.autograd.Function):
                         slopes[key] = slopes.get(key, 0) + slope * part(name)
                         continue
                     if key not in slopes:
-                        slopes[key] = torch.zeros_like(inputs[place])
+                        slopes[key] = torch.empty_like(inputs[place])
+                        slopes[key][:done] = 0
                     torch.mul(slope, part(name), out=slopes[key][rows])
+                    written.add(key)
+            for key in slopes.keys() - written:  # a term that these rows do not depend on
+                if key[1] not in learned:
+                    slopes[key][rows] = 0
             done = rows.stop
         names.extend(sums)
         ctx.places = [(names.index(name), place) for name, place in slopes]

@@ -111,25 +111,25 @@ class _Learned(torch.autograd.Function):
         y = y.to(x.dtype)
         p = torch.sigmoid(x)
         khat, distance = torch.addcmul(b, p, w).sigmoid_(), p - mu
-        v = distance.square().mul_(-0.5 / (sigma.square() * math.log(2))).exp2_()
+        scale = sigma.pow(-2)
+        v = distance.square().mul_(scale * (-0.5 / math.log(2))).exp2_()
         loss, slope, cost, cost3 = _combined(x, y, p, khat, v, q)
         seen = y.abs()  # seen labels teach w, b, mu and sigma nothing
         unseen = less(loss, seen)
         by_khat = cost.sub_(cost3).mul_(v).addcmul_(cost, seen, value=-1).mul_(khat)
         by_khat.addcmul_(by_khat, khat, value=-1)
-        ctx.save_for_backward(slope, by_khat, unseen, p, distance, sigma)
+        ctx.save_for_backward(slope, by_khat, unseen, p, distance, sigma, scale)
         ctx.shapes = w.shape, b.shape, mu.shape, sigma.shape
         return loss.to(z.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        slope, by_khat, unseen, p, distance, sigma = ctx.saved_tensors
+        slope, by_khat, unseen, p, distance, sigma, scale = ctx.saved_tensors
         if even_gradient(grad) != 1:
             slope, by_khat, unseen = grad * slope, grad * by_khat, grad * unseen
         rows = [0] if max(map(len, ctx.shapes)) < 2 else []  # one number per class: add up first
         by_v = unseen * distance
-        scale = sigma.pow(-2)
         tables = (
             _total(by_khat * p, rows),
             _total(by_khat, rows),

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from plusone.losses.binary import hard_cost, observed_bce
 from plusone.losses.closed_form import elementwise, many_blocks, row_blocks
+from plusone.losses.picking import seen_places
 
 FEW = 8  # seen labels of a row that are looked at one by one
 
@@ -78,7 +79,8 @@ def sample_negative(y: Tensor, *, generator: torch.Generator | None = None) -> T
 
 def _drawn(y: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
     """Rows that have an unobserved label, and the column of the one at the share u of them."""
-    rows, columns = y.nonzero(as_tuple=True)
+    at = seen_places(y)
+    rows, columns = at // y.shape[1], at % y.shape[1]
     n_seen = rows.bincount(minlength=len(y))
     n_free = y.shape[1] - n_seen
     column = (u * n_free).long()  # among the unobserved labels, from 0

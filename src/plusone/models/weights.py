@@ -1,4 +1,4 @@
-"""Weights of a backbone from a file, never unpickling more than tensors."""
+"""Weights of a backbone from a safetensors file."""
 
 from __future__ import annotations
 
@@ -6,39 +6,33 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from plusone.errors import InputError
 
 PICKLED = (".pth", ".pt", ".bin")
-WRAPPERS = ("state_dict", "model")  # where training programs keep the weights in their files
 SHOWN = 3
 
 Adapt = Callable[[dict[str, Tensor]], dict[str, Tensor]]
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Tensors by name from a .safetensors, .pth, .pt or .bin file."""
-    if path.suffix not in (".safetensors", *PICKLED):
-        known = ", ".join((".safetensors", *PICKLED))
+    """Tensors by name from a safetensors file; others can hold code and are not read."""
+    if path.suffix in PICKLED:
         raise InputError(
-            f"weights {path}: is not a file that ends in {known}, nor auto, nor random"
+            f"weights {path}: files of this kind can hold code and are not read; write the weights "
+            "with safetensors.torch.save_file, see docs/training.md"
+        )
+    if path.suffix != ".safetensors":
+        raise InputError(
+            f"weights {path}: is not a file that ends in .safetensors, nor auto, nor random"
         )
     try:
-        if path.suffix == ".safetensors":
-            return load_file(path)
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        return load_file(path)
     except Exception as error:  # damaged files fail in many ways
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(f"weights {path}: cannot be read as a weights file ({first})") from None
-    for name in WRAPPERS:
-        if isinstance(content, Mapping) and isinstance(content.get(name), Mapping):
-            content = content[name]
-    if not isinstance(content, Mapping) or not all(map(torch.is_tensor, content.values())):
-        raise InputError(f"weights {path}: holds something else than named tensors")
-    return dict(content)
 
 
 def load_weights(
