@@ -118,8 +118,7 @@ class Recipe(BaseModel):
     )
     weights: str = Field(
         "auto",
-        description="weights of the backbone: auto = its own, random, or a local "
-        "safetensors file",
+        description="weights of the backbone: auto = its own, random, or a local safetensors file",
     )
     freeze: tuple[str, ...] = Field(
         (), description="parts of the backbone that stay as they are, such as ['conv1', 'layer1']"
