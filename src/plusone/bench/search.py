@@ -194,9 +194,7 @@ def _ask(optuna: Any, study: _Study, trials: int) -> tuple[Any, Settings] | None
     """A new trial and the settings it tries; None if enough of them are finished or run."""
     if study.shared:
         optuna.storages.fail_stale_trials(study.study)
-        if len(study.live()) >= trials:
-            return None
-    elif len(study.finished()) >= trials:
+    if len(study.live()) >= trials:
         return None
     trial = study.study.ask()
     before = [other for other in study.live() if other.number < trial.number]
