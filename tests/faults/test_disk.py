@@ -214,8 +214,7 @@ def test_a_killed_process_keeps_no_folder(tmp_path, python):
     code = (
         "import os, sys, time; from pathlib import Path; from plusone.files import alone_in\n"
         "with alone_in(Path(sys.argv[1])):\n"
-        "    child = os.fork()\n"
-        "    if child: print(child, flush=True)\n"
+        "    if not os.fork(): print(os.getpid(), flush=True)\n"  # by then it has let go
         "    time.sleep(60)\n"
     )
     process = subprocess.Popen([python, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
