@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from plusone.files import write_json
+from plusone.io.files import write_json
 from plusone.version import __version__
 
 HERE = Path(__file__).parent

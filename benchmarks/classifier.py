@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 from plusone import PlusOneClassifier
-from plusone.estimator.settings import suitable_batch_size, suitable_fraction
+from plusone.estimator.classifier import suitable_batch_size, suitable_fraction
 
 METHODS = ("an", "wan", "em", "gr", "asl", "splc", "epr", "softmax")
 GOAL = 2.0

@@ -30,16 +30,15 @@ from torch import nn
 from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
 from plusone.data.source import load_source
-from plusone.engine.optim import make_optimizer
-from plusone.engine.row_adam import row_state
-from plusone.engine.step import training_step
-from plusone.engine.summary import summarise
-from plusone.engine.task import make_task
-from plusone.engine.training import Training
 from plusone.methods.estimators import FactoredEstimator, NetworkEstimator
 from plusone.methods.role import Role, RoleOptions
 from plusone.models.classifier import Classifier
 from plusone.recipe import Recipe
+from plusone.training.optim import make_optimizer, row_state
+from plusone.training.step import training_step
+from plusone.training.summary import summarise
+from plusone.training.task import make_task
+from plusone.training.trainer import Training
 from plusone.types import Batch, Clock, Stage, TrainLabels
 
 IMAGENET = (1_281_167, 1000)

@@ -35,12 +35,12 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from plusone.data.dataset import Dataset
 from plusone.data.source import load_source
-from plusone.engine.epoch import train_epoch
-from plusone.engine.inputs import ArrayInputs, FileInputs
-from plusone.engine.step import training_step
-from plusone.engine.task import make_task
-from plusone.engine.training import Training
 from plusone.recipe import Recipe
+from plusone.training.epoch import train_epoch
+from plusone.training.loader import ArrayInputs, FileInputs
+from plusone.training.step import training_step
+from plusone.training.task import make_task
+from plusone.training.trainer import Training
 from plusone.types import Batch, Clock
 
 CLASSES, BATCH, WARM = 20, 16, 3

@@ -23,10 +23,10 @@ from plusone.data.dataset import Dataset
 from plusone.data.formats import write
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
-from plusone.engine.task import make_task
-from plusone.engine.training import Training
 from plusone.methods import get_method
 from plusone.recipe import make_recipe
+from plusone.training.task import make_task
+from plusone.training.trainer import Training
 from plusone.types import Clock
 
 BATCH, EPOCH, EPOCHS = 256, 6, 25

@@ -30,10 +30,10 @@ import torch
 from plain_loop import plain_loop
 
 from plusone.data.source import load_source
-from plusone.engine.stacked import train_stacked, why_alone
-from plusone.engine.task import Task, make_task
-from plusone.engine.training import Training
 from plusone.recipe import Recipe
+from plusone.training.stacked import train_stacked, why_alone
+from plusone.training.task import Task, make_task
+from plusone.training.trainer import Training
 
 METHODS = ("an", "em", "gr", "epr", "splc", "lasd")
 WORKERS = (0, 2, 4)

@@ -26,16 +26,15 @@ import torch
 from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
 from plusone.data.source import load_source
-from plusone.engine.summary import summarise
-from plusone.engine.task import make_task, split_and_observe
-from plusone.engine.training import Training
-from plusone.files import write_json, write_text
+from plusone.io.files import write_json, write_text
 from plusone.priors.audit import from_audit
 from plusone.priors.classic import ESTIMATORS, estimate
 from plusone.priors.estimate import from_single_positives, picked_of
-from plusone.priors.features import usable_rows
-from plusone.priors.premodel import cross_fitted_picks
+from plusone.priors.features import cross_fitted_picks, usable_rows
 from plusone.recipe import Recipe
+from plusone.training.summary import summarise
+from plusone.training.task import make_task, split_and_observe
+from plusone.training.trainer import Training
 
 NAMES = ("voc", "ucmerced", "yeast", "emotions", "corel5k", "bibtex", "digits-features")
 AUDITS, DRAWS = (20, 50, 100), 500

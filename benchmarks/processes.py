@@ -20,12 +20,11 @@ from pathlib import Path
 import numpy as np
 
 from plusone.data.dataset import Dataset
-from plusone.engine.epoch import train_epoch
-from plusone.engine.processes import is_writer, start
-from plusone.engine.task import make_task
-from plusone.engine.training import Training
-from plusone.engine.turns import finish
+from plusone.parallel.processes import finish, is_writer, start
 from plusone.recipe import Recipe
+from plusone.training.epoch import train_epoch
+from plusone.training.task import make_task
+from plusone.training.trainer import Training
 from plusone.types import Clock
 
 CLASSES, STEPS, EPOCHS, ROUNDS = 20, 4, 3, 2

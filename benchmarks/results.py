@@ -22,7 +22,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from plusone.files import write_text
+from plusone.io.files import write_text
 from plusone.version import __version__
 
 HERE = Path(__file__).resolve().parent

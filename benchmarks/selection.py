@@ -25,17 +25,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plusone.bench.summary import markdown
+from plusone.compare.summary import markdown
 from plusone.data.dataset import Dataset
 from plusone.data.source import load_source
-from plusone.engine.judging import Judgement
-from plusone.engine.stacked import train_stacked, why_alone
-from plusone.engine.task import Task, make_task
-from plusone.engine.training import Training
-from plusone.files import write_json, write_text
+from plusone.io.files import write_json, write_text
 from plusone.metrics import mean_average_precision
+from plusone.metrics.seen_labels import DEFAULT, SCORES
 from plusone.recipe import Recipe
-from plusone.selection import DEFAULT, SCORES
+from plusone.training.stacked import train_stacked, why_alone
+from plusone.training.task import Task, make_task
+from plusone.training.trainer import Judgement, Training
 
 RATES = (1e-2, 1e-3, 1e-4, 1e-5)
 METHODS = ("an", "an_ls", "wan", "asl", "hill", "splc", "softmax", "en", "lasd", "em", "gr", "role")

@@ -20,11 +20,10 @@ from pathlib import Path
 import torch
 
 from plusone.data.source import load_source
-from plusone.engine.stacked import train_stacked, why_alone
-from plusone.engine.stacked_loss import stacked_loss
-from plusone.engine.task import Task, make_task
-from plusone.engine.training import Training
 from plusone.recipe import Recipe
+from plusone.training.stacked import stacked_loss, train_stacked, why_alone
+from plusone.training.task import Task, make_task
+from plusone.training.trainer import Training
 
 RATES, SEEDS = (1e-3, 1e-2, 1e-4, 1e-5), (0, 1, 2)
 METHODS = ("an", "em", "gr", "wan", "asl", "hill", "pr", "las", "splc", "softmax", "em_apl", "en")

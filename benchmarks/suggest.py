@@ -23,11 +23,10 @@ import torch
 
 from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
-from plusone.data.observation import observe_table
+from plusone.data.observe import observe_table
 from plusone.data.source import load_source
 from plusone.data.table import LabelTable
-from plusone.engine.crossfit import cross_fit
-from plusone.files import write_text
+from plusone.io.files import write_text
 from plusone.methods import get_method
 from plusone.metrics.calibration import expected_calibration_error
 from plusone.priors.features import from_features
@@ -36,6 +35,7 @@ from plusone.suggest.accept import accept
 from plusone.suggest.answers import answers_from
 from plusone.suggest.calibration import Calibrated, calibrate
 from plusone.suggest.find import blended_k, cautious
+from plusone.training.crossfit import cross_fit
 
 METHODS = {
     "an": {"lr": 1e-3},

@@ -19,11 +19,11 @@ import torch
 
 from plusone.data.dataset import Dataset
 from plusone.data.source import load_source
-from plusone.engine.task import make_task
-from plusone.engine.training import Training
 from plusone.methods import get_method
 from plusone.metrics.class_thresholds import thresholds_from
 from plusone.recipe import make_recipe
+from plusone.training.task import make_task
+from plusone.training.trainer import Training
 
 METHODS = ("an", "wan", "em", "gr", "softmax", "role")
 Scores = dict[str, np.ndarray]

@@ -9,10 +9,10 @@ import pytest
 
 import plusone
 from plusone.data import Dataset
-from plusone.engine.task import make_task
-from plusone.engine.training import Training
 from plusone.methods import METHODS
 from plusone.recipe import Recipe
+from plusone.training.task import make_task
+from plusone.training.trainer import Training
 
 SOURCE = Path(plusone.__file__).parent
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ import matplotlib
 import pytest
 
 from plusone.cli.app import main
-from plusone.data.digits.example import write_example
+from plusone.data.example import write_example
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = (

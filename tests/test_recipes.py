@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from plusone.cli.app import main
-from plusone.data.prepare import PUBLIC
+from plusone.data.public import PUBLIC
 from plusone.methods import get_method
 from plusone.models.backbones import backbone_for
 from plusone.models.freezing import freeze_weights

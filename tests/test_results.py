@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from plusone.bench.spec import read_spec
 from plusone.cli.app import app
+from plusone.compare.spec import read_spec
 
 ROOT = Path(__file__).parents[1]
 SPECS = ROOT / "benchmarks" / "results"

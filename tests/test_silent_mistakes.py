@@ -8,17 +8,17 @@ import torch
 from PIL import Image
 
 import plusone
-from plusone.bench.jobs import Job, Source
+from plusone.compare.jobs import Job, Source
 from plusone.data import Dataset, LabelMatrix, LabelTable, observe_table
 from plusone.data.features import FeatureFile, align
 from plusone.data.formats import read
 from plusone.data.images import decode
-from plusone.data.schemes import Biased
-from plusone.engine.prediction import Predictions
-from plusone.engine.run import train
-from plusone.engine.task import make_task
+from plusone.data.observe import Biased
 from plusone.errors import InputError
 from plusone.recipe import Recipe
+from plusone.training.run import train
+from plusone.training.tagging import Predictions
+from plusone.training.task import make_task
 
 
 def arrays(seed=0, n=40, split=None, complete=True):

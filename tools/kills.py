@@ -45,9 +45,9 @@ ANSWERING = 2.0  # seconds that a server may get answers
 MOST_KILLS = 3  # of one life, before it may go on to its end
 LOADED = (
     "torch", "torch._dynamo", "PIL.Image", "sklearn.datasets", "uvicorn", "safetensors.torch",
-    "plusone.bench.run",
-    "plusone.cli.bench_progress", "plusone.cli.compared", "plusone.engine.extract",
-    "plusone.engine.run", "plusone.priors.features", "plusone.review.app",
+    "plusone.compare.run",
+    "plusone.cli.bench_progress", "plusone.cli.compared", "plusone.training.extract",
+    "plusone.training.run", "plusone.priors.features", "plusone.review.app",
     "plusone.review.server", "plusone.suggest.find", "plusone.suggest.of_run",
     "plusone.suggest.outputs",
 )  # fmt: skip

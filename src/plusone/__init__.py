@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 from plusone.version import __version__
 
 if TYPE_CHECKING:
-    from plusone.engine.api import Fitted, fit
     from plusone.estimator import PlusOneClassifier
     from plusone.methods import METHODS
     from plusone.metrics import evaluate
+    from plusone.training.api import Fitted, fit
 
 __all__ = ["METHODS", "Fitted", "PlusOneClassifier", "__version__", "evaluate", "fit"]
 
 _HOMES = {
     "METHODS": "plusone.methods",
-    "Fitted": "plusone.engine.api",
+    "Fitted": "plusone.training.api",
     "PlusOneClassifier": "plusone.estimator",
     "evaluate": "plusone.metrics",
-    "fit": "plusone.engine.api",
+    "fit": "plusone.training.api",
 }
 
 

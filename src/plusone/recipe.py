@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from plusone.bounded import read_text
 from plusone.errors import InputError
-from plusone.selection.table import score_name
+from plusone.io.readers import read_text
+from plusone.metrics.seen_labels import score_name
 from plusone.types import Stage
 from plusone.version import __version__, refuse_newer
 

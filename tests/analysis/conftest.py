@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from plusone.data.dataset import Dataset
-from plusone.engine.run import train
-from plusone.engine.task import make_task
 from plusone.recipe import make_recipe
+from plusone.training.run import train
+from plusone.training.task import make_task
 
 
 def data(n=200, dim=6, n_classes=4) -> Dataset:

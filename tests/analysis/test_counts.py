@@ -5,8 +5,8 @@ import json
 import pytest
 
 from plusone.analysis.counts import class_counts
-from plusone.engine.run_files import read_metrics
 from plusone.errors import InputError
+from plusone.training.run_folder import read_metrics
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from plusone.analysis.curves import learning_curves
-from plusone.engine.run_files import read_metrics
+from plusone.training.run_folder import read_metrics
 
 
 def result(seed, values, **rest) -> dict:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from plusone.analysis.directions import filter_direction, moved
+from plusone.analysis.surface import filter_direction, moved
 
 
 def layers() -> torch.nn.Module:

@@ -15,9 +15,9 @@ from plusone.analysis.hidden import (
     predictive_values,
     probes_of,
 )
-from plusone.analysis.load import read_epochs
-from plusone.analysis.probe import Probe
+from plusone.analysis.runs import read_epochs
 from plusone.errors import InputError
+from plusone.metrics.probe import Probe
 
 RNG = np.random.default_rng(0)
 POSITIVES, NEGATIVES = RNG.beta(4, 2, 300), RNG.beta(1, 5, 2000)

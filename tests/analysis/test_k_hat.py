@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plusone.analysis.k_hat import gr_k_hat, posterior
+from plusone.analysis.hidden import gr_k_hat, posterior
 from plusone.errors import InputError
 
 

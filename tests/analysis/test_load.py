@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from plusone.analysis.load import read_epochs
-from plusone.engine.run_files import read_metrics
+from plusone.analysis.runs import read_epochs
 from plusone.errors import InputError
+from plusone.training.run_folder import read_metrics
 
 
 def test_a_folder_and_its_result_give_the_same(an_run):

@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from plusone.analysis.directions import filter_direction
-from plusone.analysis.run_surface import read_surface, surface_of_run
-from plusone.analysis.surface import LossOf, Surface, loss_surface, mean_rise
+from plusone.analysis.surface import (
+    LossOf,
+    Surface,
+    filter_direction,
+    loss_surface,
+    mean_rise,
+    read_surface,
+    surface_of_run,
+)
 from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
-from plusone.engine.build import Predictor, load_run
-from plusone.engine.inputs import ArrayInputs
-from plusone.engine.task import Part, make_task
 from plusone.errors import InputError
 from plusone.losses import assume_negative
 from plusone.methods import METHODS
@@ -21,6 +24,9 @@ from plusone.methods.base import Method, Options
 from plusone.models.classifier import Classifier
 from plusone.models.heads import LinearHead
 from plusone.recipe import make_recipe
+from plusone.training.build import Predictor, load_run
+from plusone.training.loader import ArrayInputs
+from plusone.training.task import Part, make_task
 from plusone.types import TrainLabels
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from plusone.bench.jobs import Job, Source, run_jobs
+from plusone.compare.jobs import Job, Source, run_jobs
 from plusone.recipe import make_recipe
 from plusone.report.build import write_report
 

@@ -7,10 +7,10 @@ import signal
 
 import pytest
 
-from plusone.bench.jobs import read_journal
 from plusone.cli import common
 from plusone.cli.bench_progress import Board
 from plusone.cli.demo import DEMO_METHODS
+from plusone.compare.jobs import read_journal
 
 pytestmark = pytest.mark.slow
 
@@ -48,10 +48,10 @@ def train_as(monkeypatch):
 
     def use(result):
         monkeypatch.setattr(
-            "plusone.bench.jobs.run_unit", lambda unit: [result(job) for job in unit.jobs]
+            "plusone.compare.jobs.run_unit", lambda unit: [result(job) for job in unit.jobs]
         )
         monkeypatch.setattr(
-            "plusone.bench.jobs.in_processes",
+            "plusone.compare.jobs.in_processes",
             lambda work, waiting, *_: (work(waiting.popleft()) for _ in range(len(waiting))),
         )
 
@@ -227,7 +227,7 @@ def test_the_live_table_on_a_terminal(cli, tmp_path, monkeypatch):
 
 
 def test_the_board_shows_what_fits_and_the_time_left(monkeypatch):
-    from plusone.bench.jobs import Job, Source
+    from plusone.compare.jobs import Job, Source
     from plusone.methods import METHODS
     from plusone.recipe import make_recipe
 
@@ -366,7 +366,7 @@ def test_optuna_from_the_command_line(cli, tmp_path, tuned):
 
 
 def test_every_grid_fits_its_method():
-    from plusone.bench.tuning import OPTIONS
+    from plusone.compare.entries import OPTIONS
     from plusone.methods import METHODS
 
     for name, grid in OPTIONS.items():

@@ -7,8 +7,8 @@ import shlex
 
 import pytest
 
-from plusone.bench import jobs as module
-from plusone.bench.ablation import ABLATIONS
+from plusone.compare import jobs as module
+from plusone.compare.ablate import ABLATIONS
 
 
 @pytest.fixture(autouse=True)

@@ -95,7 +95,7 @@ def test_a_failed_run_is_exit_code_1(cli, train, monkeypatch, tmp_path):
     def fail(*_, **__):
         raise RunError("the loss of gr is nan in epoch 1, batch 2; a smaller lr may help")
 
-    monkeypatch.setattr("plusone.engine.run.train", fail)
+    monkeypatch.setattr("plusone.training.run.train", fail)
     answer = train("-o", tmp_path / "r", "--json")
     assert (answer.code, answer.out) == (1, "")
     assert answer.err.splitlines()[-1] == (
@@ -107,7 +107,7 @@ def test_ctrl_c_says_how_to_go_on(train, monkeypatch, tmp_path):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("plusone.engine.run.train", stop)
+    monkeypatch.setattr("plusone.training.run.train", stop)
     answer = train("-o", tmp_path / "r")
     assert (answer.code, answer.out) == (130, "")
     assert answer.err.splitlines()[-2:] == [
@@ -170,7 +170,7 @@ def test_a_recipe_file_and_options_of_a_method_switch_rules_off(train, tmp_path)
 
 
 def test_photos_without_a_pretrained_network(cli, folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("plusone.engine.rules.find_spec", lambda name: None)
+    monkeypatch.setattr("plusone.autorecipe.find_spec", lambda name: None)
     options = ("--epochs", 1, "-s", "image_size=16", "-o", tmp_path / "r", "--json")
     answer = cli("train", folder / "photos", *options)
     assert answer.code == 0, answer.err

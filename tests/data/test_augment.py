@@ -5,7 +5,8 @@ import pytest
 import torch
 from PIL import Image, ImageEnhance, ImageOps
 
-from plusone.data import augment, colours
+from plusone.data import augment
+from plusone.data import augment as colours
 from plusone.data.augment import DRAWS, OPERATIONS, affine, cutout, draw_strong, rotate, strong
 
 RNG = np.random.default_rng(0)

@@ -35,7 +35,7 @@ def composed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         calls.append(split)
         return compose(split, n, seed, look)
 
-    monkeypatch.setattr("plusone.data.digits.load.compose", counting)
+    monkeypatch.setattr("plusone.data.digits.compose", counting)
     return calls
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from plusone.data.digits.example import write_example
+from plusone.data.example import write_example
 from plusone.data.formats import read
 from plusone.data.source import load_source
 from plusone.errors import InputError

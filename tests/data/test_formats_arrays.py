@@ -203,7 +203,7 @@ def test_a_table_that_packs_too_well_is_written_so_that_it_can_be_read(
     labels = LabelMatrix.from_entries(range(2000), [0] * 2000, 1, (2000, 1))
     path = tmp_path / "labels.npz"
     for limit, packed in ((2**30, True), (2**20, False)):
-        monkeypatch.setattr("plusone.bounded.UNPACKED", limit)
+        monkeypatch.setattr("plusone.io.readers.UNPACKED", limit)
         write(LabelTable(ids, ("a",), labels), path)
         assert read(path).table.ids.tolist() == ids.tolist()
         assert (path.stat().st_size < ids.nbytes / 100) == packed

@@ -7,9 +7,8 @@ import pytest
 import torch
 from PIL import Image
 
-from plusone.data import image_cache
-from plusone.data.image_cache import cached_images
-from plusone.data.images import decode, decode_all, middle
+from plusone.data import images as image_cache
+from plusone.data.images import cached_images, decode, decode_all, middle
 from plusone.errors import InputError
 
 

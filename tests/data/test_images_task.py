@@ -10,14 +10,13 @@ from plusone.data.features import read_features
 from plusone.data.images import decode, decode_all
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
-from plusone.engine.build import load_run
-from plusone.engine.extract import extract_to_file
-from plusone.engine.inputs import ArrayInputs, FileInputs
-from plusone.engine.items import find_items, inputs_for
-from plusone.engine.prediction import predict_all
-from plusone.engine.run import train
-from plusone.engine.task import make_task
 from plusone.recipe import make_recipe
+from plusone.training.build import load_run
+from plusone.training.extract import extract_to_file
+from plusone.training.loader import ArrayInputs, FileInputs
+from plusone.training.run import train
+from plusone.training.tagging import find_items, inputs_for, predict_all
+from plusone.training.task import make_task
 
 pytestmark = pytest.mark.slow
 

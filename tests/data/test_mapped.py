@@ -5,8 +5,7 @@ import pytest
 
 from plusone.data import features as module
 from plusone.data.features import align, read_features, write_features
-from plusone.data.lazy import LazyArray
-from plusone.data.mapped import mapped_file, mapped_member
+from plusone.data.lazy import LazyArray, mapped_file, mapped_member
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError

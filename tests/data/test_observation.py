@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from plusone.data.matrix import LabelMatrix
-from plusone.data.observation import observe, observe_table
-from plusone.data.schemes import (
+from plusone.data.observe import (
     SCHEMES,
     All,
     Biased,
@@ -18,6 +17,8 @@ from plusone.data.schemes import (
     Single,
     YesNo,
     describe_scheme,
+    observe,
+    observe_table,
     parse_scheme,
 )
 from plusone.data.table import LabelTable, hold_out_validation
@@ -174,7 +175,7 @@ def test_answers_of_the_questions(truth, seed):
 
 
 def test_questions_over_several_chunks(monkeypatch):
-    monkeypatch.setattr("plusone.data.schemes.ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("plusone.data.observe.ROWS_AT_ONCE", 7)
     truth = random_truth(30, 5)
     result = YesNo()(as_matrix(truth), 0)
     assert (result.labels.dense().sum(1) == truth.any(1)).all()

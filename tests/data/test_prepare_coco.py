@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plusone.data.prepare import prepare
+from plusone.data.public import prepare
 from plusone.errors import InputError
 
 # The ids of COCO's 80 categories: 1 to 90 without these.

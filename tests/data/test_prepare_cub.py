@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from plusone.data.prepare import prepare
+from plusone.data.public import prepare
 from plusone.errors import InputError
 
 NAMES = ("has_bill_shape::curved_(up_or_down)", "has_bill_shape::dagger", "has_tail::fan")

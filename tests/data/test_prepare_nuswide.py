@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plusone.data.matrix import LabelMatrix
-from plusone.data.prepare import nuswide, prepare
+from plusone.data.public import nuswide, prepare
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from plusone.data.formats import read, write
-from plusone.data.prepare import PUBLIC, prepare
+from plusone.data.public import PUBLIC, prepare
 from plusone.errors import InputError
 
 ITEMS = {"train": {"a": "cat", "b": "dog"}, "val": {"c": "dog", "d": "cat"}}

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from plusone.cli.app import main
-from plusone.engine import extract
+from plusone.training import extract
 
 
 def run(commands: list[list[str]]) -> None:

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from plusone.cli.app import main
-from plusone.engine import run
+from plusone.training import run
 
 original = run.train
 

@@ -14,11 +14,12 @@ import torch
 from torch import nn
 
 from plusone.data.dataset import Dataset
-from plusone.engine import processes, turns
-from plusone.engine.task import make_task
-from plusone.engine.training import Training
 from plusone.methods import METHODS
+from plusone.parallel import processes
+from plusone.parallel import processes as turns
 from plusone.recipe import make_recipe
+from plusone.training.task import make_task
+from plusone.training.trainer import Training
 
 LAC = {"width": 8, "heads": 2, "feedforward": 16, "queue": 30, "delta": 0.5, "dropout": 0.2}
 OPTIONS: dict[str, dict[str, Any]] = {

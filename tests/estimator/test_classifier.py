@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 
 from plusone import METHODS, PlusOneClassifier
 from plusone.errors import InputError
-from plusone.estimator.settings import suitable_batch_size, suitable_fraction
+from plusone.estimator.classifier import suitable_batch_size, suitable_fraction
 from plusone.metrics import mean_average_precision
 
 

@@ -11,14 +11,14 @@ from PIL import Image
 
 from plusone.data.dataset import Dataset
 from plusone.data.source import load_source
-from plusone.engine.build import load_run
-from plusone.engine.inputs import ArrayInputs
-from plusone.engine.run import train
-from plusone.engine.task import make_task
 from plusone.errors import InputError, RunError
 from plusone.export import export_run, onnx
 from plusone.methods import METHODS
 from plusone.recipe import make_recipe
+from plusone.training.build import load_run
+from plusone.training.loader import ArrayInputs
+from plusone.training.run import train
+from plusone.training.task import make_task
 
 pytestmark = pytest.mark.slow
 

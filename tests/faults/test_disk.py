@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from plusone.cli.common import check_folder
-from plusone.data.image_cache import cached_images
-from plusone.engine.checkpoint import load
+from plusone.data.images import cached_images
 from plusone.errors import InputError, RunError
-from plusone.files import add_lines, alone_in, replacing, room, write_text
+from plusone.io.files import add_lines, alone_in, replacing, room, write_text
 from plusone.review.store import Answer, Store
+from plusone.training.checkpoint import load
 
 from .conftest import no_room_for
 
@@ -73,7 +73,7 @@ def test_a_device_that_is_full_is_said_to_be():
 
 
 def test_training_stops_in_a_sentence_and_goes_on_later(cli, words, tmp_path, monkeypatch):
-    monkeypatch.setattr("plusone.engine.run.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    monkeypatch.setattr("plusone.training.run.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     monkeypatch.setattr("plusone.cli.common.TRIAL", 1)
     run, straight = tmp_path / "run", tmp_path / "straight"
     command = ("train", *words, *TRAIN, "--epochs", 40)
@@ -165,7 +165,7 @@ def small_disk(tmp_path):
 
 
 def test_a_disk_that_fills_up_and_is_cleared(cli, words, small_disk, monkeypatch):
-    monkeypatch.setattr("plusone.engine.run.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    monkeypatch.setattr("plusone.training.run.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     other = small_disk / "other"
     other.write_bytes(bytes(200_000))
     command = ("train", *words, *TRAIN, "--epochs", 40, "--out", small_disk / "run")
@@ -212,7 +212,7 @@ def test_two_at_once_in_one_folder(cli, words, tmp_path):
 
 def test_a_killed_process_keeps_no_folder(tmp_path, python):
     code = (
-        "import os, sys, time; from pathlib import Path; from plusone.files import alone_in\n"
+        "import os, sys, time; from pathlib import Path; from plusone.io.files import alone_in\n"
         "with alone_in(Path(sys.argv[1])):\n"
         "    if not os.fork(): print(os.getpid(), flush=True)\n"  # by then it has let go
         "    time.sleep(60)\n"

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from plusone.bench.jobs import Job, Source, run_job
-from plusone.bounded import MAX_PIXELS
+from plusone.compare.jobs import Job, Source, run_job
 from plusone.data.broken import find_faults
 from plusone.data.images import decode, fault
 from plusone.errors import InputError
+from plusone.io.readers import MAX_PIXELS
 from plusone.recipe import make_recipe
 
 from .conftest import SMALL

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from plusone.data import Dataset
-from plusone.engine.api import fit
 from plusone.errors import DivergedError, InputError
 from plusone.methods.pointwise import Pointwise
+from plusone.training.api import fit
 
 from .conftest import SMALL
 

@@ -23,15 +23,15 @@ import torch  # noqa: F401 (before the bound)
 from plusone.data.features import read_features
 from plusone.data.formats import read
 from plusone.data.images import decode
-from plusone.engine import checkpoint
-from plusone.engine.build import load_run
-from plusone.engine.run import train
-from plusone.engine.run_files import read_metrics, read_recipe
-from plusone.engine.task import make_task
 from plusone.errors import InputError
 from plusone.recipe import make_recipe
 from plusone.review.pictures import open_image
 from plusone.suggest.folder import read_suggestions
+from plusone.training import checkpoint
+from plusone.training.build import load_run
+from plusone.training.run import train
+from plusone.training.run_folder import read_metrics, read_recipe
+from plusone.training.task import make_task
 
 ROOM = 2**30 + 2**29
 

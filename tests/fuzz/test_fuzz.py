@@ -16,24 +16,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from plusone.analysis.load import read_epochs
-from plusone.bench.spec import read_spec
-from plusone.bench.study_storage import import_optuna, open_storage
+from plusone.analysis.runs import read_epochs
+from plusone.compare.loop import Journal
+from plusone.compare.search import import_optuna, open_storage
+from plusone.compare.spec import read_spec
 from plusone.data.features import read_features
 from plusone.data.formats import read
 from plusone.data.formats.csv_text import read_class_list
 from plusone.data.images import decode
-from plusone.engine import checkpoint
-from plusone.engine.run_files import read_metrics, read_recipe
-from plusone.engine.thresholds import read_thresholds
 from plusone.errors import InputError, RunError
-from plusone.loop.journal import Journal
 from plusone.models.weights import read_weights
 from plusone.recipe import parse_settings
+from plusone.review.new_items import read_unlabelled
 from plusone.review.pictures import open_image
 from plusone.review.store import Store
-from plusone.review.unlabelled import read_unlabelled
 from plusone.suggest.folder import read_suggestions
+from plusone.training import checkpoint
+from plusone.training.run_folder import read_metrics, read_recipe
+from plusone.training.thresholds import read_thresholds
 
 TOOL = Path(__file__).parents[2] / "tools" / "fuzz.py"
 DEEP = "[" * 100_000
@@ -234,7 +234,7 @@ def test_a_file_of_answers_that_somebody_prepared(tmp_path):
 
 def test_arff_cells(tmp_path):
     """Quotes and long runs of spaces are read in one pass."""
-    from plusone.data.formats.arff import split_items
+    from plusone.data.formats.mulan import split_items
 
     assert split_items("'a, b', \"c\\\"d\" ,x'y, ") == ["a, b", 'c"d', "x'y", ""]
     assert split_items("'" + " " * 200_000) == ["'"]

@@ -16,9 +16,9 @@ import torch
 
 import plusone
 from plusone.data.formats import read
-from plusone.engine import checkpoint
 from plusone.errors import InputError
 from plusone.models.weights import read_weights
+from plusone.training import checkpoint
 
 SOURCE = Path(plusone.__file__).parent
 
@@ -38,10 +38,10 @@ NEEDED = {
 # Files that read JSON by themselves: each reads only what this very process made.
 OWN_JSON = {
     "bounded.py",  # the reader itself
-    "analysis/run_surface.py",
-    "bench/outputs.py",
-    "engine/processes.py",  # what the processes of one run tell each other
-    "engine/run.py",
+    "analysis/surface.py",
+    "compare/outputs.py",
+    "parallel/processes.py",  # what the processes of one run tell each other
+    "training/run.py",
 }
 
 
@@ -80,10 +80,10 @@ def test_nothing_in_the_source_runs_what_it_reads():
                 if needed and constant(node, needed[0]) is not needed[1]:
                     faults.append(f"{name}:{node.lineno}: {called} without {needed[0]}")
                 bounded = any(word.arg == "formats" for word in node.keywords)
-                if called == "Image.open" and not bounded and name != "report/embed.py":
+                if called == "Image.open" and not bounded and name != "report/page.py":
                     faults.append(f"{name}:{node.lineno}: Image.open without formats")
                 if called in ("json.loads", "json.load") and name not in OWN_JSON:
-                    faults.append(f"{name}:{node.lineno}: {called}; take plusone.bounded")
+                    faults.append(f"{name}:{node.lineno}: {called}; take plusone.io.readers")
             faults += [
                 f"{name}:{node.lineno}: {word}"
                 for word in words

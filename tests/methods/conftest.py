@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from plusone.data.matrix import LabelMatrix
-from plusone.data.observation import observe
+from plusone.data.observe import observe
 from plusone.methods import METHODS, Method, MethodInfo
 from plusone.models.classifier import Classifier
-from plusone.models.labelwise import LabelwiseHead
+from plusone.models.heads import LabelwiseHead
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
 
 DIM = 5

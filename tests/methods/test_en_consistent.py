@@ -8,15 +8,14 @@ from torch import nn
 import plusone
 from plusone.data import Dataset
 from plusone.data.matrix import LabelMatrix
-from plusone.engine.task import make_task
-from plusone.engine.training import Training
 from plusone.errors import InputError
 from plusone.methods import METHODS
 from plusone.methods.en import missing_negatives
 from plusone.models.classifier import Classifier
-from plusone.models.heads import LinearHead
-from plusone.models.spatial import SpatialHead
+from plusone.models.heads import LinearHead, SpatialHead
 from plusone.recipe import Recipe
+from plusone.training.task import make_task
+from plusone.training.trainer import Training
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
 
 CLOCK = Clock(0, 1, 5, 0, 1)

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from plusone.data.matrix import LabelMatrix
-from plusone.engine.row_adam import row_state
 from plusone.methods import estimators
 from plusone.methods.estimators import (
     DenseEstimator,
@@ -14,6 +13,7 @@ from plusone.methods.estimators import (
     NetworkEstimator,
     with_seen,
 )
+from plusone.training.optim import row_state
 from plusone.types import TrainLabels
 
 

@@ -9,14 +9,14 @@ from torch import nn
 
 import plusone
 from plusone.data import Dataset
-from plusone.engine import checkpoint
-from plusone.engine.build import load_run
-from plusone.engine.run import train
-from plusone.engine.task import make_task
-from plusone.engine.training import Training
 from plusone.errors import InputError
 from plusone.methods.role import Role, RoleOptions
 from plusone.recipe import make_recipe
+from plusone.training import checkpoint
+from plusone.training.build import load_run
+from plusone.training.run import train
+from plusone.training.task import make_task
+from plusone.training.trainer import Training
 from plusone.types import Clock, Stage
 
 pytestmark = pytest.mark.slow

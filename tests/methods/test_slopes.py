@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plusone.data.matrix import LabelMatrix
-from plusone.engine.ledger import Ledger
 from plusone.losses.closed_form import elementwise, formula_of, same_formula
 from plusone.methods import METHODS
 from plusone.methods.base import Options
 from plusone.methods.itemwise import Itemwise
 from plusone.methods.slopes import LOOKS, TableSlopes, is_itemwise, slopes_of
+from plusone.training.linear_epoch import Ledger
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
 
 OTHERWISE = {"pr", "softmax", "gr_learned"}  # their rows are connected, or more than z is learned

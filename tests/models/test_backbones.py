@@ -7,17 +7,17 @@ from safetensors.torch import save_file
 from torch import nn
 
 from plusone.data.dataset import Dataset
-from plusone.engine.build import load_run
-from plusone.engine.inputs import ArrayInputs
-from plusone.engine.run import train
-from plusone.engine.task import make_task
-from plusone.engine.training import Training
 from plusone.errors import InputError
 from plusone.models.backbones import backbone_for, core
 from plusone.models.classifier import Classifier
 from plusone.models.heads import LinearHead
 from plusone.models.weights import load_weights, read_weights
 from plusone.recipe import make_recipe
+from plusone.training.build import load_run
+from plusone.training.loader import ArrayInputs
+from plusone.training.run import train
+from plusone.training.task import make_task
+from plusone.training.trainer import Training
 
 IMAGES = torch.randint(0, 256, (2, 3, 16, 16), dtype=torch.uint8)
 

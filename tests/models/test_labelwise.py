@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from plusone.models.labelwise import Attention, LabelwiseHead, sine_positions
+from plusone.models.heads import Attention, LabelwiseHead, sine_positions
 
 
 def head(**options):

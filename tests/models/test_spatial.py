@@ -4,10 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from plusone.engine.step import split_views
 from plusone.models.classifier import Classifier
-from plusone.models.heads import LinearHead
-from plusone.models.spatial import SpatialHead
+from plusone.models.heads import LinearHead, SpatialHead
+from plusone.training.step import split_views
 
 
 @pytest.mark.parametrize(

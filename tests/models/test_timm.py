@@ -10,20 +10,20 @@ import torch
 from safetensors.torch import save_file
 
 from plusone.data.dataset import Dataset
-from plusone.engine.build import load_run
-from plusone.engine.inputs import ArrayInputs
-from plusone.engine.run import train
-from plusone.engine.task import make_task
 from plusone.errors import InputError
 from plusone.models.backbones import backbone_for, core, feature_dim
 from plusone.models.timm_backbone import as_map
 from plusone.recipe import make_recipe
+from plusone.training.build import load_run
+from plusone.training.loader import ArrayInputs
+from plusone.training.run import train
+from plusone.training.task import make_task
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("timm") is None, reason="needs the extra image: pip install timm"
 )
 
-FIX = "from plusone.models.torchvision_fix import import_torchvision as fix; "
+FIX = "from plusone.models.timm_backbone import import_torchvision as fix; "
 
 
 def images(size, channels=3, n=2):

@@ -8,8 +8,7 @@ from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.priors import from_single_positives
 from plusone.priors.classic import ESTIMATORS, estimate
-from plusone.priors.features import from_features
-from plusone.priors.premodel import cross_fitted_picks, standardised
+from plusone.priors.features import cross_fitted_picks, from_features, standardised
 
 pytestmark = pytest.mark.slow
 

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from plusone.data.dataset import Dataset
-from plusone.engine import expected as module
-from plusone.engine.expected import expected
-from plusone.engine.run import train
-from plusone.engine.run_files import read_description, read_metrics
-from plusone.engine.task import make_task
-from plusone.engine.training import Training
 from plusone.errors import InputError
 from plusone.recipe import make_recipe
+from plusone.training import expected as module
+from plusone.training.expected import expected
+from plusone.training.run import train
+from plusone.training.run_folder import read_description, read_metrics
+from plusone.training.task import make_task
+from plusone.training.trainer import Training
 
 pytestmark = pytest.mark.slow
 
@@ -67,7 +67,7 @@ def module_table(task, data):
     """The same items, with what was seen and nothing else."""
     from dataclasses import replace
 
-    from plusone.engine.task import split_and_observe
+    from plusone.training.task import split_and_observe
 
     return replace(split_and_observe(data.table, make_recipe(SHORT)), truth=None)
 

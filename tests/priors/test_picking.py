@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from plusone.priors.picking import EXPLICIT, Picked, label_means, log_likelihood, posterior
+from plusone.priors.picks import EXPLICIT, Picked, label_means, log_likelihood, posterior
 
 
 def by_hand(p, seen):

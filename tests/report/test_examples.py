@@ -9,9 +9,9 @@ from PIL import Image
 
 from plusone.data.formats import read
 from plusone.errors import InputError
+from plusone.report.examples import chips, examples
 from plusone.report.images import SIDE, load_images, thumbnails
 from plusone.report.material import collect
-from plusone.report.sections.examples import chips, examples
 
 
 def test_chips_name_as_many_labels_as_are_true():

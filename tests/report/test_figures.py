@@ -8,26 +8,21 @@ from plusone.analysis.hidden import (
     densities,
     distances,
     false_negatives,
+    gr_k_hat,
     hidden_positives,
     probes_of,
 )
-from plusone.analysis.k_hat import gr_k_hat
-from plusone.analysis.probe import Probe
-from plusone.report.figures import (
-    classes,
-    counts,
-    curves,
-    hidden,
-    regimes,
-    scores,
-    shares,
-    surfaces,
-    sweeps,
-)
-from plusone.report.figures.intervals import k_intervals
-from plusone.report.figures.lines import Line
-from plusone.report.figures.scores import Score
-from plusone.report.save import save_figure
+from plusone.metrics.probe import Probe
+from plusone.report import classes, curves, hidden, sweeps
+from plusone.report import hidden as shares
+from plusone.report import labels as counts
+from plusone.report import losses as regimes
+from plusone.report import losses as surfaces
+from plusone.report import summary as scores
+from plusone.report.lines import Line
+from plusone.report.losses import k_intervals
+from plusone.report.page import save_figure
+from plusone.report.summary import Score
 
 pytestmark = pytest.mark.slow
 

@@ -6,8 +6,7 @@ import pytest
 
 from plusone.report.blocks import Code, Drawing, Table
 from plusone.report.build import write_report
-from plusone.report.figures.loop import answer_curves, finding
-from plusone.report.sections.loop import answers
+from plusone.report.loop import answer_curves, answers, finding
 
 
 def row(order, questions, gain, sd=0.01):

@@ -2,9 +2,9 @@
 
 import pytest
 
+from plusone.report import classes, curves, hidden, losses
 from plusone.report.material import collect
-from plusone.report.sections import classes, curves, hidden, losses
-from plusone.report.sections.sweeps import ablations
+from plusone.report.sweeps import ablations
 
 
 def group_of(make, folder, results):

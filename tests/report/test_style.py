@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from plusone.report import style
-from plusone.report.embed import embed, inline_svg
-from plusone.report.save import save_figure
+from plusone.report.page import embed, inline_svg, save_figure
 
 
 @style.styled
@@ -97,6 +96,6 @@ def test_the_headline_is_cut_off(tmp_path):
 
 
 def test_large_figures_become_png(tmp_path, monkeypatch):
-    monkeypatch.setattr("plusone.report.embed.LARGEST_SVG", 100)
+    monkeypatch.setattr("plusone.report.page.LARGEST_SVG", 100)
     _, image = embed(drawn(), tmp_path, "one")
     assert image.startswith('<img class="plot" alt="A finding')

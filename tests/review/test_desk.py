@@ -14,7 +14,7 @@ from plusone.data.formats import read
 from plusone.errors import InputError
 from plusone.review.desk import ITEM, UnknownQuestionError
 from plusone.review.load import class_counts, open_new_items, open_suggestions, reviewed_table
-from plusone.review.unlabelled import read_unlabelled
+from plusone.review.new_items import read_unlabelled
 from plusone.suggest import write_suggestions
 
 from .conftest import make_suggestions

@@ -3,8 +3,7 @@ import pytest
 
 from plusone.errors import InputError
 from plusone.suggest.accept import accept, largest_set, summary
-from plusone.suggest.calibration import Calibrated
-from plusone.suggest.correction import Correction
+from plusone.suggest.calibration import Calibrated, Correction
 
 
 def some(others=()):

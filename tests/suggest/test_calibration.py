@@ -9,9 +9,7 @@ from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.metrics.calibration import expected_calibration_error
 from plusone.suggest.answers import answers_from
-from plusone.suggest.calibration import calibrate
-from plusone.suggest.correction import fit_correction
-from plusone.suggest.curve import apply_curve, fit_curve, log_odds
+from plusone.suggest.calibration import apply_curve, calibrate, fit_correction, fit_curve, log_odds
 
 pytestmark = pytest.mark.slow
 

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 from plusone.data.dataset import Dataset
-from plusone.data.observation import observe_table
-from plusone.engine.crossfit import cross_fit
+from plusone.data.observe import observe_table
 from plusone.errors import InputError
 from plusone.metrics import mean_average_precision
 from plusone.recipe import make_recipe
 from plusone.review.answers import apply_answers
 from plusone.suggest.find import find, suggest
+from plusone.training.crossfit import cross_fit
 
 pytestmark = pytest.mark.slow
 

@@ -184,7 +184,7 @@ def cub(folder: Path) -> Seeds:
 
 def read_cub(folder: Path) -> None:
     """Reads them as a command does."""
-    from plusone.data.prepare import cub as module
+    from plusone.data.public import cub as module
 
     use(Dataset(module.read(folder)))
 
@@ -208,7 +208,7 @@ def nuswide(folder: Path) -> Seeds:
 
 def read_nuswide(folder: Path) -> None:
     """Reads them as a command does."""
-    from plusone.data.prepare import nuswide as module
+    from plusone.data.public import nuswide as module
 
     use(Dataset(module.read(folder)))
 
@@ -245,7 +245,7 @@ def class_list(folder: Path) -> Seeds:
 
 def read_new_items(folder: Path) -> None:
     """Reads them as a command does."""
-    from plusone.review.unlabelled import read_unlabelled
+    from plusone.review.new_items import read_unlabelled
 
     read_class_list(folder / "classes.txt")
     use(Dataset(read_unlabelled(folder / "new.csv", folder / "classes.txt")))
@@ -316,8 +316,8 @@ def recipe_text() -> str:
 
 def read_recipe_file(folder: Path) -> None:
     """Reads them as a command does."""
-    from plusone.engine.run_files import read_recipe
     from plusone.methods import get_method
+    from plusone.training.run_folder import read_recipe
 
     recipe = read_recipe(folder)
     get_method(recipe.method).make_options(recipe.options)
@@ -336,7 +336,7 @@ def bench_text() -> str:
 
 def read_bench(folder: Path) -> None:
     """Reads them as a command does."""
-    from plusone.bench.spec import read_spec
+    from plusone.compare.spec import read_spec
 
     spec = read_spec(folder / "bench.toml", {}, {"epochs": 3})
     spec.to_toml(folder).encode("utf-8")
@@ -374,14 +374,14 @@ def run_texts(folder: Path) -> Seeds:
 
 def read_run_texts(folder: Path) -> None:
     """Reads them as a command does."""
-    from plusone.analysis.load import read_epochs
-    from plusone.analysis.run_surface import read_surface
-    from plusone.bench.jobs import read_journal
-    from plusone.engine.run_files import read_metrics
-    from plusone.engine.thresholds import read_thresholds
+    from plusone.analysis.runs import read_epochs
+    from plusone.analysis.surface import read_surface
+    from plusone.compare.jobs import read_journal
+    from plusone.compare.loop import Journal
     from plusone.errors import InputError
-    from plusone.loop.journal import Journal
-    from plusone.report.documents import documents
+    from plusone.report.material import documents
+    from plusone.training.run_folder import read_metrics
+    from plusone.training.thresholds import read_thresholds
 
     refused: list[InputError] = []
     for read_one in (
@@ -417,9 +417,9 @@ def settings() -> dict[str, Any]:
 
 def run_folder(folder: Path) -> Seeds:
     """Writes sound files."""
-    from plusone.engine.run import train
-    from plusone.engine.task import make_task
     from plusone.recipe import make_recipe
+    from plusone.training.run import train
+    from plusone.training.task import make_task
 
     recipe = make_recipe(settings())
     train(make_task(data_set(), recipe), recipe, folder)
@@ -434,9 +434,9 @@ def run_folder(folder: Path) -> Seeds:
 
 def read_run(folder: Path) -> None:
     """Reads them as a command does."""
-    from plusone.engine.build import load_run
-    from plusone.engine.inputs import ArrayInputs
-    from plusone.engine.thresholds import read_thresholds
+    from plusone.training.build import load_run
+    from plusone.training.loader import ArrayInputs
+    from plusone.training.thresholds import read_thresholds
 
     predictor = load_run(folder)
     read_thresholds(folder, predictor.classes)
@@ -448,10 +448,10 @@ def read_run(folder: Path) -> None:
 
 def checkpoint_folder(folder: Path) -> Seeds:
     """Writes sound files."""
-    from plusone.engine import checkpoint
-    from plusone.engine.task import make_task
-    from plusone.engine.training import Training
     from plusone.recipe import make_recipe
+    from plusone.training import checkpoint
+    from plusone.training.task import make_task
+    from plusone.training.trainer import Training
 
     recipe = make_recipe(settings() | {"ema": 0.9})
     training = Training(make_task(data_set(), recipe), recipe)
@@ -464,10 +464,10 @@ def checkpoint_folder(folder: Path) -> Seeds:
 
 def read_checkpoint(folder: Path) -> None:
     """Reads them as a command does."""
-    from plusone.engine.run import _restore
-    from plusone.engine.task import make_task
-    from plusone.engine.training import Training
     from plusone.recipe import make_recipe
+    from plusone.training.run import _restore
+    from plusone.training.task import make_task
+    from plusone.training.trainer import Training
 
     recipe = make_recipe(settings() | {"ema": 0.9})
     _restore(Training(make_task(data_set(), recipe), recipe), folder)
@@ -533,7 +533,7 @@ def study(folder: Path) -> Seeds:
     """Writes sound files."""
     import optuna
 
-    from plusone.bench.study_storage import JOURNAL, open_storage
+    from plusone.compare.search import JOURNAL, open_storage
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     made = optuna.create_study(study_name="s", storage=open_storage(optuna, folder, None))
@@ -547,7 +547,7 @@ def read_study(folder: Path) -> None:
     """Reads them as a command does."""
     import optuna
 
-    from plusone.bench.study_storage import open_storage
+    from plusone.compare.search import open_storage
 
     open_storage(optuna, folder, None)
 
@@ -562,7 +562,7 @@ def words(folder: Path) -> Seeds:
 
 def read_words(folder: Path) -> None:
     """Reads them as a command does."""
-    from plusone.data.schemes import parse_scheme
+    from plusone.data.observe import parse_scheme
     from plusone.recipe import make_recipe, parse_settings
 
     parse_scheme((folder / "scheme").read_bytes().decode("utf-8", "surrogateescape"))

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from plusone.analysis.load import Epoch, read_epochs
-from plusone.analysis.seeds import Result, by_seed, mean_and_sd
+from plusone.analysis.runs import Epoch, Result, by_seed, mean_and_sd, read_epochs
 
 
 @dataclass(frozen=True)

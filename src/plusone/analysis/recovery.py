@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from plusone.analysis.seeds import Result, by_seed, mean_and_sd
+from plusone.analysis.runs import Result, by_seed, mean_and_sd
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The loss around a solution, on two random filter-normalised directions.
 
 Zhou et al. 2022 (EM) compare methods by it: a flat surface speaks for weights that generalise. The
-directions are those of Li et al. 2018, see `plusone.analysis.directions`.
+directions are those of Li et al. 2018, see `plusone.analysis.surface`.
 
 The loss is the method's own: its terms in the last epoch of its last stage, over training items and
 the labels that training saw, in batches of the recipe's size. The model is in evaluation mode:
@@ -13,27 +13,87 @@ trained, only the head is moved.
 from __future__ import annotations
 
 import copy
+import hashlib
+import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.linalg import vector_norm
 
-from plusone.analysis.directions import Direction, filter_direction, moved
-from plusone.engine.build import Predictor
-from plusone.engine.inputs import Inputs
-from plusone.engine.labels import label_batches
-from plusone.engine.step import split_views
-from plusone.engine.task import Part
+from plusone.data.dataset import Dataset
 from plusone.errors import InputError
+from plusone.io.files import write_json
+from plusone.io.readers import read_json
 from plusone.methods import get_method
 from plusone.models.classifier import Classifier
 from plusone.models.freezing import freeze_weights
 from plusone.models.heads import LinearHead
+from plusone.training.build import Predictor, load_run
+from plusone.training.loader import Inputs, label_batches
+from plusone.training.run import fingerprint
+from plusone.training.run_folder import finite, read_description, read_recipe
+from plusone.training.step import split_views
+from plusone.training.task import Part, Task, make_task
 from plusone.types import Batch, Clock, Outputs, Stage
+
+Direction = Mapping[str, Tensor]
+
+
+def filter_direction(
+    weights: Mapping[str, Tensor], generator: torch.Generator
+) -> dict[str, Tensor]:
+    """A random direction with the norms of the weights' filters.
+
+    Args:
+        weights: Weights by name. A filter is a row of the first dimension: the weights of one class
+            in a linear head, one output channel of a convolution.
+        generator: Source of randomness.
+
+    Returns:
+        One tensor per weight with two or more dimensions.
+
+    >>> one = filter_direction({"w": torch.tensor([[3.0, 4.0]])}, torch.Generator().manual_seed(0))
+    >>> round(one["w"].norm().item(), 4)
+    5.0
+    """
+    found = {}
+    for name, weight in weights.items():
+        if weight.ndim < 2:
+            continue
+        drawn = torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
+        dims = tuple(range(1, weight.ndim))
+        size = vector_norm(weight.detach(), dim=dims, keepdim=True)
+        found[name] = drawn * (size / vector_norm(drawn, dim=dims, keepdim=True).clamp(min=1e-12))
+    return found
+
+
+@contextmanager
+def moved(
+    model: nn.Module, directions: Sequence[Direction], steps: Sequence[float]
+) -> Iterator[None]:
+    """The model with its weights moved along some directions; afterwards they are as before."""
+    weights = dict(model.named_parameters())
+    names = dict.fromkeys(name for direction in directions for name in direction)
+    before = {name: weights[name].detach().clone() for name in names}
+    try:
+        with torch.no_grad():
+            for direction, step in zip(directions, steps, strict=True):
+                for name, part in direction.items():
+                    weights[name].add_(part, alpha=step)
+        yield
+    finally:
+        with torch.no_grad():
+            for name, value in before.items():
+                weights[name].copy_(value)
+
 
 ITEMS = {"features": 2000, "images": 200}  # items looked at, unless the caller says
 ANGLES = 64
@@ -87,7 +147,7 @@ def loss_surface(
     """The loss on a square grid around the weights of a finished run.
 
     Args:
-        predictor: The run, see `plusone.engine.build.load_run`.
+        predictor: The run, see `plusone.training.build.load_run`.
         part: Its training items, with the labels that training saw.
         extent: Half the side of the square.
         steps: Points per side, odd, so that the solution is one of them.
@@ -249,3 +309,80 @@ def mean_rise(surface: Surface, radius: float) -> float:
     known = circle[~np.isnan(circle)]
     middle = grid[surface.steps // 2, surface.steps // 2]
     return float(known.mean() - middle) if len(known) else math.nan
+
+
+NAME = "surface.json"
+
+
+def surface_of_run(
+    folder: Path,
+    load: Callable[[], Dataset],
+    *,
+    extent: float = 1.0,
+    steps: int = 21,
+    seed: int = 0,
+    items: int | None = None,
+    on_progress: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """What `surface.json` of a run holds; computed only if settings or model are other ones.
+
+    Args:
+        folder: A complete run.
+        load: Gives the data it was trained on; called only if there is something to compute.
+        extent: As for `loss_surface`.
+        steps: As for `loss_surface`.
+        seed: As for `loss_surface`.
+        items: As for `loss_surface`.
+        on_progress: Called with the number of points just done.
+    """
+    predictor = load_run(folder)
+    settings = {
+        "extent": extent,
+        "steps": steps,
+        "seed": seed,
+        "items": items,
+        "model": _digest(folder / "model.safetensors"),
+    }
+    kept = read_surface(folder)
+    if kept is not None and settings == {name: kept.get(name) for name in settings}:
+        return kept
+    task = make_task(load(), read_recipe(folder))
+    _check_same_data(folder, task)
+    surface = loss_surface(
+        predictor,
+        task.train,
+        extent=extent,
+        steps=steps,
+        seed=seed,
+        items=items,
+        on_progress=on_progress,
+    )
+    found: dict[str, Any] = {"kind": "surface", "data": task.name, "run": os.fspath(folder)}
+    found |= finite(json.loads(json.dumps(surface.to_dict()))) | settings
+    write_json(folder / NAME, found)
+    return found
+
+
+def read_surface(folder: Path) -> dict[str, Any] | None:
+    """The surface kept in a run folder; None if there is none that can be read."""
+    try:
+        kept = read_json(folder / NAME)
+    except (OSError, ValueError):
+        return None
+    return kept if isinstance(kept, dict) and kept.get("kind") == "surface" else None
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+def _check_same_data(folder: Path, task: Task) -> None:
+    """The surface is that of the training loss, so items and seen labels must be the run's."""
+    about = read_description(folder)
+    now = {"observation": dict(task.observation), "fingerprint": fingerprint(task)}
+    for name, what in (("observation", "the seen labels are"), ("fingerprint", "the items are")):
+        if about.get(name) != json.loads(json.dumps(now[name])):
+            raise InputError(
+                f"{task.name}: {what} not those that {folder} was trained on; name the same data"
+            )

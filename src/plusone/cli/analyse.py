@@ -107,7 +107,7 @@ def surface(
 
     Example: [bold]plusone surface runs/digits-gr-seed0[/bold]
     """
-    from plusone.analysis.run_surface import surface_of_run
+    from plusone.analysis.surface import surface_of_run
 
     with progress("computing", steps * steps) as (bar, task):
         found = surface_of_run(
@@ -152,8 +152,8 @@ def intervals(
 
     Example: [bold]plusone intervals labels.csv --sizes 5,10,25[/bold]
     """
-    from plusone.analysis.intervals import SIZES, interval_of, k_intervals
-    from plusone.files import write_json
+    from plusone.io.files import write_json
+    from plusone.priors.intervals import SIZES, interval_of, k_intervals
 
     if to is not None:
         check_folder(to)
@@ -196,12 +196,12 @@ def _method_options(texts: list[str]) -> dict[str, dict[str, Any]]:
 
 
 def _write_gradients(found: Gradients, folder: Path) -> None:
-    from plusone.files import write_json
+    from plusone.io.files import write_json
 
     data = found.to_dict()
     try:
-        from plusone.report.figures.regimes import gradient_regimes
-        from plusone.report.save import save_figure
+        from plusone.report.losses import gradient_regimes
+        from plusone.report.page import save_figure
 
         figure = gradient_regimes(data)
     except ModuleNotFoundError as error:
@@ -247,7 +247,7 @@ def _positives(
 
     from plusone.data.formats import read
     from plusone.data.source import EMBEDDED
-    from plusone.engine.evaluation import check_split
+    from plusone.training.evaluate import check_split
 
     check_split(split)
     if data in EMBEDDED:

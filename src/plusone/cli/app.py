@@ -11,7 +11,7 @@ import typer
 from plusone.cli.commands import LazyGroup
 from plusone.cli.several import check_command, tell, together
 from plusone.errors import InputError, RunError
-from plusone.files import room
+from plusone.io.files import room
 from plusone.version import __version__
 
 SHOW_TRACEBACKS = "PLUSONE_TRACEBACK"

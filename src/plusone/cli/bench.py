@@ -16,7 +16,7 @@ from plusone.cli.repeat import command_line
 from plusone.errors import InputError
 
 if TYPE_CHECKING:
-    from plusone.bench.spec import BenchSpec
+    from plusone.compare.spec import BenchSpec
 
 
 def bench(
@@ -90,7 +90,7 @@ def bench(
     Example: [bold]plusone bench comparison.toml[/bold]
     """
     check_folder(to)
-    from plusone.bench.run import run_bench
+    from plusone.compare.run import run_bench
     from plusone.recipe import parse_settings
 
     optuna_only = {"--trials": trials, "--storage": storage}
@@ -137,7 +137,7 @@ def _spec(
     settings: dict[str, Any],
 ) -> BenchSpec:
     """The comparison that the command line, and the TOML file it may name, ask for."""
-    from plusone.bench.spec import make_spec, read_spec
+    from plusone.compare.spec import make_spec, read_spec
 
     files = [name for name in data if name.lower().endswith(".toml")]
     if files and len(data) > 1:

@@ -13,13 +13,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from plusone.bench.choice import choice_score
 from plusone.cli.common import err, going_on, percent, table
-from plusone.files import alone_in, clear_leftovers
+from plusone.compare.choice import choice_score
+from plusone.io.files import alone_in, clear_leftovers
 
 if TYPE_CHECKING:
-    from plusone.bench.jobs import Job
-    from plusone.bench.remaining import Kind
+    from plusone.compare.jobs import Job
+    from plusone.compare.remaining import Kind
 
 LINES_AROUND = 7  # of the display that are not rows of its table
 
@@ -36,7 +36,7 @@ def run_shown(jobs: Sequence[Job], folder: Path, workers: int) -> list[dict[str,
     """
     from rich.live import Live
 
-    from plusone.bench.jobs import run_jobs
+    from plusone.compare.jobs import run_jobs
 
     board = Board(jobs, workers)
     again = going_on(f"run the same command again to go on ({folder} keeps what is done)")
@@ -93,7 +93,7 @@ class Board:
 
     def left(self) -> str:
         """The time left, in words."""
-        from plusone.bench.remaining import seconds_left
+        from plusone.compare.remaining import seconds_left
 
         seconds = seconds_left([*self.open.values()], self.done, self.workers)
         if seconds is None:

@@ -27,9 +27,9 @@ from plusone.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from plusone.compare.choose import Choice
     from plusone.data.dataset import Dataset
     from plusone.recipe import Recipe
-    from plusone.selection import Choice
 
 METHODS = ("gr", "em", "softmax", "wan", "hill", "en", "an")  # that trained best somewhere, and an
 RATES = (1e-2, 1e-3, 1e-4, 1e-5)
@@ -70,9 +70,9 @@ def choose(
     Example: [bold]plusone choose labels.csv -x photos.npz[/bold]
     Example: [bold]plusone choose photos -m gr,em,an --lr 1e-3,1e-4 --epochs 10[/bold]
     """
+    from plusone.compare.choose import choose as choose_among
     from plusone.methods import get_method
     from plusone.recipe import make_recipe, parse_settings
-    from plusone.selection import choose as choose_among
 
     methods = list(METHODS) if names is None else parts(names, str, "--methods")
     rates = list(RATES) if lrs is None else parts(lrs, float, "--lr")
@@ -112,9 +112,9 @@ def _recipes(
     dataset: Dataset, data: str, method: str, rates: Sequence[float], said: Mapping[str, Any]
 ) -> list[Recipe]:
     """The candidates of a method: what is not said is as `plusone train` would have it."""
+    from plusone.autorecipe import choose as by_rules
+    from plusone.autorecipe import facts_of
     from plusone.data.source import DATA_DEFAULTS, EMBEDDED
-    from plusone.engine.rules import choose as by_rules
-    from plusone.engine.rules import facts_of
     from plusone.methods import get_method
     from plusone.recipe import make_recipe
 

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from plusone.cli.several import leads
 from plusone.errors import InputError
-from plusone.files import NO_ROOM, naming
+from plusone.io.files import NO_ROOM, naming
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -10,9 +10,9 @@ from plusone.cli.common import emit, out, percent, progress, say, table
 from plusone.errors import RunError
 
 if TYPE_CHECKING:
-    from plusone.bench.run import Bench
-    from plusone.bench.spec import BenchSpec
-    from plusone.bench.summary import Row
+    from plusone.compare.run import Bench
+    from plusone.compare.spec import BenchSpec
+    from plusone.compare.summary import Row
 
 NEAR = "= "  # before a figure that is within noise of the best
 NARROW = 80
@@ -42,7 +42,7 @@ def finish(
         report: Also write the report.
         titles: Data set -> a line above its tables.
     """
-    from plusone.bench.outputs import FILES, alone, write_outputs
+    from plusone.compare.outputs import FILES, alone, write_outputs
 
     whole = write_outputs(
         folder, spec, bench.results, bench.summary, title=title, command=command, rule=bench.rule
@@ -93,7 +93,7 @@ def _print(rows: Sequence[Row], title: str) -> None:
 
 
 def _options(options: Mapping[str, Any]) -> str:
-    from plusone.bench.tables import options_text
+    from plusone.compare.tables import options_text
 
     return options_text(options)
 

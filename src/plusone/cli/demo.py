@@ -31,8 +31,8 @@ def demo(
     Example: [bold]plusone demo[/bold] (under three minutes on two cores)
     """
     check_folder(to)
-    from plusone.bench.run import run_bench
-    from plusone.bench.spec import make_spec
+    from plusone.compare.run import run_bench
+    from plusone.compare.spec import make_spec
 
     values = {
         "data": [{"path": "digits"}],

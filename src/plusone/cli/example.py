@@ -27,7 +27,7 @@ def example(
     Example: [bold]plusone example[/bold], then [bold]plusone train example/photos[/bold]
     """
     check_folder(folder)
-    from plusone.data.digits.example import write_example
+    from plusone.data.example import write_example
 
     with progress("writing", items + NEW) as (bar, task):
         write_example(

@@ -85,7 +85,7 @@ def observe(
     Example: [bold]plusone observe labels.csv --scheme single --out single.csv[/bold]
     """
     from plusone.data.formats import write
-    from plusone.data.observation import observe_table
+    from plusone.data.observe import observe_table
 
     check_file(to)
     observed = observe_table(_labels_only(data, form, meaning), scheme, seed)
@@ -136,8 +136,8 @@ def features(
 
     Example: [bold]plusone features photos --backbone lite0 --out photos.npz[/bold]
     """
-    from plusone.engine.extract import extract_to_file
     from plusone.models.backbones import backbone_for
+    from plusone.training.extract import extract_to_file
 
     check_file(to)
     if weights == "random" or (weights == "auto" and not backbone_for(backbone).pretrained):

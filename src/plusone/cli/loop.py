@@ -72,10 +72,10 @@ def loop(
     Example: [bold]plusone loop ucmerced/labels.csv --questions 100,500[/bold]
     """
     check_folder(to)
-    from plusone.bench.tables import spread
+    from plusone.compare.loop import ANY, check, simulate, steps
+    from plusone.compare.tables import spread
     from plusone.data.source import DATA_DEFAULTS
-    from plusone.files import write_json
-    from plusone.loop.simulate import ANY, check, simulate, steps
+    from plusone.io.files import write_json
     from plusone.methods import get_method
     from plusone.recipe import make_recipe, parse_settings
 
@@ -138,7 +138,7 @@ def loop(
 def _with_features(dataset: Dataset, path: Path, backbone: str) -> Dataset:
     """The data with features of its images, extracted once into a file."""
     from plusone.data.features import align, read_features
-    from plusone.engine.extract import extract_to_file
+    from plusone.training.extract import extract_to_file
 
     again = going_on("run the same command again to go on")
     with again, progress("extracting features", len(dataset.table)) as (bar, task):

@@ -44,11 +44,11 @@ def maps(
     import numpy as np
     import torch
 
-    from plusone.engine.build import load_run
-    from plusone.engine.items import items_of
-    from plusone.engine.maps import class_maps
-    from plusone.files import replacing
-    from plusone.report.overlay import strip
+    from plusone.io.files import replacing
+    from plusone.report.maps import strip
+    from plusone.training.build import load_run
+    from plusone.training.maps import class_maps
+    from plusone.training.tagging import items_of
 
     check_folder(to)
     predictor = load_run(run)

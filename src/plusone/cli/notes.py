@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from plusone.engine.task import Task
+    from plusone.training.task import Task
 
 SHOWN = 5
 

@@ -11,7 +11,7 @@ from plusone.cli.common import Json, check_folder, emit, out, say, table
 from plusone.errors import InputError
 
 if TYPE_CHECKING:
-    from plusone.data.prepare import Prepared
+    from plusone.data.public import Prepared
 
 FILE = "labels.npz"
 
@@ -45,7 +45,7 @@ def prepare(
     [bold]plusone train voc/labels.npz --recipe recipes/voc/gr.toml[/bold]
     """
     from plusone.data.formats import write
-    from plusone.data.prepare import prepare as read
+    from plusone.data.public import prepare as read
 
     check_folder(to)
     made = read(data, root, split=split, missing=missing, seed=seed)

@@ -114,10 +114,10 @@ def _has_inputs(dataset: Dataset) -> bool:
 
 def _from_single(dataset: Dataset, settings: list[str], seed: int) -> dict[str, Any]:
     """What the training items' single positives say, and the truth where it is known."""
-    from plusone.engine.expected import features_of
-    from plusone.engine.task import make_task
     from plusone.priors.features import from_features, usable_rows
     from plusone.recipe import make_recipe, parse_settings
+    from plusone.training.expected import features_of
+    from plusone.training.task import make_task
 
     recipe = make_recipe({"method": "softmax"}, parse_settings(settings), {"seed": seed})
     with progress("reading", len(dataset.table)) as (bar, reading):

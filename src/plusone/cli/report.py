@@ -95,8 +95,8 @@ def report(
 
 def _markdown(places: Sequence[Path], target: Path, as_json: bool) -> None:
     """The runs as a Markdown table."""
-    from plusone.bench.summary import markdown
-    from plusone.files import write_text
+    from plusone.compare.summary import markdown
+    from plusone.io.files import write_text
 
     found = find_runs(places)
     if not found:
@@ -128,8 +128,8 @@ def _rows(found: Sequence[dict[str, Any]]) -> list[tuple[object, ...]]:
 
 def find_runs(places: Sequence[Path]) -> list[dict[str, Any]]:
     """The results of all finished trainings at or below some folders, without copies."""
-    from plusone.engine.run_files import read_metrics
-    from plusone.report.places import distinct, folders, journal_of
+    from plusone.report.material import distinct, folders, journal_of
+    from plusone.training.run_folder import read_metrics
 
     runs: list[dict[str, Any]] = []
     journals: list[dict[str, Any]] = []

@@ -44,8 +44,7 @@ def together() -> Iterator[None]:
     if not several():
         yield
         return
-    from plusone.engine.processes import GoneError, start
-    from plusone.engine.turns import finish
+    from plusone.parallel.processes import GoneError, finish, start
 
     signal.signal(signal.SIGTERM, _stop)
     if not leads():
@@ -66,7 +65,7 @@ def together() -> Iterator[None]:
 def tell(sentence: str) -> None:
     """Says why it ends; of several processes the first to know does, for all of them."""
     if several():
-        from plusone.engine.turns import speaks
+        from plusone.parallel.processes import speaks
 
         if not speaks():
             return

@@ -26,7 +26,7 @@ from plusone.cli.common import (
 )
 from plusone.cli.use import dataset_of
 from plusone.errors import InputError
-from plusone.files import alone_in, clear_leftovers
+from plusone.io.files import alone_in, clear_leftovers
 
 FORMS = ("json", "parquet", "label-studio", "fiftyone")
 
@@ -86,13 +86,13 @@ def suggest(
     Example: [bold]plusone suggest runs/photos-gr-seed0 --audit checked.csv[/bold]
     """
     from plusone.data.broken import write_broken
-    from plusone.engine.run_files import read_recipe
     from plusone.methods import get_method
     from plusone.suggest import write_suggestions
     from plusone.suggest.accept import accept, summary
     from plusone.suggest.find import find
     from plusone.suggest.of_run import head_only, read_audit, run_labels
     from plusone.suggest.outputs import ACCEPTED, write_accepted, write_as
+    from plusone.training.run_folder import read_recipe
 
     for wanted in also or ():
         if wanted not in FORMS:
@@ -216,7 +216,7 @@ def _training(
     run: Path, data: str | None, features: list[Path] | None, labels: Path, *, images: bool
 ) -> list[str]:
     """The command that trains on accepted labels, if there are files with the inputs."""
-    from plusone.engine.run_files import read_description
+    from plusone.training.run_folder import read_description
 
     if data is None:
         features = [Path(path) for path in read_description(run)["source"].get("features", ())]

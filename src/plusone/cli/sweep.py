@@ -26,8 +26,8 @@ from plusone.cli.repeat import command_line
 from plusone.errors import InputError
 
 if TYPE_CHECKING:
-    from plusone.bench.ablation import Ablation
-    from plusone.bench.sweep import Sweep
+    from plusone.compare.ablate import Ablation
+    from plusone.compare.sweep import Sweep
 
 Seeds = Annotated[str, typer.Option(help="Seeds, comma-separated.")]
 Rates = Annotated[
@@ -76,9 +76,8 @@ def sweep(
 
     Example: [bold]plusone sweep labels.csv -m em --over options.alpha=0.1,0.2[/bold]
     """
-    from plusone.bench.over import parse_over
-    from plusone.bench.plan import make_source
-    from plusone.bench.sweep import run_sweep, write_sweep
+    from plusone.compare.plan import make_source
+    from plusone.compare.sweep import parse_over, run_sweep, write_sweep
     from plusone.recipe import parse_settings
 
     check_folder(to)
@@ -129,8 +128,8 @@ def ablate(
 
     Example: [bold]plusone ablate VOCdevkit -x features -m gr --lr 1e-3,1e-4[/bold]
     """
-    from plusone.bench.ablation import run_ablation, write_ablation
-    from plusone.bench.plan import make_source
+    from plusone.compare.ablate import run_ablation, write_ablation
+    from plusone.compare.plan import make_source
     from plusone.recipe import parse_settings
 
     check_folder(to)
@@ -154,7 +153,7 @@ def ablate(
 
 def _show_sweep(result: Sweep) -> None:
     """A line per value, a column per method."""
-    from plusone.bench.sweep import sweep_table
+    from plusone.compare.sweep import sweep_table
 
     wide = 24 + 16 * len({row.point.method for row in result.rows}) <= out.width
     measure = "test mAP" if result.rows[0].outcome.test_map is not None else "validation mAP"
@@ -163,7 +162,7 @@ def _show_sweep(result: Sweep) -> None:
 
 
 def _show_ablation(result: Ablation) -> None:
-    from plusone.bench.ablation import ablation_table
+    from plusone.compare.ablate import ablation_table
 
     out.print(table(result.title, *ablation_table(result)))
     for note in result.notes:

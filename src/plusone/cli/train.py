@@ -29,13 +29,13 @@ from plusone.cli.common import (
 from plusone.cli.notes import notes
 from plusone.cli.several import leads
 from plusone.errors import InputError
-from plusone.files import alone_in
+from plusone.io.files import alone_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from plusone.data.dataset import Dataset
-    from plusone.engine.records import EpochRecord
+    from plusone.results import EpochRecord
     from plusone.types import Clock
 
 IMAGES_ONLY = frozenset(
@@ -111,11 +111,11 @@ def train(
     """
     from plusone.data.broken import write_broken
     from plusone.data.source import EMBEDDED
-    from plusone.engine.expected import expected
-    from plusone.engine.run import train as run
-    from plusone.engine.task import make_task
     from plusone.methods import get_method
     from plusone.recipe import make_recipe, parse_settings, read_toml
+    from plusone.training.expected import expected
+    from plusone.training.run import train as run
+    from plusone.training.task import make_task
 
     flags: dict[str, Any] = {
         "method": method,
@@ -219,8 +219,8 @@ def _defaults(
     dataset: Dataset, data: str, said: Sequence[Mapping[str, Any]], *, by_rules: bool
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Settings for what was not said, and the sentences of the rules that chose them."""
+    from plusone.autorecipe import choose, facts_of
     from plusone.data.source import DATA_DEFAULTS, EMBEDDED
-    from plusone.engine.rules import choose, facts_of
     from plusone.methods import get_method
     from plusone.recipe import make_recipe
 

@@ -29,8 +29,8 @@ from plusone.errors import InputError, RunError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from plusone.engine.items import Skipped
-    from plusone.engine.thresholds import Thresholds
+    from plusone.training.tagging import Skipped
+    from plusone.training.thresholds import Thresholds
 
 COUNTS = ("items", "of", "against")
 SHOWN = 20  # skipped images that are listed
@@ -65,8 +65,8 @@ def evaluate(
 
     Example: [bold]plusone evaluate runs/digits-gr-seed0[/bold]
     """
-    from plusone.engine.build import load_run
-    from plusone.engine.evaluation import as_in_training, check_split, evaluate_run
+    from plusone.training.build import load_run
+    from plusone.training.evaluate import as_in_training, check_split, evaluate_run
 
     check_split(split)
     predictor = load_run(run)
@@ -127,11 +127,9 @@ def predict(
     Example: [bold]plusone predict runs/photos-em-seed0 new-photos --out tags.csv[/bold]
     Example: [bold]plusone predict runs/photos-em-seed0 'new/**/*.jpg' more.csv --json[/bold]
     """
-    from plusone.engine.build import load_run
-    from plusone.engine.items import find_items
-    from plusone.engine.prediction import predict_all
-    from plusone.engine.tags import CsvTags, JsonTags
-    from plusone.files import replacing
+    from plusone.io.files import replacing
+    from plusone.training.build import load_run
+    from plusone.training.tagging import CsvTags, JsonTags, find_items, predict_all
 
     if to is not None:
         check_file(to)
@@ -173,7 +171,7 @@ def predict(
 
 def _warn(run: Path) -> None:
     """Says it if a run stopped early."""
-    from plusone.engine.diverged import warning
+    from plusone.training.diverged import warning
 
     if (sentence := warning(run)) is not None:
         say(f"warning: {sentence}")
@@ -189,7 +187,7 @@ def _list(skipped: Sequence[Skipped]) -> None:
 
 def _thresholds(run: Path, classes: Sequence[str], given: float | None) -> Thresholds:
     """What counts as a label: as the user says, or the run."""
-    from plusone.engine.thresholds import Thresholds, read_thresholds
+    from plusone.training.thresholds import Thresholds, read_thresholds
 
     if given is not None:
         return Thresholds.same(given, len(classes))
@@ -200,7 +198,7 @@ def dataset_of(
     run: Path, data: str | None, features: list[Path] | None, form: str, meaning: str
 ) -> Any:
     """The data named on the command line, or the data the run was trained on."""
-    from plusone.engine.run_files import read_description
+    from plusone.training.run_folder import read_description
 
     if data is not None:
         return load(data, features, form, meaning)

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import numpy as np
 
-from plusone.bounded import read_json
 from plusone.data.dataset import Broken, Dataset
 from plusone.data.images import fault
 from plusone.errors import Problems
-from plusone.files import cache_folder, file_state, in_turn, write_json, write_text
+from plusone.io.files import cache_folder, file_state, in_turn, write_json, write_text
+from plusone.io.readers import read_json
 
 MOST = 0.1  # share of the images that may be broken
 AT_ONCE = 1024

@@ -2,7 +2,7 @@
 
 They are npz files with both, or npy files with `x` alone and the ids beside them, one a line, in
 `NAME.ids.txt`. Large arrays that were stored without compression are not read but mapped: see
-`plusone.data.mapped` and `plusone.data.lazy`.
+`plusone.data.lazy` and `plusone.data.lazy`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plusone.bounded import LARGE_FILE, parse_json, read_text
-from plusone.data.formats.bounded_npz import Arrays
 from plusone.data.formats.checks import id_array, repeats
-from plusone.data.formats.npz_arrays import as_texts, load_arrays
-from plusone.data.lazy import LARGE, LazyArray, joined, taken
-from plusone.data.mapped import mapped_file, mapped_member
+from plusone.data.formats.npz_arrays import Arrays, as_texts, load_arrays
+from plusone.data.lazy import LARGE, LazyArray, joined, mapped_file, mapped_member, taken
 from plusone.data.table import LabelTable, Strings
 from plusone.errors import InputError
-from plusone.files import replacing
+from plusone.io.files import replacing
+from plusone.io.readers import LARGE_FILE, parse_json, read_text
 
 Features = npt.NDArray[np.floating[Any]]
 ID_KEYS = ("ids", "names")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -15,28 +15,216 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
 
+from plusone.data.dataset import Dataset
 from plusone.data.lazy import LazyArray, joined
-from plusone.engine.inputs import MappedInputs
-from plusone.engine.predict import predict
-from plusone.engine.records import EpochRecord
-from plusone.engine.task import Task
-from plusone.engine.training import Training
+from plusone.data.matrix import LabelMatrix
+from plusone.data.table import LabelTable
 from plusone.errors import InputError
-from plusone.estimator.holdout import held_out
-from plusone.estimator.items import (
-    Weights,
-    check_labels,
-    check_lengths,
-    light_predictor,
-    make_items,
-    stacked,
-)
 from plusone.estimator.labels import Labels, read_labels
-from plusone.estimator.settings import make_settings, suitable_batch_size, suitable_fraction
+from plusone.methods import get_method
 from plusone.methods.base import Method
 from plusone.metrics import mean_average_precision
 from plusone.metrics.class_thresholds import thresholds_from
-from plusone.recipe import Recipe
+from plusone.recipe import Recipe, make_recipe
+from plusone.results import EpochRecord
+from plusone.seeds import generator
+from plusone.training.build import Predictor, build
+from plusone.training.loader import ArrayInputs, Inputs, MappedInputs, SomeInputs, visiting_order
+from plusone.training.predict import predict
+from plusone.training.task import Part, Task, make_task
+from plusone.training.trainer import Training
+from plusone.types import TrainLabels
+
+STEPS = 256  # an epoch has about this many steps or more
+SMALLEST, LARGEST = 16, 1024
+MANY_WEIGHTS, SMALLEST_THEN = 1 << 18, 64
+MOST_HELD_OUT = 5000  # more would make no choice better, and every epoch slower
+
+
+def suitable_batch_size(n_items: int, n_features: int, n_classes: int) -> int:
+    """Items per step where nothing is said.
+
+    16, as in the papers, up to 8,000 items; then the power of two that leaves 256 to 512 steps in
+    an epoch, at most 1024. At least 64 where the model has more than 262,144 weights: below,
+    most of the time goes into moving them instead of into finding out where to.
+
+    >>> suitable_batch_size(5_000, 1280, 20), suitable_batch_size(100_000, 768, 1000)
+    (16, 256)
+    >>> suitable_batch_size(5_000, 768, 1000)
+    64
+    """
+    least = SMALLEST_THEN if n_features * n_classes > MANY_WEIGHTS else SMALLEST
+    fitting = 1 << (max(n_items // STEPS, 1).bit_length() - 1)
+    return min(max(fitting, least), LARGEST)
+
+
+def suitable_fraction(n_items: int) -> float:
+    """Share of the items to hold out where nothing is said: a tenth, at most 5,000 items.
+
+    >>> suitable_fraction(1_000), suitable_fraction(100_000)
+    (0.1, 0.05)
+    """
+    return min(0.1, MOST_HELD_OUT / max(n_items, 1))
+
+
+def make_settings(
+    method: str, batch_size: int, seed: int, given: Mapping[str, Any], more: Mapping[str, Any]
+) -> Recipe:
+    """The recipe of a fit.
+
+    Args:
+        method: Name in the method table.
+        batch_size: Items per step.
+        seed: Of initial weights and batch order.
+        given: Parameters of the classifier that are settings too; None is "not given".
+        more: Other settings, by name.
+    """
+    said = {name: _plain(value) for name, value in given.items() if value is not None}
+    fixed = {"method": method, "seed": seed, "probe": "off"}
+    wishes = {name: _plain(value) for name, value in more.items()}
+    return make_recipe(
+        get_method(method).defaults,
+        {"batch_size": batch_size},
+        said,
+        wishes,
+        fixed,
+        source="PlusOneClassifier",
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of numpy, as searches over parameters bring them, as numbers of Python."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {name: _plain(entry) for name, entry in value.items()}
+    return value
+
+
+def held_out(
+    labels: LabelMatrix, fraction: float, chance: np.random.RandomState
+) -> npt.NDArray[np.bool_]:
+    """A random share of the items, bool `[N]`, without the last seen positive of any class.
+
+    Items with a seen positive come first: the others say nothing about an epoch. At least one item
+    is held out and at least one is not.
+
+    Args:
+        labels: What was seen.
+        fraction: The share, in (0, 1).
+        chance: Decides the draw.
+
+    >>> held_out(LabelMatrix.from_lists([[0], [0], [1]], 2), 0.4, np.random.RandomState(0)).sum()
+    np.int64(1)
+    """
+    if not 0 < fraction < 1:
+        raise InputError(f"validation_fraction must be between 0 and 1, not {fraction}")
+    if len(labels) < 2:
+        raise InputError(
+            f"{len(labels)} sample is too few: one part is learned from and another is held out"
+        )
+    wanted = min(max(1, round(fraction * len(labels))), len(labels) - 1)
+    left = labels.per_class(1)
+    order = chance.permutation(len(labels))
+    order = order[np.argsort(labels.per_item(1)[order] == 0, kind="stable")]
+    held = np.zeros(len(labels), dtype=np.bool_)
+    for item in order:
+        found = labels.positives(item)
+        if (left[found] > 1).all():
+            left[found] -= 1
+            held[item] = True
+            wanted -= 1
+            if not wanted:
+                break
+    if not (held & (labels.per_item(1) > 0)).any():
+        # Every class was seen once: one of them has to do without.
+        held[order[0]] = True
+    return held
+
+
+Weights = npt.NDArray[np.float64]
+
+
+def check_labels(x: npt.NDArray[Any], labels: Labels) -> None:
+    """Refuses labels that nothing can be learned from."""
+    check_lengths(len(x), len(labels.matrix))
+    if len(labels.classes) < 2:
+        raise InputError(
+            f"y has {len(labels.classes)} class; a multi-label classifier needs two classes or more"
+        )
+    if not (labels.matrix.values == 1).any():
+        raise InputError("y has no positive label (no 1 in the matrix); nothing can be learned")
+
+
+def check_lengths(inputs: int, labels: int) -> None:
+    """Refuses labels of other items than the inputs."""
+    if inputs != labels:
+        raise InputError(
+            f"Found input variables with inconsistent numbers of samples: X has {inputs} rows, y "
+            f"has {labels}"
+        )
+
+
+def stacked(one: LabelMatrix, other: LabelMatrix) -> LabelMatrix:
+    """Labels over the same classes, one below the other."""
+    return LabelMatrix.concatenate([one, other.with_default(one.default)])
+
+
+def make_items(
+    x: npt.NDArray[Any] | LazyArray,
+    matrix: LabelMatrix,
+    held: npt.NDArray[np.bool_],
+    labels: Labels,
+    weights: Weights | None,
+    recipe: Recipe,
+) -> Task:
+    """The items made ready for the engine.
+
+    Args:
+        x: Features `[N, D]`.
+        matrix: Their seen labels.
+        held: Which of them are validation items, bool `[N]`.
+        labels: Where the classes come from.
+        weights: Weights of the first items; further ones are the user's own validation items.
+        recipe: The settings.
+    """
+    split = np.where(held, "val", "train")
+    ids = np.arange(len(x)).astype(np.str_)
+    table = LabelTable(ids, tuple(str(name) for name in labels.classes), matrix, split=split)
+    task = make_task(Dataset(table, x, "arrays"), recipe)
+    if weights is not None:
+        own = held[: len(weights)]
+        train, val = replace(task.train, weights=weights[~own]), task.val
+        if own.any():
+            val = _repeated(val, weights[val.ids.astype(np.int64)], recipe.seed)
+        task = replace(task, train=train, val=val)
+    return replace(task, val=_with_truth(task.val))
+
+
+def _repeated(part: Part, weights: Weights, seed: int) -> Part:
+    """Held-out items, each as often as its weight says: metrics then count it so."""
+    draw = generator(seed, "held-out items")
+    rows = np.sort(visiting_order(len(part), weights, draw).numpy())
+    inputs: Inputs = SomeInputs(part.inputs, torch.from_numpy(rows))
+    if isinstance(part.inputs, ArrayInputs):
+        inputs = ArrayInputs(part.inputs.at(torch.from_numpy(rows)))
+    return Part(part.ids[rows], inputs, part.observed.take(rows), part.truth, of=part.of)
+
+
+def _with_truth(part: Part) -> Part:
+    """The same items; where every label was seen, that is the truth."""
+    if part.observed.per_class(0).any():
+        return part
+    return replace(part, truth=part.observed.with_default(-1))
+
+
+def light_predictor(training: Training) -> Predictor:
+    """The trained model without the data and the memory of its method."""
+    task, recipe = training.task, training.recipe
+    first = TrainLabels(task.train.observed.take([0]), training.k, recipe.seed, places=False)
+    model, method = build(recipe, first, task.shape, images=False)
+    model.load_state_dict(training.model.state_dict())
+    return Predictor(recipe, task.classes, task.shape, False, model.eval(), method)
 
 
 class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

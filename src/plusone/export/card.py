@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from plusone.engine.thresholds import ORIGINS
+from plusone.training.thresholds import ORIGINS
 
 SHOWN_CLASSES = 200
 MEASURES = (
@@ -121,7 +121,7 @@ def _use(config: Mapping[str, Any], onnx: Mapping[str, Any] | None) -> str:
         "```python",
         "from pathlib import Path",
         "",
-        "from plusone.engine.build import load_run",
+        "from plusone.training.build import load_run",
         "",
         'predictor = load_run(Path("THIS_FOLDER"))',
         "```",

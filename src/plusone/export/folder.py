@@ -13,29 +13,70 @@ Items of the training data are not in it, nor their names, nor places on this ma
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
-from plusone.bounded import read_json
 from plusone.data.formats import write as write_table
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
-from plusone.engine import checkpoint
-from plusone.engine.build import Predictor, build, load_run
-from plusone.engine.run_files import read_description, read_metrics
-from plusone.engine.thresholds import read_thresholds, write_thresholds
 from plusone.errors import InputError
 from plusone.export.card import make_card
-from plusone.export.config import KIND, make_config, public_recipe
-from plusone.export.inputs import some_inputs
+from plusone.export.inputs import describe_input, some_inputs
 from plusone.export.onnx import check_installed, export_onnx
-from plusone.files import write_json, write_text
+from plusone.io.files import write_json, write_text
+from plusone.io.readers import read_json
+from plusone.methods import get_method
+from plusone.recipe import Recipe
+from plusone.training import checkpoint
+from plusone.training.build import Predictor, build, load_run
+from plusone.training.run_folder import read_description, read_metrics
+from plusone.training.thresholds import Thresholds, as_dict, read_thresholds, write_thresholds
 from plusone.types import TrainLabels
 from plusone.version import __version__
+
+KIND = "plusone"
+TOLD = (
+    "method", "data", "seed", "val_map", "val_score", "test_map", "test", "best_epoch",
+    "selected_on", "selected_by", "k", "k_from", "observation", "items", "mode", "options",
+    "recovery", "rules",
+)  # fmt: skip
+
+
+def make_config(
+    predictor: Predictor, metrics: Mapping[str, Any], thresholds: Thresholds
+) -> dict[str, Any]:
+    """The content of `config.json`, in the manner of Hugging Face where it has one.
+
+    Nothing in it tells where files are on the machine it was made on, nor what items are called.
+    """
+    classes = predictor.classes
+    info = get_method(predictor.recipe.method)
+    return {
+        "model_type": KIND,
+        "architectures": ["plusone.Classifier"],
+        "problem_type": "multi_label_classification",
+        "num_labels": len(classes),
+        "id2label": {str(number): name for number, name in enumerate(classes)},
+        "label2id": {name: number for number, name in enumerate(classes)},
+        "input": describe_input(predictor),
+        "backbone": predictor.recipe.backbone if predictor.images else None,
+        "thresholds": {"from": thresholds.origin, "by_class": as_dict(classes, thresholds)},
+        "training": {key: metrics[key] for key in TOLD if key in metrics},
+        "paper": info.paper,
+        "recipe": public_recipe(predictor.recipe).model_dump(mode="json", exclude_defaults=True),
+        "plusone_version": __version__,
+    }
+
+
+def public_recipe(recipe: Recipe) -> Recipe:
+    """The settings without places on the machine they were used on."""
+    weights = recipe.weights if recipe.weights in ("auto", "random") else Path(recipe.weights).name
+    return recipe.model_copy(update={"cache_dir": None, "weights": weights})
+
 
 CHECKED = 16  # items that the ONNX file is checked on
 STEPS = ("weights", "onnx", "card")

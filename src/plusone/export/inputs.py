@@ -11,12 +11,12 @@ from torch import Tensor
 
 from plusone.data.images import CROPPED
 from plusone.data.source import load_source
-from plusone.engine.build import Predictor
-from plusone.engine.items import inputs_for
-from plusone.engine.run_files import read_description
 from plusone.errors import InputError
 from plusone.models.backbones import Normalized
 from plusone.models.classifier import Normalize
+from plusone.training.build import Predictor
+from plusone.training.run_folder import read_description
+from plusone.training.tagging import inputs_for
 
 NAME = "inputs"
 SQUARES = {

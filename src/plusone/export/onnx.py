@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from plusone.engine.build import Predictor
 from plusone.errors import InputError, RunError
 from plusone.export.inputs import NAME
-from plusone.files import replacing
+from plusone.io.files import replacing
 from plusone.methods.base import Method
 from plusone.models.classifier import Classifier
+from plusone.training.build import Predictor
 
 OUTPUT = "probabilities"
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")

@@ -36,8 +36,7 @@ from plusone.errors import InputError
 from plusone.losses import consistency, observed_bce, reduce
 from plusone.methods.base import Options
 from plusone.methods.itemwise import Itemwise
-from plusone.models.heads import Head
-from plusone.models.spatial import SpatialHead
+from plusone.models.heads import Head, SpatialHead
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
 
 

@@ -35,8 +35,7 @@ from plusone.losses import (
 from plusone.losses.reduction import Reduction
 from plusone.losses.variant import is_released
 from plusone.methods.base import Method, Options
-from plusone.models.heads import Head
-from plusone.models.labelwise import LabelwiseHead
+from plusone.models.heads import Head, LabelwiseHead
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
 
 

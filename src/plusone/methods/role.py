@@ -11,7 +11,7 @@ Adam moves rows outside the batch too.
 
 The options `estimator="factored"` and `"network"` need less memory; section 7 of the paper names
 them as open. How they differ is said in `plusone.methods.estimators` and, for the row-wise updates
-of the factored one, in `plusone.engine.row_adam`.
+of the factored one, in `plusone.training.optim`.
 """
 
 from __future__ import annotations

@@ -16,8 +16,25 @@ import torch
 from torch import Tensor, nn
 
 from plusone.errors import InputError
-from plusone.models.torchvision_fix import import_torchvision
 from plusone.models.weights import load_weights
+
+SYMPTOM = "operator torchvision::nms does not exist"
+SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+
+
+def import_torchvision() -> None:
+    """Imports torchvision; on exactly the error above, declares the operators and tries again."""
+    try:
+        importlib.import_module("torchvision")
+    except RuntimeError as error:
+        if SYMPTOM not in str(error):
+            raise
+        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+            del sys.modules[name]  # what is half imported would not be imported again
+        for operator in ("nms", "qnms"):
+            torch.library.define(f"torchvision::{operator}", SCHEMA)
+        importlib.import_module("torchvision")
+
 
 WEIGHTS = "model.safetensors"
 LOCAL = "set weights to a local file, or to random to train from scratch"

@@ -1,6 +1,6 @@
 """k and class priors from an audit: a few items, drawn at random, with all their labels.
 
-k and its interval are those of `plusone.analysis.intervals` (Cole et al. 2021, App. B): the mean
+k and its interval are those of `plusone.priors.intervals` (Cole et al. 2021, App. B): the mean
 number of positives and its bootstrap percentile interval. A class prior is a share of few items, so
 its interval is Wilson's, which does not shrink to nothing where a class was found on none of them.
 """
@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plusone.analysis.intervals import interval_of
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
+from plusone.priors.intervals import interval_of
 
 LEVEL = 0.95
 

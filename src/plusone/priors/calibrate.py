@@ -3,7 +3,7 @@
 A label's probability is p_l = sigmoid(slope * s_l + tilt * m + offset_l): s_l is the logit of an
 out-of-sample score less its mean over the items, m the item's largest s, standardised. Slope and
 tilt are shared by all classes; each class has an offset, drawn towards what its share among the
-seen labels would give. They maximise the likelihood of the seen labels (`plusone.priors.picking`).
+seen labels would give. They maximise the likelihood of the seen labels (`plusone.priors.picks`).
 No label but the seen ones is used.
 
 The tilt is for scores that compete within an item, such as those of a softmax: there a score of 1/3
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from plusone.priors.picking import Picked, label_means, log_likelihood
+from plusone.priors.picks import Picked, label_means, log_likelihood
 
 SPREAD = 2.0  # standard deviation of an offset around what the seen share gives
 STARTS = (1.2, 2.0, 4.0)  # values of k to start from; the likelihood is flat in places

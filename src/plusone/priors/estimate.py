@@ -12,7 +12,7 @@ import torch
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.priors.calibrate import Scores, calibrate, k_interval
-from plusone.priors.picking import Picked, label_means, posterior
+from plusone.priors.picks import Picked, label_means, posterior
 
 ITEMS = 20_000
 NUMBERS = 600_000

@@ -7,11 +7,10 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from plusone.files import write_text
+from plusone.io.files import write_text
 from plusone.report.blocks import Block, Drawing, Picture, Section, Work
-from plusone.report.embed import embed
 from plusone.report.material import Material, collect
-from plusone.report.page import render
+from plusone.report.page import embed, render
 from plusone.report.sections import make_sections
 from plusone.report.style import NARROW
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps
 
-from plusone.bounded import MAX_PIXELS, MAX_SIDE
 from plusone.data.dataset import Dataset
 from plusone.data.formats.folders import IMAGE_KINDS
 from plusone.data.source import EMBEDDED, load_source
 from plusone.errors import InputError
+from plusone.io.readers import MAX_PIXELS, MAX_SIDE
 
 SIDE = 160
 

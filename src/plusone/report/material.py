@@ -2,18 +2,201 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plusone.bench.choice import choice_score
+from plusone.compare.choice import choice_score
 from plusone.errors import InputError
+from plusone.io.readers import read_json
 from plusone.methods import METHODS
-from plusone.report.documents import Document, documents
-from plusone.report.places import DEFAULTS, Result, content, distinct, folders, journal_of
 from plusone.report.style import colours
-from plusone.report.variants import is_reference, named
+
+Result = dict[str, Any]
+OWN = "figures"  # what a report itself writes
+SAME = ("data", "method", "mode", "seed", "lr", "options", "recipe", "val_map", "test_map")
+DEFAULTS: Result = {"mode": "linear", "options": {}, "observation": {}}  # of older journals
+
+
+def folders(places: Sequence[Path]) -> Iterator[Path]:
+    """All folders at or below some places, each once; hidden ones and figures are passed over.
+
+    Raises:
+        InputError: If a place does not exist.
+    """
+    seen: set[Path] = set()
+    for place in places:
+        if not place.exists():
+            raise InputError(f"{place}: no such folder")
+        for name, below, _ in os.walk(place if place.is_dir() else place.parent):
+            below[:] = sorted(part for part in below if not part.startswith(".") and part != OWN)
+            folder = Path(name)
+            if (whole := folder.resolve()) not in seen:
+                seen.add(whole)
+                yield folder
+
+
+def content(result: Result) -> str:
+    """What makes a training that training, wherever it is kept."""
+    seen = (result.get("observation") or {}).get("digest")
+    return json.dumps([*(result.get(name) for name in SAME), seen], sort_keys=True, default=str)
+
+
+def distinct(results: Iterable[Result]) -> list[Result]:
+    """Results without copies, in order."""
+    found: dict[str, Result] = {}
+    for result in results:
+        found.setdefault(content(result), result)
+    return list(found.values())
+
+
+def journal_of(folder: Path) -> list[Result]:
+    """The results in a folder's journal, if it has one."""
+    from plusone.compare.jobs import read_journal
+
+    return [DEFAULTS | result for result in read_journal(folder / "journal.jsonl")]
+
+
+Document = dict[str, Any]
+SNIFFED = 400  # characters within which a file of ours says its kind
+NAMES = {
+    "bench": "results.json",
+    "sweep": "sweep.json",
+    "ablation": "ablation.json",
+    "surface": "surface.json",
+    "gradients": "gradients.json",
+    "intervals": "intervals.json",
+    "loop": "loop.json",
+}
+KEYS = {
+    "bench": ("rows",),
+    "sweep": ("over", "values", "rows"),
+    "ablation": ("method", "data", "rows"),
+    "surface": ("method", "extent", "steps", "seed", "train_items", "alphas", "betas", "loss"),
+    "gradients": ("p", "curves"),
+    "intervals": ("data", "k", "rows"),
+    "loop": ("data", "method", "items", "hidden", "seeds", "before", "all_labels", "rows"),
+}
+ROWS = {  # where a list of objects is, and what each must have
+    "bench": ("rows", ("data", "method", "val_map")),
+    "sweep": ("rows", ("data", "method", "value")),
+    "ablation": ("rows", ("name",)),
+    "gradients": ("curves", ("method", "observed", "unobserved")),
+    "intervals": ("rows", ("size", "low", "high")),
+    "loop": ("rows", ("order", "questions", "yes", "test_map", "test_sd", "gain")),
+}
+
+
+def documents(folder: Path) -> Iterator[Document]:
+    """Our JSON files in a folder: those that say their kind at the beginning.
+
+    Files of other names may be somebody else's: they are passed over if they are not like ours.
+
+    Raises:
+        InputError: If a file with one of our names cannot be read as what it says it is.
+    """
+    for path in sorted(folder.glob("*.json")):
+        try:
+            with path.open(encoding="utf-8", errors="replace") as file:
+                if '"kind"' not in file.read(SNIFFED):
+                    continue
+            document = read_json(path)
+        except (OSError, ValueError) as error:
+            if path.name in NAMES.values():
+                raise InputError(f"{path}: is not valid JSON ({error})") from None
+            continue
+        kind = document.get("kind") if isinstance(document, dict) else None
+        if not isinstance(kind, str) or kind not in NAMES:
+            continue
+        missing = _missing(kind, document)
+        if not missing:
+            yield document
+        elif path.name == NAMES[kind]:
+            raise InputError(
+                f"{path}: has no {missing}, which a file of the kind {kind!r} needs; make it again "
+                "or remove it"
+            )
+
+
+def _missing(kind: str, document: Document) -> str | None:
+    """The first thing that a document should have and has not."""
+    for key in KEYS[kind]:
+        if document.get(key) is None:
+            return repr(key)
+    if kind in ROWS:
+        name, keys = ROWS[kind]
+        rows = document[name]
+        if not isinstance(rows, list):
+            return f"list {name!r}"
+        for number, row in enumerate(rows, start=1):
+            for key in keys:
+                if not isinstance(row, dict) or key not in row:
+                    return f"{key!r} in entry {number} of {name!r}"
+    return None
+
+
+ALIKE = ("method", "seed", "lr", "options")  # settings that make no variant
+
+
+def base(name: str) -> str:
+    """The method behind a name.
+
+    >>> base("gr (epochs = 3)"), base("gr")
+    ('gr', 'gr')
+    """
+    return name if name in METHODS else name.partition(" (")[0]
+
+
+def is_reference(name: str) -> bool:
+    """Whether a method is meant to see more than single positives."""
+    info = METHODS.get(base(name))
+    return info is not None and info.scheme != "single"
+
+
+def named(results: Sequence[Result]) -> list[Result]:
+    """The results, those of variants with a method named by what is different.
+
+    >>> runs = [{"method": "gr", "data": "d", "recipe": {"epochs": n}} for n in (3, 5)]
+    >>> [run["method"] for run in named(runs)]
+    ['gr (epochs = 3)', 'gr (epochs = 5)']
+    """
+    groups: dict[tuple[str, ...], list[Result]] = {}
+    for result in results:
+        key = tuple(str(result.get(name)) for name in ("data", "mode", "method"))
+        groups.setdefault(key, []).append(result)
+    names = {id(result): name for group in groups.values() for result, name in _names(group)}
+    return [result | {"method": names[id(result)]} for result in results]
+
+
+def _names(group: Sequence[Result]) -> list[tuple[Result, str]]:
+    """A name for each result of one method."""
+    settings = [_settings(result) for result in group]
+    values = [
+        {name: json.dumps(of[name], default=str) for name in of} for of in settings
+    ]  # as text, to be compared
+    every = sorted({name for of in values for name in of})
+    varied = [name for name in every if len({of.get(name) for of in values}) > 1]
+    labels = len({_digest(result) for result in group}) > 1
+    found = []
+    for result, of in zip(group, settings, strict=True):
+        words = [f"{name} = {of[name]}" for name in varied if name in of]
+        words += [f"labels {_digest(result)[:8]}"] if labels and not varied else []
+        method = str(result["method"])
+        found.append((result, f"{method} ({', '.join(words)})" if words else method))
+    return found
+
+
+def _settings(result: Result) -> dict[str, Any]:
+    recipe = result.get("recipe") or {}
+    return {name: value for name, value in recipe.items() if name not in ALIKE}
+
+
+def _digest(result: Result) -> str:
+    return str((result.get("observation") or {}).get("digest", "unknown"))
+
 
 FOCUS = ("gr", "em", "role", "lasd", "wan", "epr")  # brought out after the best, AN and BCE
 SHOWN = 6
@@ -121,7 +304,7 @@ def collect(places: Sequence[Path]) -> Material:
     Raises:
         InputError: If a place does not exist, or none holds anything finished.
     """
-    from plusone.engine.run_files import read_metrics
+    from plusone.training.run_folder import read_metrics
 
     found: dict[str, list[Document]] = {}
     tables: list[tuple[str, list[Entry]]] = []
@@ -168,7 +351,7 @@ def _summarised(results: Sequence[Result]) -> list[Entry]:
     A row per variant of a method; variants of references are summed up by themselves, so that they
     are not taken for rivals.
     """
-    from plusone.bench.summary import summarise
+    from plusone.compare.summary import summarise
 
     known = named(results)
     apart = [run for run in known if run["method"] not in METHODS and is_reference(run["method"])]

@@ -14,9 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from plusone.errors import RunError
-from plusone.review.desk import Desk, UnknownQuestionError
-from plusone.review.desk_new import NewItemDesk
-from plusone.review.desk_suggested import SuggestionDesk
+from plusone.review.desk import Desk, NewItemDesk, SuggestionDesk, UnknownQuestionError
 from plusone.review.guard import Guard, cookie_name, token_given
 from plusone.review.pictures import SIDES
 from plusone.version import __version__

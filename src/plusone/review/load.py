@@ -14,15 +14,12 @@ from plusone.data.source import EMBEDDED
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.review.answers import apply_answers
-from plusone.review.desk import Desk
-from plusone.review.desk_new import NewItemDesk
-from plusone.review.desk_suggested import SuggestionDesk
-from plusone.review.new_items import NewItems
+from plusone.review.desk import Desk, NewItemDesk, SuggestionDesk
+from plusone.review.new_items import NewItems, read_unlabelled
 from plusone.review.pictures import Scenes
 from plusone.review.queue import order_questions
 from plusone.review.store import Store
 from plusone.review.suggested import Suggested
-from plusone.review.unlabelled import read_unlabelled
 from plusone.suggest import read_suggestions
 
 DATABASE = "review.sqlite"

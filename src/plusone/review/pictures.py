@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps
 
-from plusone.bounded import MAX_PIXELS, MAX_SIDE
 from plusone.data.formats.folders import IMAGE_KINDS, IMAGE_SUFFIXES
+from plusone.io.readers import MAX_PIXELS, MAX_SIDE
 
 SIDES = {"large": 1600, "small": 360}
 MAX_FILE_BYTES = 500_000_000

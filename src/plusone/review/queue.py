@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plusone.errors import InputError
-from plusone.suggest.suggestions import Suggestions
+from plusone.suggest.folder import Suggestions
 
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]

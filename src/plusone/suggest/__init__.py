@@ -3,8 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from plusone.suggest.folder import read_suggestions, write_suggestions
-from plusone.suggest.suggestions import Suggestions
+from plusone.suggest.folder import Suggestions, read_suggestions, write_suggestions
 
 if TYPE_CHECKING:
     from plusone.suggest.find import Found, suggest

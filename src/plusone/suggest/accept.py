@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plusone.errors import InputError
-from plusone.suggest.calibration import Calibrated
-from plusone.suggest.curve import Floats, States
+from plusone.suggest.calibration import Calibrated, Floats, States
 
 LOW = 0.05  # share of other audits that would have promised less
 

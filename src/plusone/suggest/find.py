@@ -12,15 +12,15 @@ import torch
 
 from plusone.data.dataset import Dataset
 from plusone.data.table import LabelTable
-from plusone.engine.crossfit import CrossFit, cross_fit
-from plusone.engine.task import apply_observation
 from plusone.errors import InputError
 from plusone.priors.estimate import from_single_positives
 from plusone.priors.features import from_features, usable_rows
 from plusone.recipe import Recipe
 from plusone.suggest.answers import Answers, answers_from
 from plusone.suggest.calibration import Calibrated, calibrate
-from plusone.suggest.suggestions import Suggestions
+from plusone.suggest.folder import Suggestions
+from plusone.training.crossfit import CrossFit, cross_fit
+from plusone.training.task import apply_observation
 
 LEAST = 0.02
 CAUTION = 0.9  # of the labels beyond the first that are estimated, without an audit

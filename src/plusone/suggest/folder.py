@@ -11,20 +11,46 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from plusone.bounded import LARGE_FILE, read_json, read_text
 from plusone.data.formats import read as read_table
 from plusone.data.formats import write as write_table
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
-from plusone.files import write_json, write_text
-from plusone.suggest.suggestions import Suggestions
+from plusone.io.files import write_json, write_text
+from plusone.io.readers import LARGE_FILE, read_json, read_text
 from plusone.version import __version__, refuse_newer
+
+
+@dataclass(frozen=True)
+class Suggestions:
+    """Suggested labels, one entry each, item by item, the most probable of an item first.
+
+    Args:
+        table: The items and what was seen of their labels; every suggestion is unobserved in it.
+        row: Item of each suggestion, int64 `[n]`, ascending.
+        label: Its class, int32 `[n]`.
+        probability: Calibrated probability that the item has the label, float32 `[n]`.
+        score: What the model said, out of sample, before calibration, float32 `[n]`.
+        about: How they were made; plain values, as kept in `about.json`.
+    """
+
+    table: LabelTable
+    row: npt.NDArray[np.int64]
+    label: npt.NDArray[np.int32]
+    probability: npt.NDArray[np.float32]
+    score: npt.NDArray[np.float32]
+    about: Mapping[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.row)
+
 
 COLUMNS = ("image", "label", "probability", "score")
 KIND = "suggestions"

@@ -12,12 +12,12 @@ from plusone.data.dataset import Dataset
 from plusone.data.formats import read
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
-from plusone.engine.build import load_run
-from plusone.engine.crossfit import pooled
-from plusone.engine.evaluation import difference
-from plusone.engine.task import apply_observation
 from plusone.errors import InputError
 from plusone.recipe import Recipe
+from plusone.training.build import load_run
+from plusone.training.crossfit import pooled
+from plusone.training.evaluate import difference
+from plusone.training.task import apply_observation
 
 
 def run_labels(run: Path, given: LabelTable, recipe: Recipe) -> LabelTable:

@@ -14,8 +14,8 @@ from plusone.data.formats.checks import missing_images
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
-from plusone.files import replacing, write_json
-from plusone.suggest.suggestions import Suggestions
+from plusone.io.files import replacing, write_json
+from plusone.suggest.folder import Suggestions
 
 ACCEPTED = "accepted.csv"
 

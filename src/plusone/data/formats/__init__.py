@@ -10,21 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from plusone.data.dataset import Dataset
-from plusone.data.formats import (
-    coco,
-    csv_long,
-    csv_long_write,
-    csv_wide,
-    folders,
-    mulan,
-    npz,
-    parquet,
-    voc,
-)
+from plusone.data.formats import coco, csv_long, csv_wide, folders, mulan, npz, parquet, voc
 from plusone.data.formats.base import LABEL_MODES, Format, ReadOptions, as_labels
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
-from plusone.files import NO_ROOM
+from plusone.io.files import NO_ROOM
 
 __all__ = ["FORMATS", "Format", "ReadOptions", "detect", "read", "write"]
 
@@ -33,7 +23,7 @@ FORMATS: dict[str, Format] = {
     "csv-long": Format(
         "CSV, image,labels[,negatives][,truth][,split], names separated by |",
         csv_long.read_csv_long,
-        csv_long_write.write_csv_long,
+        csv_long.write_csv_long,
         csv_long.detects,
         (".csv",),
     ),

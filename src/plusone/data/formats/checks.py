@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plusone.bounded import NAMES
 from plusone.data.table import Strings
 from plusone.errors import InputError, Problems
+from plusone.io.readers import NAMES
 
 ID_COLUMNS = ("image", "id", "item", "file", "filename", "path")
 SPLIT_NAMES = {

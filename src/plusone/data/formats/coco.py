@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from plusone.bounded import LARGE_FILE, parse_json, read_text
 from plusone.data.dataset import Dataset
 from plusone.data.formats.base import ReadOptions
 from plusone.data.formats.checks import check_ids, id_array, images_root, name_fault
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
+from plusone.io.readers import LARGE_FILE, parse_json, read_text
 
 PATTERN = "instances_*.json"
 

@@ -16,7 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from plusone.data.dataset import Dataset
-from plusone.data.formats.base import ReadOptions, as_labels
+from plusone.data.formats.base import (
+    ReadOptions,
+    as_labels,
+    sidecar_root,
+    with_sidecar,
+    write_sidecar,
+)
 from plusone.data.formats.checks import (
     LONGEST_ID,
     check_ids,
@@ -26,11 +32,10 @@ from plusone.data.formats.checks import (
     split_name,
 )
 from plusone.data.formats.csv_text import check_writable, column, header_of, id_column, records
-from plusone.data.formats.sidecar import sidecar_root, with_sidecar, write_sidecar
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
-from plusone.files import replacing
+from plusone.io.files import replacing
 
 CELLS = {"1": 1, "1.0": 1, "0": 0, "0.0": 0, "-0.0": 0, "-1": -1, "-1.0": -1, "": 0}
 SUFFIXES = (".csv",)

@@ -11,12 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from plusone.bounded import parse_json, unpacked_limit
 from plusone.data.dataset import Dataset
-from plusone.data.formats.base import ReadOptions
-from plusone.data.formats.bounded_npz import Arrays
+from plusone.data.formats.base import ReadOptions, root_from
 from plusone.data.formats.checks import check_ids, images_root
 from plusone.data.formats.npz_arrays import (
+    Arrays,
     check_features,
     check_names,
     check_splits,
@@ -24,11 +23,11 @@ from plusone.data.formats.npz_arrays import (
     join_parts,
     load_arrays,
 )
-from plusone.data.formats.roots import root_from
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
-from plusone.files import replacing
+from plusone.io.files import replacing
+from plusone.io.readers import parse_json, unpacked_limit
 
 MARK = "plusone-labels-1"
 

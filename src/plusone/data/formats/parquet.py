@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from plusone.bounded import UNPACKED_RATIO, parse_json, unpacked_limit
 from plusone.data.dataset import Dataset
-from plusone.data.formats.base import ReadOptions
+from plusone.data.formats.base import ReadOptions, root_from, root_of
 from plusone.data.formats.checks import (
     ID_COLUMNS,
     check_ids,
@@ -26,11 +25,11 @@ from plusone.data.formats.checks import (
     split_name,
 )
 from plusone.data.formats.longform import ALL_OTHERS, ClassCodes, Lists, assemble, columns_of
-from plusone.data.formats.roots import root_from, root_of
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable, Strings
 from plusone.errors import InputError, Problems
-from plusone.files import replacing
+from plusone.io.files import replacing
+from plusone.io.readers import UNPACKED_RATIO, parse_json, unpacked_limit
 
 META = b"plusone"
 PIECE = 65_536

@@ -1,1 +1,0 @@
-"""Comparing methods: many trainings, one table."""

@@ -1,0 +1,3 @@
+"""Comparing methods: many trainings, one table."""
+
+from __future__ import annotations

@@ -1,0 +1,198 @@
+"""`choose`: method, learning rate and epoch by seen labels alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from plusone.data.dataset import Dataset
+from plusone.errors import InputError, RunError
+from plusone.methods import get_method
+from plusone.metrics.seen_labels import score_name
+from plusone.recipe import Recipe
+from plusone.training.build import build
+from plusone.training.loader import ArrayInputs
+from plusone.training.predict import predict
+from plusone.training.stacked import train_stacked, why_alone
+from plusone.training.task import Part, Task, apply_observation, make_task
+from plusone.training.trainer import Training
+from plusone.types import TrainLabels
+
+IMAGE_SETTINGS = ("backbone", "weights", "image_size", "aspect", "precision")
+DATA_SETTINGS = ("observe", "observe_seed", "val_share", "split_seed", "train_share", "select_by")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A training that was tried.
+
+    Args:
+        recipe: Its settings, as they were given.
+        score: What its best epoch is worth, higher is better.
+        epoch: That epoch, from 1.
+    """
+
+    recipe: Recipe
+    score: float
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What `choose` found.
+
+    Args:
+        score: Name of the score that was chosen by.
+        candidates: What was tried, best first.
+        failed: Settings that could not be trained, and why.
+        items: Validation items.
+        seen: Their seen positive labels.
+    """
+
+    score: str
+    candidates: tuple[Candidate, ...]
+    failed: tuple[tuple[Recipe, str], ...]
+    items: int
+    seen: int
+
+    @property
+    def best(self) -> Candidate:
+        """The winner."""
+        return self.candidates[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The choice for JSON; settings as far as they differ from the defaults."""
+        plain = asdict(self)
+        plain["candidates"] = [
+            {
+                "method": each.recipe.method,
+                "lr": each.recipe.lr,
+                "score": each.score,
+                "epoch": each.epoch,
+                "recipe": _plain(each.recipe),
+            }
+            for each in self.candidates
+        ]
+        plain["failed"] = [{"recipe": _plain(recipe), "why": why} for recipe, why in self.failed]
+        return plain
+
+
+def choose(
+    dataset: Dataset,
+    recipes: Sequence[Recipe],
+    *,
+    on_epoch: Callable[[int], None] | None = None,
+    on_extract: Callable[[int], None] | None = None,
+) -> Choice:
+    """Trains every recipe on the same items and ranks them by a score on seen labels.
+
+    All labels are never looked at: where they are known, all but one positive per item are hidden
+    first, and what was hidden is dropped. Images are turned into features of the backbone once, and
+    linear models are trained on these; vectors are used as they are.
+
+    Args:
+        dataset: The data.
+        recipes: What to try. They must agree in what concerns the data, the backbone and the score.
+        on_epoch: Called with the number of candidates that have just finished an epoch.
+        on_extract: Called with the number of images whose features were just extracted.
+    """
+    if not recipes:
+        raise InputError("there is nothing to choose from: give at least one recipe")
+    first = recipes[0]
+    for name in (*DATA_SETTINGS, *IMAGE_SETTINGS):
+        if any(getattr(recipe, name) != getattr(first, name) for recipe in recipes):
+            raise InputError(f"candidates must have the same {name}")
+    for recipe in recipes:
+        if get_method(recipe.method).scheme != "single":
+            raise InputError(
+                f"{recipe.method}: is a reference that sees more labels than the others, so it "
+                "cannot be chosen"
+            )
+    task = _seen_task(dataset, first)
+    if task.images:
+        task = _features(task, _trained(first), on_extract)
+    found: list[Candidate] = []
+    failed: list[tuple[Recipe, str]] = []
+    for group in _groups(recipes):
+        for recipe, outcome in _train(task, group, on_epoch):
+            if isinstance(outcome, Training):
+                assert outcome.best is not None
+                found.append(Candidate(recipe, outcome.best.score, outcome.best.epoch))
+            else:
+                failed.append((recipe, outcome))
+    if not found:
+        raise RunError(f"no candidate could be trained; {first.method}: {failed[0][1]}")
+    ranked = sorted(found, key=lambda each: -each.score)  # of equals the first given stays first
+    return Choice(
+        score_name(first.select_by),
+        tuple(ranked),
+        tuple(failed),
+        items=len(task.val),
+        seen=int(task.val.observed.per_class(1).sum()),
+    )
+
+
+def _trained(recipe: Recipe) -> Recipe:
+    """The settings a candidate is trained with: a linear model, judged by seen labels."""
+    update = {"observe": "given", "select_on": "observed", "mode": "linear", "probe": "off"}
+    return recipe.model_copy(update=update)
+
+
+def _seen_task(dataset: Dataset, recipe: Recipe) -> Task:
+    """The data without what training may not see."""
+    table = replace(apply_observation(dataset.table, recipe), truth=None)
+    return make_task(replace(dataset, table=table), _trained(recipe))
+
+
+def _features(task: Task, recipe: Recipe, on_extract: Callable[[int], None] | None) -> Task:
+    """The same task with features of the recipe's backbone for inputs."""
+    plain = recipe.model_copy(update={"method": "an", "options": {}})  # for its pooling head
+    labels = TrainLabels(task.train.observed, None, recipe.seed, places=False)
+    model, _ = build(plain, labels, task.shape, images=True)
+
+    def part(given: Part) -> Part:
+        x = predict(model, model.features, given.inputs, kind="images", tick=on_extract)
+        return replace(given, inputs=ArrayInputs(x.clone()))
+
+    train, val = part(task.train), part(task.val)
+    assert isinstance(train.inputs, ArrayInputs)
+    shape = tuple(train.inputs.x.shape[1:])
+    return replace(task, train=train, val=val, test=None, images=False, shape=shape)
+
+
+def _groups(recipes: Sequence[Recipe]) -> list[list[Recipe]]:
+    """Recipes that differ in the learning rate and the seed only, together."""
+    groups: dict[str, list[Recipe]] = {}
+    for recipe in recipes:
+        same = recipe.model_copy(update={"lr": 1.0, "seed": 0}).model_dump_json()
+        groups.setdefault(same, []).append(recipe)
+    return list(groups.values())
+
+
+def _train(
+    task: Task, group: Sequence[Recipe], on_epoch: Callable[[int], None] | None
+) -> list[tuple[Recipe, Training | str]]:
+    """Trains a group, as one stack where that can be; a failure is the sentence that says why."""
+    trained = [_trained(recipe) for recipe in group]
+    tick = on_epoch or (lambda count: None)
+    if len(group) > 1 and why_alone(task, trained[0]) is None:
+        try:
+            stack = train_stacked(task, trained, lambda _: tick(len(group)))
+            return list(zip(group, (training for training, _ in stack), strict=True))
+        except RunError:
+            pass  # one of them; the others shall not suffer for it
+    outcomes: list[tuple[Recipe, Training | str]] = []
+    for given, recipe in zip(group, trained, strict=True):
+        try:
+            training = Training(task, recipe)
+            for _ in training.epochs():
+                tick(1)
+            outcomes.append((given, training))
+        except RunError as error:
+            outcomes.append((given, str(error)))
+    return outcomes
+
+
+def _plain(recipe: Recipe) -> dict[str, Any]:
+    return recipe.model_dump(mode="json", exclude_defaults=True)

@@ -1,0 +1,188 @@
+"""Entries of a comparison: a method on a data set in a mode, which becomes one row of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plusone.compare.choice import choice_score
+from plusone.compare.jobs import Job, Source
+from plusone.compare.plan import make_jobs, make_source, rate_grid
+from plusone.compare.spec import BenchSpec, DataSpec, merge_settings
+from plusone.errors import InputError
+from plusone.methods import METHODS, get_method
+from plusone.recipe import Recipe
+
+if TYPE_CHECKING:
+    from plusone.compare.jobs import Job
+
+
+Settings = dict[str, Any]
+IMAGE_MODES = ("finetune", "linear_init")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What becomes one row.
+
+    Args:
+        source: The data.
+        method: Name of the method.
+        settings: Settings of all its trainings.
+        data: What the user calls the data, if anything.
+    """
+
+    source: Source
+    method: str
+    settings: Settings
+    data: str | None = None
+
+    @property
+    def mode(self) -> str:
+        """The mode that was asked for; auto if none was."""
+        return str(self.settings.get("mode", Recipe.model_fields["mode"].default))
+
+    @property
+    def options(self) -> Settings:
+        """Options of the method that the user gave."""
+        return dict(self.settings.get("options", {}))
+
+    def rates(self, listed: Sequence[float | None]) -> list[Settings]:
+        """Settings with each learning rate of the comparison, unless the entry has its own."""
+        return [{}] if "lr" in self.settings else rate_grid(listed)
+
+    def jobs(self, grid: Sequence[Settings], seeds: Sequence[int]) -> list[Job]:
+        """The trainings with each of some settings and seeds."""
+        return make_jobs(self.source, [self.method], seeds, {self.method: grid}, self.settings)
+
+
+def make_entries(spec: BenchSpec) -> list[Entry]:
+    """The entries of a comparison; unknown data or methods and impossible modes are refused.
+
+    Settings lie over each other in this order: of the spec, of the data set, of the method, the
+    mode.
+    """
+    methods = list(METHODS) if "all" in spec.methods else list(spec.methods)
+    for name in (*methods, *spec.method):
+        get_method(name)
+    entries = []
+    sources: set[Source] = set()
+    for block in spec.data:
+        source = make_source(
+            block.path, [Path(path) for path in block.features], block.format, block.labels
+        )
+        if source in sources:
+            raise InputError(
+                f"{block.path}: is there twice; one comparison has each data set once (plusone "
+                "sweep compares settings)"
+            )
+        sources.add(source)
+        _check_modes(spec, block, source)
+        for mode in spec.modes or (None,):
+            for name in methods:
+                settings = merge_settings(spec.settings, block.settings)
+                settings = merge_settings(settings, spec.method.get(name, {}))
+                settings |= {} if mode is None else {"mode": mode}
+                entries.append(Entry(source, name, settings, block.name))
+    return entries
+
+
+def _check_modes(spec: BenchSpec, block: DataSpec, source: Source) -> None:
+    """Refuses modes that need images where there are none, before anything is trained."""
+    wanted = [mode for mode in spec.modes if mode in IMAGE_MODES]
+    if not wanted or source.data == "digits":
+        return
+    if source.features or source.data == "digits-features" or not _has_images(source):
+        raise InputError(
+            f"{block.path}: has features but no images, so the mode {wanted[0]} cannot be; leave "
+            "it out of --modes, or compare this data by itself"
+        )
+
+
+def _has_images(source: Source) -> bool:
+    from plusone.data.source import load_source
+
+    features = load_source(source.data, format=source.format, labels=source.labels).features
+    return features is None or features.ndim == 4
+
+
+Runner = Callable[[Sequence["Job"]], list[dict[str, Any]]]
+
+# Alternatives to a method's default options, each tried beside the defaults.
+OPTIONS: dict[str, list[Settings]] = {
+    "bce_ls": [{"eps": 0.05}, {"eps": 0.2}],
+    "an_ls": [{"eps": 0.2}, {"eps": 0.4}],
+    "an_als": [{"eps_p": 0.0, "eps_n": 0.2}, {"eps_p": 0.1, "eps_n": 0.3}],
+    "n_ls": [{"eps_n": 0.2}, {"eps_n": 0.4}],
+    "wan": [{"gamma": 0.1}, {"gamma": 0.3}],
+    "l1r": [{"lam": 1e-6}, {"lam": 1e-4}],
+    "l2r": [{"lam": 1e-5}, {"lam": 1e-3}],
+    "focal": [{"gamma": 1.0}, {"gamma": 4.0}],
+    "asl": [{"gamma_neg": 2.0}, {"gamma_neg": 6.0}],
+    "asl_ps": [{"gamma_neg": 2.0}, {"shift": 0.2}],
+    "hill": [{"margin": 0.0, "gamma": 0.0}, {"lam": 1.2}],
+    "epr": [{"variant": "released"}, {"lam": 100.0}],
+    "role": [{"variant": "paper"}, {"lam": 10.0}],
+    "ll_r": [{"delta_rel": 0.5}, {"delta_rel": 1.0}],
+    "ll_ct": [{"delta_rel": 0.05}, {"delta_rel": 0.5}],
+    "ll_cp": [{"delta_rel": 0.05}, {"delta_rel": 0.5}],
+    "splc": [{"tau": 0.5}, {"tau": 0.8}],
+    "en": [{"decay": 0.0}, {"decay": 0.9}],
+    "en_cl": [{"weight": 0.1}, {"weight": 10.0}],
+    "en_scl": [{"weight": 0.1}, {"weight": 10.0}],
+    "las": [{"gamma_neg": 2.0}, {"gamma_neg": 1.0}],
+    "lasd": [{"lam_plus": 0.03}, {"tau": 0.7}, {"gamma_neg": 2.0}],
+    "em": [{"alpha": 0.05}, {"alpha": 0.2}],
+    "em_apl": [{"alpha": 0.1, "beta": 0.4}, {"alpha": 0.1, "beta": 0.9}],
+    "entmin": [{"alpha": 0.01}, {"negatives": True}],
+    "gr": [{"w": 10.0, "b": -8.0}, {"w": 4.0, "b": -2.0}],
+    "gr_learned": [{"learn_v": False}],
+    "lac": [{"variant": "released"}, {"delta": 0.7}],
+}
+
+
+def option_grid(method: str, chosen: Settings, given: Settings) -> list[Settings]:
+    """The chosen settings, and the same with each of the method's alternative options.
+
+    Args:
+        method: Its name.
+        chosen: Settings so far.
+        given: Options the user gave; alternatives to these are not tried.
+    """
+    others = [options for options in OPTIONS.get(method, []) if not options.keys() & given.keys()]
+    return [chosen, *(chosen | {"options": options} for options in others)]
+
+
+def best_settings(tried: Sequence[Settings], results: Sequence[dict[str, Any]]) -> Settings:
+    """The settings with the best validation score; of equals the first."""
+    scores = [choice_score(result) for result in results]
+    return tried[scores.index(max(scores))]
+
+
+def tune_by_grid(
+    entries: Sequence[Entry], rates: Sequence[float | None], seed: int, run: Runner
+) -> list[Settings]:
+    """The chosen settings of each entry.
+
+    Args:
+        entries: What to tune.
+        rates: Learning rates to choose from; None is the method's default.
+        seed: The seed to choose with.
+        run: Trains jobs and returns their results in order.
+    """
+
+    def choose(grids: Sequence[Sequence[Settings]]) -> list[Settings]:
+        pairs = list(zip(entries, grids, strict=True))
+        found = iter(run([job for entry, grid in pairs for job in entry.jobs(grid, [seed])]))
+        return [best_settings(grid, list(islice(found, len(grid)))) for grid in grids]
+
+    chosen = choose([entry.rates(rates) for entry in entries])
+    return choose(
+        [
+            option_grid(entry.method, rate, entry.options)
+            for entry, rate in zip(entries, chosen, strict=True)
+        ]
+    )

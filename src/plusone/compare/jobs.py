@@ -1,0 +1,290 @@
+"""Many trainings in parallel processes, each done once, whatever happens in between."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plusone.compare.pool import in_processes
+from plusone.errors import RunError
+from plusone.io.files import add_lines, file_state
+from plusone.io.readers import parse_json
+from plusone.methods import get_method
+from plusone.recipe import Recipe
+from plusone.version import __version__
+
+if TYPE_CHECKING:
+    from plusone.results import EpochRecord
+    from plusone.training.trainer import Training
+
+
+NEEDED = {"key", "data", "method", "seed", "lr", "val_map", "test_map", "seconds"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """How to load the data of a job; see `plusone.data.source.load_source`."""
+
+    data: str
+    features: tuple[str, ...] = ()
+    format: str = "auto"
+    labels: str = "auto"
+
+    @property
+    def name(self) -> str:
+        """What to call the data before it is read: the file's name, or its folder's."""
+        path = Path(self.data)
+        return (path.parent.name if path.stem == "labels" else path.stem) or "data"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training."""
+
+    source: Source
+    recipe: Recipe
+
+    @property
+    def key(self) -> str:
+        """A name that is the same for the same training."""
+        options = get_method(self.recipe.method).make_options(self.recipe.options)
+        # Only what differs from the defaults, so that a setting added later changes no name.
+        given = sorted(self.recipe.model_dump(exclude_defaults=True).items())
+        files = (self.source.data, *self.source.features, self.recipe.weights)
+        states = [file_state(Path(name)) for name in files]  # other content is other training
+        parts = (__version__, self.source, states, options, given)
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+    @property
+    def name(self) -> str:
+        """What to call it in a message."""
+        return f"{self.recipe.method}, seed {self.recipe.seed}, lr {self.recipe.lr:g}"
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    journal: Path,
+    *,
+    workers: int = 2,
+    on_done: Callable[[dict[str, Any], bool], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Runs the jobs that are not in the journal yet; returns the results of all, in order.
+
+    Args:
+        jobs: The trainings.
+        journal: JSON lines, one finished job each; it is added to as jobs finish, so a stopped
+            comparison goes on where it was.
+        workers: Processes; each computes on one thread, so that they do not fight for cores.
+        on_done: Called with each result and whether the journal already had it.
+    """
+    results = {result["key"]: result for result in read_journal(journal)}
+    keys = [job.key for job in jobs]
+    wanted = dict(zip(keys, jobs, strict=True))
+    for key in wanted:
+        if key in results and on_done is not None:
+            on_done(results[key], True)
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    _end_last_line(journal)
+    open_jobs = [job for key, job in wanted.items() if key not in results]
+    waiting = deque(make_units(open_jobs, workers))
+    failures: list[str] = []
+    running = in_processes(run_unit, waiting, workers, lambda unit: unit.name)
+    # Without a buffer a stack goes to disk in one call, so that a kill keeps all of it or nothing.
+    with journal.open("ab", buffering=0) as file, closing(running):
+        for found in running:
+            if isinstance(found, Refused):
+                waiting.extendleft(reversed(found.unit.one_by_one(found.why)))
+                continue
+            if isinstance(found, Failed):
+                failures.append(found.message)
+                continue
+            add_lines(file, "".join(json.dumps(result) + "\n" for result in found))
+            for result in found:
+                results[result["key"]] = result
+                if on_done is not None:
+                    on_done(result, False)
+    if failures:
+        raise RunError(
+            f"{len(failures)} of {len(keys)} trainings failed, all others are kept: "
+            f"{'; '.join(failures)}"
+        )
+    return [results[key] for key in keys]
+
+
+def read_journal(journal: Path) -> Iterator[dict[str, Any]]:
+    """The results in a journal; a line cut off by a kill is passed over."""
+    if not journal.exists():
+        return
+    for line in journal.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            result = parse_json(line)
+        except ValueError:
+            continue
+        if isinstance(result, dict) and result.keys() >= NEEDED:
+            yield result
+
+
+def _end_last_line(journal: Path) -> None:
+    """Ends a line that a kill cut off, so that the next result gets a line of its own."""
+    if journal.exists() and (text := journal.read_bytes()) and not text.endswith(b"\n"):
+        with journal.open("ab") as file:
+            file.write(b"\n")
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Jobs that cannot be trained as one stack, and why."""
+
+    unit: Unit
+    why: str
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A training that cannot be finished, and why."""
+
+    message: str
+
+
+def run_unit(unit: Unit) -> list[dict[str, Any]] | Refused | Failed:
+    """Trains the jobs of a unit in this process, several at once if they can be stacked."""
+    if len(unit.jobs) == 1:
+        try:
+            return [run_job(unit.jobs[0]) | ({"alone": unit.alone} if unit.alone else {})]
+        except RunError as error:
+            return Failed(f"{unit.name}: {error}")
+    from plusone.training.stacked import train_stacked, why_alone
+    from plusone.training.task import make_task
+
+    recipes = [job.recipe for job in unit.jobs]
+    task = make_task(_load(unit.jobs[0].source), recipes[0])
+    if (why := why_alone(task, recipes[0])) is not None:
+        return Refused(unit, why)
+    try:
+        trained = train_stacked(task, recipes)
+    except RunError as error:  # one of them; the others shall not suffer for it
+        return Refused(unit, str(error))
+    return [
+        _result(job, training, records, len(trained))
+        for job, (training, records) in zip(unit.jobs, trained, strict=True)
+    ]
+
+
+def run_job(job: Job) -> dict[str, Any]:
+    """Trains one job in this process."""
+    from plusone.training.task import make_task
+    from plusone.training.trainer import Training
+
+    training = Training(make_task(_load(job.source), job.recipe), job.recipe)
+    return _result(job, training, list(training.epochs()), 1)
+
+
+def _result(
+    job: Job, training: Training, records: Sequence[EpochRecord], stacked: int
+) -> dict[str, Any]:
+    """The line of the journal for a finished training; `stacked` were trained together."""
+    from plusone.training.run_folder import finite
+    from plusone.training.summary import summarise
+
+    result = summarise(training, None, sum(record.seconds for record in records))
+    source = asdict(job.source) | {"features": list(job.source.features)}
+    epochs = [finite(asdict(record)) for record in records]
+    about = {"key": job.key, "source": source, "stacked": stacked}
+    if broken := _load(job.source).broken:
+        about["broken"] = len(broken)
+    return about | result | {"epochs": epochs}
+
+
+@lru_cache(maxsize=2)
+def _load(source: Source) -> Any:
+    from plusone.data.source import load_source
+
+    return load_source(
+        source.data,
+        features=[Path(path) for path in source.features],
+        format=source.format,
+        labels=source.labels,
+    )
+
+
+ARRAY_FILES = (".npz", ".arff", ".xml", ".parquet")  # forms that bring features along
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Jobs for one process.
+
+    Args:
+        jobs: They differ in the learning rate and the seed only.
+        alone: Why they cannot be stacked, where that was found out.
+    """
+
+    jobs: tuple[Job, ...]
+    alone: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What to call it in a message."""
+        first = self.jobs[0]
+        if len(self.jobs) == 1:
+            return first.name
+        return f"{first.recipe.method}, {len(self.jobs)} trainings at once"
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds of its jobs."""
+        return list(dict.fromkeys(job.recipe.seed for job in self.jobs))
+
+    def halves(self) -> list[Unit]:
+        """Two units with about half of the seeds each."""
+        first = self.seeds[: (len(self.seeds) + 1) // 2]
+        parts = [
+            [job for job in self.jobs if (job.recipe.seed in first) is half]
+            for half in (True, False)
+        ]
+        return [Unit(tuple(part)) for part in parts]
+
+    def one_by_one(self, why: str) -> list[Unit]:
+        """A unit for each job."""
+        return [Unit((job,), why) for job in self.jobs]
+
+
+def make_units(jobs: Sequence[Job], workers: int) -> list[Unit]:
+    """Groups jobs that differ in the learning rate and the seed only, in order of appearance.
+
+    Image data is never grouped: its trainings are long and cannot be stacked. If there are fewer
+    groups than workers, the largest are halved until nobody is idle, but only between seeds: the
+    learning rates of a seed are columns of one product, and what is computed beside a column may
+    change its last digits, which training at a high rate makes visible.
+
+    Args:
+        jobs: All different.
+        workers: How many processes there are to keep busy.
+    """
+    groups: dict[object, list[Job]] = {}
+    for job in jobs:
+        same = job.recipe.model_copy(update={"lr": 1.0, "seed": 0}).model_dump_json()
+        key = (job.source, same) if maybe_features(job.source) else job.key
+        groups.setdefault(key, []).append(job)
+    units = [Unit(tuple(group)) for group in groups.values()]
+    while len(units) < workers:
+        largest = max(range(len(units)), key=lambda place: len(units[place].seeds), default=None)
+        if largest is None or len(units[largest].seeds) == 1:
+            break
+        units[largest : largest + 1] = units[largest].halves()
+    return units
+
+
+def maybe_features(source: Source) -> bool:
+    """Whether the data may be feature vectors, seen without reading it."""
+    if source.features or source.data == "digits-features":
+        return True
+    path = Path(source.data)
+    return path.suffix.lower() in ARRAY_FILES or any(path.glob("*.arff"))

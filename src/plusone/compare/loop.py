@@ -1,0 +1,316 @@
+"""What a person's answers are worth: the reviewer is played by the truth.
+
+On fully labelled data: hide all but one positive per item, train, suggest the missing labels, ask
+the truth about some of them, train again with the answers, and measure on the test items. Nothing
+but the answers and the measure knows the truth.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plusone.data.dataset import Dataset
+from plusone.data.table import LabelTable
+from plusone.errors import InputError
+from plusone.io.files import write_text
+from plusone.io.readers import parse_json
+from plusone.methods import get_method
+from plusone.metrics import mean_average_precision
+from plusone.recipe import Recipe
+from plusone.review.answers import apply_answers
+from plusone.review.queue import ORDERS, order_questions
+from plusone.suggest import Suggestions, read_suggestions, write_suggestions
+from plusone.suggest.find import suggest
+from plusone.training.run import fingerprint
+from plusone.training.task import make_task, split_and_observe
+from plusone.training.trainer import Training
+
+Value = dict[str, Any]
+
+
+class Journal:
+    """Values by key, kept in a file from the moment they are known.
+
+    Args:
+        path: The file; its first line says what it belongs to.
+        about: What it belongs to: plain values. A file about something else is refused.
+    """
+
+    def __init__(self, path: Path, about: Value) -> None:
+        self.path = path
+        self.values: dict[str, Value] = {}
+        lines = self._lines()
+        if lines and lines[0] != about:
+            raise InputError(
+                f"{path}: belongs to other settings or other data; choose another --out"
+            )
+        self.values = {line["key"]: line["value"] for line in lines[1:]}
+        if not lines:
+            write_text(path, json.dumps(about) + "\n")
+
+    def get(self, key: str, make: Callable[[], Value]) -> Value:
+        """The value of a key: as kept, or made now and kept."""
+        if key not in self.values:
+            self.values[key] = make()
+            line = json.dumps({"key": key, "value": self.values[key]})
+            with self.path.open("ab", buffering=0) as file:
+                file.write(line.encode() + b"\n")
+        return self.values[key]
+
+    def _lines(self) -> list[Value]:
+        """All whole lines; what a kill cut off is cut off the file too."""
+        if not self.path.exists():
+            return []
+        data = self.path.read_bytes()
+        whole = data[: data.rfind(b"\n") + 1]
+        if whole != data:
+            os.truncate(self.path, len(whole))
+        try:
+            lines = [parse_json(line) for line in whole.splitlines()]
+            for line in lines[1:]:
+                if not isinstance(line["key"], str) or not isinstance(line["value"], dict):
+                    raise ValueError("a line has no key and value")
+        except (ValueError, TypeError, KeyError) as error:
+            raise InputError(f"{self.path}: is damaged ({error}); remove it") from None
+        return lines
+
+
+ANY = "any"  # questions about labels drawn from all that are unobserved, suggested or not
+BEFORE = "before"
+ALL = "all labels"
+
+Places = npt.NDArray[np.int64]
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What an order of questions brought, over seeds.
+
+    Args:
+        order: Name of the order.
+        questions: How many were asked.
+        yes: How many of them were answered yes, mean.
+        test_map: mAP on the test items after training with the answers, mean.
+        test_sd: Its sample standard deviation; None for one seed.
+        gain: `test_map` minus that before any question.
+    """
+
+    order: str
+    questions: int
+    yes: float
+    test_map: float
+    test_sd: float | None
+    gain: float
+
+
+@dataclass(frozen=True)
+class Loop:
+    """The result of a simulation.
+
+    Args:
+        data: Name of the data set.
+        method: Name of the method.
+        lr: Learning rate of all trainings.
+        items: How many items questions were asked about.
+        hidden: How many of their positives were hidden.
+        seeds: Seeds of the trainings.
+        folds: Folds of the cross-fitting behind the suggestions.
+        before: mAP on the test items without any answer.
+        before_sd: Its sample standard deviation.
+        all_labels: mAP of the method `bce` trained with all labels, the end of the road; learning
+            rate and all other settings are those of the method, nothing is tuned for it.
+        rows: One per order and number of questions.
+    """
+
+    data: str
+    method: str
+    lr: float
+    items: int
+    hidden: int
+    seeds: tuple[int, ...]
+    folds: int
+    before: float
+    before_sd: float | None
+    all_labels: float
+    rows: tuple[Row, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `loop.json` holds it."""
+        return {"kind": "loop"} | asdict(self)
+
+
+def simulate(
+    dataset: Dataset,
+    recipe: Recipe,
+    folder: Path,
+    *,
+    questions: Sequence[int] = (500,),
+    orders: Sequence[str] = ("worth",),
+    seeds: Sequence[int] = (0, 1, 2),
+    folds: int = 5,
+    on_progress: Progress | None = None,
+) -> Loop:
+    """Plays the loop once per seed, and against random questions (the order `any`).
+
+    Args:
+        dataset: Fully labelled data with a test split.
+        recipe: The settings of all trainings. Epochs are chosen on seen labels alone.
+        folder: What is measured is kept here; a stopped simulation goes on.
+        questions: Numbers of questions to measure after.
+        orders: Names in `plusone.review.queue.ORDERS`.
+        seeds: Seeds of training, of folds and of random questions.
+        folds: Folds of the cross-fitting.
+        on_progress: Called with what was just finished; `steps` says how often.
+    """
+    check(dataset, recipe, questions, orders, seeds)
+    table = split_and_observe(dataset.table, recipe)
+    blind = recipe.model_copy(update={"observe": "given", "select_on": "observed", "probe": "off"})
+    about = {
+        "data": dataset.name,
+        "labels": table.labels.digest(),
+        "items": fingerprint(make_task(replace(dataset, table=table), blind)),
+        "recipe": blind.model_dump(mode="json"),
+        "folds": folds,
+    }
+    journal = Journal(folder / "answers.jsonl", about)
+    done = on_progress or (lambda what: None)
+
+    def measured(key: str, labels: LabelTable, settings: Recipe) -> float:
+        value = journal.get(key, lambda: {"test_map": _measure(dataset, labels, settings)})
+        done(key)
+        return float(value["test_map"])
+
+    scores: dict[tuple[str, int], list[float]] = {}
+    yes: dict[tuple[str, int], list[int]] = {}
+    for seed in seeds:
+        settings = blind.model_copy(update={"seed": seed})
+        full = settings.model_copy(update={"method": "bce", "options": {}, "observe": "all"})
+        for name, labels, how in ((BEFORE, table, settings), (ALL, dataset.table, full)):
+            value = measured(f"seed {seed}: {name}", labels, how)
+            scores.setdefault((name, 0), []).append(value)
+        found = _suggestions(dataset, table, settings, folds, folder / f"suggestions-seed{seed}")
+        done(f"seed {seed}: suggestions")
+        for order in (*orders, ANY):
+            row, label = _asked(found, order, max(questions), seed)
+            assert table.truth is not None  # checked above
+            answer = table.truth.dense(row)[np.arange(len(row)), label] == 1
+            for number in questions:
+                labels = apply_answers(table, row[:number], label[:number], answer[:number])
+                key = (order, number)
+                value = measured(f"seed {seed}: {number} {order}", labels, settings)
+                scores.setdefault(key, []).append(value)
+                yes.setdefault(key, []).append(int(answer[:number].sum()))
+    before = statistics.mean(scores[BEFORE, 0])
+    asked = np.setdiff1d(np.arange(len(table)), table.rows_of("test"))
+    hidden = int(dataset.table.truth.take(asked).per_item(1).sum()) if dataset.table.truth else 0
+    return Loop(
+        data=dataset.name,
+        method=recipe.method,
+        lr=recipe.lr,
+        items=len(asked),
+        hidden=hidden - int(table.labels.take(asked).per_item(1).sum()),
+        seeds=tuple(seeds),
+        folds=folds,
+        before=before,
+        before_sd=_spread(scores[BEFORE, 0]),
+        all_labels=statistics.mean(scores[ALL, 0]),
+        rows=tuple(
+            Row(order, number, statistics.mean(yes[order, number]), mean, _spread(values),
+                mean - before)
+            for (order, number), values in scores.items()
+            if order not in (BEFORE, ALL)
+            for mean in [statistics.mean(values)]
+        ),
+    )  # fmt: skip
+
+
+def steps(questions: Sequence[int], orders: Sequence[str], seeds: Sequence[int]) -> int:
+    """How often `simulate` reports progress."""
+    return len(seeds) * (3 + len(questions) * (len(orders) + 1))
+
+
+def check(
+    dataset: Dataset,
+    recipe: Recipe,
+    questions: Sequence[int],
+    orders: Sequence[str],
+    seeds: Sequence[int],
+) -> None:
+    """Refuses what `simulate` cannot play, before anything is computed."""
+    if dataset.table.truth is None:
+        raise InputError(f"{dataset.name}: the truth plays the reviewer, so all labels are needed")
+    if not len(dataset.table.rows_of("test")):
+        raise InputError(
+            f"{dataset.name}: has no test split to measure on; mark some items as test in a column "
+            "or array named split"
+        )
+    if get_method(recipe.method).scheme != "single":
+        raise InputError(
+            f"{recipe.method}: is a reference that sees more labels than one per item; choose "
+            "another method, for example gr"
+        )
+    if recipe.train_share != 1:
+        raise InputError("train_share must stay 1: questions are about all training items")
+    if unknown := [order for order in orders if order not in ORDERS]:
+        raise InputError(f"unknown order {unknown[0]!r}; known: {', '.join(ORDERS)}")
+    if not questions or min(questions) < 1:
+        raise InputError("there must be at least 1 question")
+    if not seeds:
+        raise InputError("there must be at least 1 seed")
+
+
+def _measure(dataset: Dataset, table: LabelTable, settings: Recipe) -> float:
+    """Test mAP of a training on these labels."""
+    task = make_task(replace(dataset, table=table), settings)
+    training = Training(task, settings)
+    for _ in training.epochs():
+        pass
+    assert task.test is not None
+    assert task.test.truth is not None
+    truth = task.test.truth.dense() == 1
+    return mean_average_precision(training.predict(task.test), truth, empty=settings.empty)
+
+
+def _suggestions(
+    dataset: Dataset, table: LabelTable, settings: Recipe, folds: int, folder: Path
+) -> Suggestions:
+    """Suggestions made without the truth; those of a folder, if it has them."""
+    if (folder / "about.json").exists():
+        return read_suggestions(folder)
+    blind = replace(dataset, table=replace(table, truth=None))
+    found = suggest(blind, settings, folds=folds, keep=folder / "folds")
+    write_suggestions(found, folder)
+    return found
+
+
+def _asked(found: Suggestions, order: str, budget: int, seed: int) -> tuple[Places, Places]:
+    """Items and classes of the questions, in order."""
+    if order != ANY:
+        chosen = order_questions(found, order, budget, seed)
+        row, label = found.row[chosen], found.label[chosen].astype(np.int64)
+    else:
+        table = found.table
+        rows = np.setdiff1d(np.arange(len(table)), table.rows_of("test"))
+        place, label = np.nonzero(table.labels.dense(rows) == 0)
+        chosen = np.random.default_rng(seed).permutation(len(place))[:budget]
+        row, label = rows[place[chosen]], label[chosen]
+    if len(row) < budget:
+        raise InputError(
+            f"there are {len(row)} labels to ask about in the order {order!r}, fewer than the "
+            f"{budget} questions; ask fewer (--questions {len(row)})"
+        )
+    return row, label
+
+
+def _spread(values: Sequence[float]) -> float | None:
+    return statistics.stdev(values) if len(values) > 1 else None

@@ -1,0 +1,488 @@
+"""Choosing settings by Optuna, on one machine or on several that share a database.
+
+The rule, by validation score with the first seed: for each method, data set and mode a study of N
+finished trials; a trial draws a learning rate and options from `plusone.compare.search`, the first
+one has the defaults. The best of the N trials that finished first is chosen, so that all machines
+choose the same; it is trained with all seeds, and only it is reported.
+
+Trials that were killed do not count. Where a database is shared, trials that run elsewhere count
+while they give signs of life: nobody begins more than N, and who has none left to begin waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import importlib
+import threading
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from plusone.compare.choice import choice_score
+from plusone.compare.entries import Entry, Runner
+from plusone.errors import InputError, RunError
+from plusone.io.files import write_text
+from plusone.io.readers import parse_json
+from plusone.methods import get_method
+from plusone.version import __version__
+
+Settings = dict[str, Any]
+PAUSE = 1.0  # seconds between two looks at trials that run elsewhere
+DEFAULTS = "defaults"  # marks the trial that tries them
+GIVEN = "give "  # whether an option has a value, where its default is none
+
+
+@dataclasses.dataclass(frozen=True)
+class _Study:
+    """A study of one entry."""
+
+    entry: Entry
+    study: Any
+    space: dict[str, Range | Choice]
+    shared: bool
+
+    def live(self) -> list[Any]:
+        """Trials that are finished or, as far as is known, run: in the order of their numbers."""
+        states = ("COMPLETE", "RUNNING")
+        found = self.study.get_trials(deepcopy=False)
+        return sorted((t for t in found if t.state.name in states), key=lambda t: t.number)
+
+    def finished(self) -> list[Any]:
+        """Finished trials, in order of finishing."""
+        done = [
+            trial
+            for trial in self.study.get_trials(deepcopy=False)
+            if trial.state.name == "COMPLETE"
+        ]
+        return sorted(done, key=lambda trial: (trial.datetime_complete, trial.number))
+
+
+def tune_by_optuna(
+    entries: Sequence[Entry],
+    rates: Sequence[float],
+    seed: int,
+    run: Runner,
+    *,
+    trials: int,
+    folder: Path,
+    storage: str | None = None,
+    workers: int = 1,
+) -> list[Settings]:
+    """The chosen settings of each entry.
+
+    Args:
+        entries: What to tune.
+        rates: Learning rates to choose from; none = any within `plusone.compare.search.RATE`.
+        seed: The seed to choose with.
+        run: Trains jobs and returns their results in order.
+        trials: Finished trials of each study.
+        folder: Where the journal of the studies is kept.
+        storage: The address of a database to keep them in instead.
+        workers: How many trainings run at a time.
+    """
+    optuna = import_optuna()
+    with quiet(optuna), said_plainly(storage):
+        kept = open_storage(optuna, folder, storage)
+        studies = [_begin(optuna, kept, entry, rates, seed, storage) for entry in entries]
+        if len({study.study.study_name for study in studies}) < len(studies):
+            raise InputError("two data sets have the same name and size; give them a name each")
+        if storage is None:  # trials of an earlier call; the journal of trainings has them all
+            before = [(s, _settings_of(s, trial)) for s in studies for trial in s.finished()]
+            if before:
+                run([job for study, tried in before for job in study.entry.jobs([tried], [seed])])
+        while open_studies := [study for study in studies if len(study.finished()) < trials]:
+            each = max(1, workers // len(open_studies))
+            asked = [
+                (study, *new)
+                for study in open_studies
+                for _ in range(each)
+                if (new := _ask(optuna, study, trials)) is not None
+            ]
+            if asked:
+                _try(optuna, kept, asked, seed, run, shared=storage is not None)
+            else:
+                time.sleep(PAUSE)
+        return [_chosen(study, trials) for study in studies]
+
+
+def _try(
+    optuna: Any,
+    storage: Any,
+    asked: Sequence[tuple[_Study, Any, Settings]],
+    seed: int,
+    run: Runner,
+    *,
+    shared: bool,
+) -> None:
+    """Trains what trials ask for and tells their scores."""
+    told = 0
+    try:
+        with alive(storage, [trial for _, trial, _ in asked], shared=shared):
+            results = run(
+                [job for study, _, tried in asked for job in study.entry.jobs([tried], [seed])]
+            )
+            for (study, trial, _), result in zip(asked, results, strict=True):
+                study.study.tell(trial, choice_score(result), skip_if_finished=True)
+                told += 1
+    finally:
+        for study, trial, _ in asked[told:] if shared else ():  # so that nobody waits for them
+            _give_up(optuna, study, trial)
+
+
+def _begin(
+    optuna: Any,
+    storage: Any,
+    entry: Entry,
+    rates: Sequence[float],
+    seed: int,
+    address: str | None,
+) -> _Study:
+    """Opens the study of an entry, which may have begun before or elsewhere."""
+    space = dict(space_of(entry.method, entry.options))
+    rate = Choice(tuple(rates)) if rates else RATE
+    if "lr" not in entry.settings:
+        space = {"lr": rate} | space
+    study = optuna.create_study(
+        study_name=_name(entry, space, seed),
+        storage=storage,
+        direction="maximize",
+        load_if_exists=True,
+    )
+    found = _Study(entry, study, space, shared=address is not None)
+    for trial in () if found.shared else study.get_trials(deepcopy=False):
+        if trial.state.name == "RUNNING":  # it was killed: the journal is this process's alone
+            _give_up(optuna, found, trial.number)
+    return found
+
+
+def _name(entry: Entry, space: Settings, seed: int) -> str:
+    """The same for the same search on every machine: no paths, no times of change."""
+    given = sorted((name, repr(value)) for name, value in entry.settings.items())
+    paths = [Path(name) for name in (entry.source.data, *entry.source.features)]
+    files = [(path.name, path.stat().st_size if path.is_file() else None) for path in paths]
+    about = (
+        __version__,
+        entry.data,
+        files,
+        entry.source.format,
+        entry.source.labels,
+        given,
+        sorted(space.items()),
+        seed,
+    )
+    digest = hashlib.sha256(repr(about).encode()).hexdigest()[:10]
+    return f"{entry.source.name}-{entry.method}-{entry.mode}-{digest}"
+
+
+def _defaults(entry: Entry, space: Settings) -> Settings:
+    """The trial that stands for the defaults."""
+    recipe = entry.jobs([{}], [0])[0].recipe
+    options = _option_defaults(entry.method)
+    values: Settings = {}
+    for name, area in space.items():
+        value = recipe.lr if name == "lr" else options[name]
+        if value is None:
+            values[GIVEN + name] = False
+        elif (value in area.values) if isinstance(area, Choice) else area.low <= value <= area.high:
+            values[name] = value
+    return values
+
+
+def _ask(optuna: Any, study: _Study, trials: int) -> tuple[Any, Settings] | None:
+    """A new trial and the settings it tries; None if enough of them are finished or run."""
+    if study.shared:
+        optuna.storages.fail_stale_trials(study.study)
+    if len(study.live()) >= trials:
+        return None
+    trial = study.study.ask()
+    before = [other for other in study.live() if other.number < trial.number]
+    if study.shared and len(before) >= trials:  # others asked at the same moment and came first
+        _give_up(optuna, study, trial)
+        return None
+    seed = int(
+        hashlib.sha256(f"{study.study.study_name} {trial.number}".encode()).hexdigest()[:8], 16
+    )
+    sampler: Any = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+    if not any(_may_have_defaults(other) for other in before):
+        trial.set_user_attr(DEFAULTS, True)
+        sampler = optuna.samplers.PartialFixedSampler(_defaults(study.entry, study.space), sampler)
+    study.study.sampler = sampler
+    defaults = _option_defaults(study.entry.method)
+    drawn: Settings = {}
+    for name, area in study.space.items():
+        none = defaults.get(name, area) is None
+        if none and not trial.suggest_categorical(GIVEN + name, [False, True]):
+            continue
+        if isinstance(area, Choice):
+            drawn[name] = trial.suggest_categorical(name, list(area.values))
+        else:
+            drawn[name] = trial.suggest_float(name, area.low, area.high, log=area.log)
+    return trial, _settings(study.entry.method, drawn)
+
+
+def _may_have_defaults(trial: Any) -> bool:
+    """Whether a trial tries the defaults, or has yet to say what it tries."""
+    return DEFAULTS in trial.user_attrs or (trial.state.name == "RUNNING" and not trial.params)
+
+
+def _give_up(optuna: Any, study: _Study, trial: Any) -> None:
+    """Ends a trial without a score."""
+    with contextlib.suppress(Exception):  # the database may be what is broken
+        study.study.tell(trial, state=optuna.trial.TrialState.FAIL, skip_if_finished=True)
+
+
+def _chosen(study: _Study, trials: int) -> Settings:
+    """The settings of the best of the trials that finished first; of equals the earliest."""
+    best = max(study.finished()[:trials], key=lambda trial: (trial.value, -trial.number))
+    return _settings_of(study, best)
+
+
+def _settings_of(study: _Study, trial: Any) -> Settings:
+    """The settings that a trial tried."""
+    params = {name: value for name, value in trial.params.items() if not name.startswith(GIVEN)}
+    return _settings(study.entry.method, params)
+
+
+def _settings(method: str, drawn: Settings) -> Settings:
+    """Recipe settings from what was drawn; options that are the defaults are left out."""
+    defaults = _option_defaults(method)
+    options = {name: value for name, value in drawn.items() if name != "lr"}
+    options = {name: value for name, value in options.items() if value != defaults[name]}
+    settings = {"lr": drawn["lr"]} if "lr" in drawn else {}
+    return settings | ({"options": options} if options else {})
+
+
+def _option_defaults(method: str) -> Settings:
+    return {field.name: field.default for field in dataclasses.fields(get_method(method).options)}
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `low` to `high`, evenly or evenly in their logarithm."""
+
+    low: float
+    high: float
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of some values."""
+
+    values: tuple[Any, ...]
+
+
+Space = Mapping[str, Range | Choice]
+
+RATE = Range(1e-5, 1e-2, log=True)
+VARIANTS = Choice(("paper", "released"))
+
+# The methods that `plusone.compare.entries` has a grid for, and only those.
+SPACES: dict[str, Space] = {
+    "bce_ls": {"eps": Range(0.01, 0.4)},
+    "an_ls": {"eps": Range(0.01, 0.5)},
+    "an_als": {"eps_p": Range(0.0, 0.3), "eps_n": Range(0.0, 0.5)},
+    "n_ls": {"eps_n": Range(0.01, 0.5)},
+    "wan": {"gamma": Range(0.01, 0.5, log=True)},
+    "l1r": {"lam": Range(1e-7, 1e-3, log=True)},
+    "l2r": {"lam": Range(1e-6, 1e-2, log=True)},
+    "focal": {"gamma": Range(0.5, 5.0)},
+    "asl": {"gamma_neg": Range(1.0, 8.0)},
+    "asl_ps": {"gamma_neg": Range(1.0, 8.0), "shift": Range(0.0, 0.3)},
+    "hill": {"margin": Range(0.0, 2.0), "gamma": Range(0.0, 4.0), "lam": Range(1.0, 2.0)},
+    "epr": {"variant": VARIANTS, "lam": Range(0.01, 100.0, log=True)},
+    "role": {"variant": VARIANTS, "lam": Range(0.01, 100.0, log=True)},
+    "ll_r": {"delta_rel": Range(0.02, 2.0, log=True)},
+    "ll_ct": {"delta_rel": Range(0.02, 2.0, log=True)},
+    "ll_cp": {"delta_rel": Range(0.02, 2.0, log=True)},
+    "splc": {"tau": Range(0.3, 0.95), "margin": Range(0.0, 2.0), "gamma": Range(0.0, 4.0)},
+    "en": {"decay": Range(0.0, 0.95)},
+    "en_cl": {"decay": Range(0.0, 0.95), "weight": Range(0.01, 100.0, log=True)},
+    "en_scl": {"decay": Range(0.0, 0.95), "weight": Range(0.01, 100.0, log=True)},
+    "las": {"gamma_neg": Range(0.5, 6.0)},
+    "lasd": {
+        "lam_plus": Range(0.003, 0.3, log=True),
+        "tau": Range(0.5, 0.98),
+        "gamma_neg": Range(0.5, 6.0),
+    },
+    "em": {"alpha": Range(0.005, 0.5, log=True)},
+    "em_apl": {
+        "alpha": Range(0.005, 0.5, log=True),
+        "beta": Range(0.01, 1.0, log=True),
+        "theta": Range(0.5, 0.99),
+    },
+    "entmin": {"alpha": Range(0.001, 0.5, log=True), "negatives": Choice((False, True))},
+    "gr": {"w": Range(1.0, 12.0), "b": Range(-10.0, 0.0), "q3": Range(0.2, 2.0)},
+    "gr_learned": {"learn_v": Choice((True, False)), "q3": Range(0.2, 2.0)},
+    "lac": {"variant": VARIANTS, "delta": Range(0.6, 0.98), "lam_lac": Range(0.1, 3.0, log=True)},
+}
+
+
+def space_of(method: str, pinned: Settings) -> Space:
+    """The options to search: all of the method's space that the user has not given.
+
+    Args:
+        method: Its name.
+        pinned: Options the user gave.
+    """
+    return {name: area for name, area in SPACES.get(method, {}).items() if name not in pinned}
+
+
+JOURNAL = "optuna.journal"
+DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
+HEARTBEAT = 10
+GRACE = 60
+TRIES = 5  # where several processes make the tables of a new database at the same moment
+THEIRS = ("optuna", "sqlalchemy", "psycopg", "sqlite3", "pymysql", "MySQLdb")
+
+
+def import_optuna() -> Any:
+    """Optuna, or a sentence that says how to get it."""
+    try:
+        optuna = importlib.import_module("optuna")
+    except ImportError:
+        raise InputError(
+            "--search optuna needs Optuna, which is not installed: pip install 'plusone[tune]'"
+        ) from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna
+
+
+@contextmanager
+def quiet(optuna: Any) -> Iterator[None]:
+    """Without Optuna's warnings about what is new in it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        warnings.filterwarnings("ignore", "Heartbeat of storage")
+        yield
+
+
+def open_storage(optuna: Any, folder: Path, address: str | None) -> Any:
+    """Where the studies are kept.
+
+    Args:
+        optuna: The module.
+        folder: Where the journal is, if there is no database.
+        address: That of a database, such as `postgresql+psycopg://me:password@host/studies`.
+    """
+    if address is None:
+        return _journal(optuna, folder)
+    place = without_password(address)
+    kind = address.partition(":")[0].partition("+")[0]
+    if kind not in DATABASES or "://" not in address:
+        known = ", ".join(f"{name}://" for name in DATABASES)
+        raise InputError(f"--storage {place}: cannot be used (it must begin with one of {known})")
+    for attempt in range(1, TRIES + 1):
+        try:
+            return optuna.storages.RDBStorage(
+                address, heartbeat_interval=HEARTBEAT, grace_period=GRACE
+            )
+        except Exception as error:  # whatever a database has to say
+            if attempt == TRIES or not _made_elsewhere(error):
+                raise InputError(
+                    f"--storage {place}: cannot be used ({_first(error, address)})"
+                ) from None
+        time.sleep(0.2 * attempt)
+    raise AssertionError("unreachable")
+
+
+def _made_elsewhere(error: Exception) -> bool:
+    """Whether another process was making the same tables."""
+    text = str(error).lower()
+    return any(word in text for word in ("already exists", "duplicate", "unique", "locked"))
+
+
+def without_password(address: str) -> str:
+    """The address of a database, to be shown.
+
+    >>> without_password("postgresql://me:secret@host:5432/db")
+    'host:5432/db'
+    """
+    return address.rpartition("@")[2]
+
+
+def _first(error: Exception, address: str) -> str:
+    """The first line of what an error says, without the password."""
+    text = (str(error).strip() or type(error).__name__).splitlines()[0].replace(address, "it")
+    try:
+        secret = urlsplit(address).password or ""
+    except ValueError:
+        secret = ""
+    for word in (secret, unquote(secret)):
+        text = text.replace(word, "***") if word else text
+    return text
+
+
+@contextmanager
+def said_plainly(address: str | None) -> Iterator[None]:
+    """Turns what a database says in the middle of a search into one sentence."""
+    try:
+        yield
+    except Exception as error:
+        if address is None or type(error).__module__.partition(".")[0] not in THEIRS:
+            raise
+        raise RunError(
+            f"--storage {without_password(address)}: stopped answering "
+            f"({_first(error, address)}); what finished is kept, the same command goes on"
+        ) from None
+
+
+@contextmanager
+def alive(storage: Any, trials: Sequence[Any], *, shared: bool) -> Iterator[None]:
+    """Gives signs of life of trials while they run; trials that are broken off count as failed."""
+    if not shared:
+        yield
+        return
+    stop = threading.Event()
+
+    def beat() -> None:
+        while True:
+            for trial in trials:
+                with suppress(Exception):  # the next one may succeed; `tell` says what is wrong
+                    storage.record_heartbeat(trial._trial_id)
+            if stop.wait(HEARTBEAT):
+                return
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _journal(optuna: Any, folder: Path) -> Any:
+    journal = importlib.import_module("optuna.storages.journal")
+    folder.mkdir(parents=True, exist_ok=True)
+    path = (folder / JOURNAL).resolve()  # its lock is a link to this path
+    try:
+        _mend(path)
+        return optuna.storages.JournalStorage(journal.JournalFileBackend(str(path)))
+    except (ValueError, KeyError, AssertionError, TypeError):  # whatever stands in the file
+        raise InputError(
+            f"{folder / JOURNAL}: cannot be read; delete it to begin the search again"
+        ) from None
+
+
+def _mend(path: Path) -> None:
+    """Drops a line that a kill cut off, unless another process may be writing it now.
+
+    Raises:
+        ValueError: Another line is not JSON.
+    """
+    if not path.exists() or path.with_name(path.name + ".lock").is_symlink():
+        return
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    if lines and not lines[-1].endswith("\n"):
+        write_text(path, "".join(lines[:-1]))
+        del lines[-1]
+    for line in lines:
+        parse_json(line)

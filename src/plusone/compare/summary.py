@@ -1,0 +1,232 @@
+"""From the results of many trainings to one row per data set, method and mode."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import fmean, stdev
+from typing import Any
+
+from plusone.compare.choice import choice_score, mean_score
+from plusone.compare.published import published
+from plusone.compare.statistics import (
+    Noise,
+    is_near,
+    mean_per_class,
+    p_over_classes,
+    p_over_seeds,
+    pooled_noise,
+)
+from plusone.methods import METHODS
+
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method of a comparison, with the settings that validation preferred.
+
+    Args:
+        data: The data set.
+        method: Its name.
+        mode: How it was trained.
+        lr: The chosen learning rate.
+        options: The chosen options, where they differ from the method's defaults.
+        seeds: How many seeds.
+        val_map: Mean over seeds.
+        val_score: Mean over seeds of what was chosen by, see `plusone.compare.choice`.
+        test_map: Mean over seeds; None without a test split.
+        test_sd: Sample standard deviation over seeds; None for one seed.
+        recovery_map: mAP of the training labels against the truth, mean over seeds.
+        seconds: Mean training time of one seed.
+        keys: Names of the trainings behind it, in the journal.
+        gap_closed: How far from AN (0) to training with all labels (1) it gets.
+        published: The published figure for the same data, labels and mode, in per cent.
+        published_source: Where it was published.
+        best: Whether it is the best of the methods that see single positives.
+        within_noise: Whether it cannot be told from the best one.
+        p_seeds: Paired t-test over seeds against the best.
+        p_classes: Wilcoxon's signed-rank test over classes against the best.
+    """
+
+    data: str
+    method: str
+    mode: str
+    lr: float
+    options: dict[str, Any]
+    seeds: int
+    val_map: float
+    val_score: float
+    test_map: float | None
+    test_sd: float | None
+    recovery_map: float | None
+    seconds: float
+    keys: tuple[str, ...]
+    gap_closed: float | None = None
+    published: float | None = None
+    published_source: str | None = None
+    best: bool = False
+    within_noise: bool = False
+    p_seeds: float | None = None
+    p_classes: float | None = None
+
+    @property
+    def score(self) -> float:
+        """What rows are ranked by: test mAP, or the score on validation without a test split."""
+        return self.val_score if self.test_map is None else self.test_map
+
+    @property
+    def chosen_by(self) -> str:
+        """The score on validation in words; "-" where it is the mAP."""
+        return "-" if self.val_score == self.val_map else f"{self.val_score:.4f}"
+
+    @property
+    def competes(self) -> bool:
+        """Whether it sees single positives; methods that see more labels are references."""
+        info = METHODS.get(self.method)  # a result may name a method of somebody's own
+        return info is None or info.scheme == "single"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What `summarise` found.
+
+    Args:
+        rows: One per data set, method and mode, in order of appearance.
+        tests: The noise of each table, see `plusone.compare.statistics`.
+    """
+
+    rows: tuple[Row, ...]
+    tests: tuple[dict[str, Any], ...]
+
+    def tables(self) -> dict[tuple[str, str], list[Row]]:
+        """The rows of each data set and mode."""
+        found: dict[tuple[str, str], list[Row]] = {}
+        for row in self.rows:
+            found.setdefault((row.data, row.mode), []).append(row)
+        return found
+
+
+def summarise(results: Iterable[Result]) -> Summary:
+    """One row per (data, method, mode); settings by the mean validation score over seeds."""
+    groups: dict[tuple[str, str], dict[str, dict[str, list[Result]]]] = {}
+    for result in results:
+        methods = groups.setdefault((result["data"], result["mode"]), {})
+        settings = _settings(result)
+        runs = methods.setdefault(result["method"], {}).setdefault(settings, [])
+        if result["key"] not in {run["key"] for run in runs}:
+            runs.append(result)
+    rows: list[Row] = []
+    tests = []
+    for (data, mode), methods in groups.items():
+        chosen = {name: max(tried.values(), key=mean_score) for name, tried in methods.items()}
+        found, noise = compare([_row(runs) for runs in chosen.values()], chosen)
+        rows += found
+        tests += [{"data": data, "mode": mode} | noise.to_dict()] if noise else []
+    return Summary(tuple(rows), tuple(tests))
+
+
+def _settings(result: Result) -> str:
+    """All settings of a training but its seed, so that only repetitions are taken together."""
+    others = {name: value for name, value in result.get("recipe", {}).items() if name != "seed"}
+    return json.dumps([result["lr"], result["options"], others], sort_keys=True)
+
+
+def compare(
+    rows: Sequence[Row], runs: Mapping[str, Sequence[Result]]
+) -> tuple[list[Row], Noise | None]:
+    """The rows of one table, compared with each other.
+
+    Args:
+        rows: One per method.
+        runs: The results behind each row, by method.
+    """
+    rows = [replace(row, gap_closed=gap) for row, gap in zip(rows, gap_closed(rows), strict=True)]
+    rivals = [row for row in rows if row.competes]
+    if not rivals:
+        return rows, None
+    best = max(rivals, key=lambda row: row.score)
+    by_seed = {row.method: _by_seed(runs[row.method]) for row in rivals}
+    by_class = {row.method: _by_class(runs[row.method]) for row in rivals}
+    noise = pooled_noise(by_seed)
+
+    def beside_best(row: Row) -> Row:
+        if not row.competes or len(rivals) < 2:
+            return replace(row, best=row is best)
+        p_seeds = p_over_seeds(by_seed[row.method], by_seed[best.method])
+        ours, other = by_class[row.method], by_class[best.method]
+        p_classes = p_over_classes(ours, other) if len(ours) == len(other) else None
+        gap = best.score - row.score
+        near = is_near(gap, noise, p_classes)
+        if row is best:
+            return replace(row, best=True)
+        return replace(row, within_noise=near or gap == 0, p_seeds=p_seeds, p_classes=p_classes)
+
+    return [beside_best(row) for row in rows], noise
+
+
+def gap_closed(rows: Sequence[Row], low: str = "an", high: str = "bce") -> list[float | None]:
+    """How far each method gets from AN (0) to all labels (1), by test mAP; None if undefined."""
+    score = {row.method: row.test_map for row in rows}
+    bottom, top = score.get(low), score.get(high)
+    if bottom is None or top is None or top <= bottom:
+        return [None] * len(rows)
+    return [
+        None if row.test_map is None else (row.test_map - bottom) / (top - bottom) for row in rows
+    ]
+
+
+def markdown(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A Markdown table."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return (
+        "\n".join("| " + " | ".join(_plain(cell) for cell in line) + " |" for line in lines) + "\n"
+    )
+
+
+def _plain(cell: object) -> str:
+    return str(cell).replace("|", "\\|")
+
+
+def _row(runs: Sequence[Result]) -> Row:
+    """The row of one method from its runs with the chosen settings."""
+    first = runs[0]
+    tests = [run["test_map"] for run in runs if run["test_map"] is not None]
+    found = [run["recovery"]["recovery_map"] for run in runs if "recovery" in run]
+    known = published(first)
+    return Row(
+        data=first["data"],
+        method=first["method"],
+        mode=first["mode"],
+        lr=first["lr"],
+        options=first["options"],
+        seeds=len(runs),
+        val_map=fmean(run["val_map"] for run in runs),
+        val_score=mean_score(runs),
+        test_map=fmean(tests) if tests else None,
+        test_sd=stdev(tests) if len(tests) > 1 else None,
+        recovery_map=fmean(found) if found else None,
+        seconds=fmean(run["seconds"] for run in runs),
+        keys=tuple(run["key"] for run in runs),
+        published=known.value if known else None,
+        published_source=known.source if known else None,
+    )
+
+
+def _by_seed(runs: Sequence[Result]) -> dict[int, float]:
+    """The score of each seed."""
+    return {
+        run["seed"]: choice_score(run) if run["test_map"] is None else run["test_map"]
+        for run in runs
+    }
+
+
+def _by_class(runs: Sequence[Result]) -> list[float | None]:
+    """The test AP of each class, mean over seeds; empty without a test split."""
+    per_run = [run["test_ap"] for run in runs if run.get("test_ap")]
+    return mean_per_class(per_run) if per_run else []

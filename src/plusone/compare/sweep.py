@@ -1,0 +1,379 @@
+"""Sweeps: one setting takes several values, everything else stays; a curve per method.
+
+The setting is any of the recipe's, or `options.NAME` for an option of the methods. Three sweeps of
+the papers have something of their own:
+
+- `train_share`: mAP against the number of labels (Cole et al. 2021, Fig. 1). The items of a smaller
+  share are part of every larger one. Rows hold `labels`, the number of labels seen in training:
+  one per item, or one per item and class for `bce`.
+- `keep`: each positive is seen with this probability and nothing else is, the general missing-label
+  setting (Zhou et al. 2022). What is seen at a small share is seen at every larger one; unlike with
+  one positive per item, some items then have no label at all.
+- `expected_positives`: a wrong k (Cole et al. 2021, App. B).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from plusone.compare.cells import Outcome, Result, Runner, outcome, plan_cell, run_cells
+from plusone.compare.jobs import Job, Source, run_jobs
+from plusone.compare.plan import Settings
+from plusone.compare.summary import markdown
+from plusone.compare.tables import percent, spread
+from plusone.data.source import load_source
+from plusone.errors import InputError
+from plusone.io.files import write_json, write_text
+from plusone.methods import METHODS, get_method
+from plusone.recipe import Recipe, parse_settings
+from plusone.training.expected import check_expected_positives
+from plusone.training.task import seen_labels
+from plusone.version import __version__
+
+KEEP = "keep"
+LABELS = {
+    "train_share": "share of the training items",
+    KEEP: "share of the positives seen",
+    "expected_positives": "expected positives per item (k)",
+    "lr": "learning rate",
+}
+REFUSED = {
+    "method": "name the methods with --methods",
+    "seed": "name the seeds with --seeds",
+    "options": "write options.NAME, such as options.alpha",
+    "stages": "stages cannot be swept",
+    "format": "it is not a setting of training",
+}
+
+
+def parse_over(text: str) -> tuple[str, tuple[Any, ...]]:
+    """The setting and its different values; three dots continue a row of numbers.
+
+    >>> parse_over("options.alpha=0.1,0.2,...,0.5")
+    ('options.alpha', (0.1, 0.2, 0.3, 0.4, 0.5))
+    >>> parse_over("observe=single,positives_and_negatives(1, 1)")
+    ('observe', ('single', 'positives_and_negatives(1, 1)'))
+    """
+    name, equals, listed = text.partition("=")
+    name, parts = name.strip(), _split(listed)
+    if not equals or not name or not parts:
+        raise InputError(f"--over {text!r}: write it as name=value,value,...")
+    if name in REFUSED:
+        raise InputError(f"--over {name}: {REFUSED[name]}")
+    known = [*Recipe.model_fields, KEEP]
+    if name not in known and not name.startswith("options."):
+        swept = ", ".join(entry for entry in known if entry not in REFUSED)
+        raise InputError(f"--over {name}: unknown setting; settings: {swept}, options.NAME")
+    if "..." in parts:
+        return name, _continued(text, parts)
+    return name, tuple({repr(value): value for value in map(_parse, parts)}.values())
+
+
+def settings_for(over: str, value: Any, method: str) -> Settings:
+    """The recipe settings that give `over` a value.
+
+    >>> settings_for("keep", 0.3, "em")
+    {'observe': 'fraction(0.3)'}
+    """
+    info = get_method(method)
+    if over == KEEP:
+        if info.scheme != "single":
+            raise InputError(
+                f"{method} is defined by the labels it sees, so none can be hidden from it; "
+                f"compare with it by --baseline {method}"
+            )
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
+            raise InputError(f"keep={value}: the share of positives must be above 0 and at most 1")
+        return {"observe": f"fraction({value})"}
+    if over == "expected_positives" and not info.needs_k:
+        users = ", ".join(name for name, entry in METHODS.items() if entry.needs_k)
+        raise InputError(f"{method} does not use expected_positives; methods that do: {users}")
+    if over.startswith("options."):
+        return {"options": {over.removeprefix("options."): value}}
+    return {over: value}
+
+
+def label_of(over: str) -> str:
+    """What to write on the axis of the values."""
+    return LABELS.get(over, over.removeprefix("options."))
+
+
+def _split(text: str) -> list[str]:
+    """Parts between commas that are in no brackets."""
+    parts, depth = [""], 0
+    for sign in text:
+        depth += (sign in "([{") - (sign in ")]}")
+        if sign == "," and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _parse(text: str) -> Any:
+    return parse_settings([f"value={text}"])["value"]
+
+
+def _continued(text: str, parts: list[str]) -> tuple[float, ...]:
+    """The numbers of "first, second, ..., last"."""
+    numbers = [_parse(part) for part in parts if part != "..."]
+    plain = all(isinstance(number, (int, float)) for number in numbers)
+    if parts[2:3] != ["..."] or len(parts) != 4 or not plain:
+        raise InputError(f"--over {text!r}: write three dots as in 0.1,0.2,...,1.0")
+    first, second, last = numbers
+    step = second - first
+    steps = round((last - first) / step) if step else 0
+    if steps < 1 or abs(first + steps * step - last) > 1e-9 * max(1, abs(last)):
+        raise InputError(f"--over {text!r}: steps of {step:g} do not lead from {first} to {last}")
+    return tuple(round(first + number * step, 12) for number in range(steps + 1))
+
+
+@dataclass(frozen=True)
+class Point:
+    """A place on a curve: a method, a value, and how many labels training sees there if counted."""
+
+    method: str
+    value: Any
+    labels: int | None = None
+
+
+@dataclass(frozen=True)
+class SweepRow:
+    """What the trainings of a point gave."""
+
+    point: Point
+    outcome: Outcome
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row for JSON."""
+        plain = asdict(self.outcome) | {"value": self.point.value, "keys": list(self.outcome.keys)}
+        return plain if self.point.labels is None else plain | {"labels": self.point.labels}
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The result of a sweep.
+
+    Args:
+        title: What it is, in a line.
+        command: How to repeat it.
+        over: The setting.
+        values: Its values.
+        rows: One per method and value.
+        baseline: The method to compare with, trained without the setting.
+        default: The value without the sweep; None if the methods differ in it.
+        runs: One entry per training, for the CSV file.
+    """
+
+    title: str
+    command: str
+    over: str
+    values: tuple[Any, ...]
+    rows: tuple[SweepRow, ...]
+    baseline: Outcome | None = None
+    default: Any = None
+    runs: tuple[Mapping[str, Any], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of `sweep.json`."""
+        base = self.baseline
+        return {
+            "kind": "sweep",
+            "title": self.title,
+            "command": self.command,
+            "over": self.over,
+            "label": label_of(self.over),
+            "values": list(self.values),
+            "baseline": None
+            if base is None
+            else {
+                "name": base.method,
+                "test_map": base.test_map,
+                "test_sd": base.test_sd,
+                "val_map": base.val_map,
+            },
+            "default": self.default,
+            "rows": [row.to_dict() for row in self.rows],
+            "version": __version__,
+        }
+
+
+def run_sweep(
+    source: Source,
+    methods: Sequence[str],
+    over: str,
+    values: Sequence[Any],
+    folder: Path,
+    *,
+    seeds: Sequence[int] = (0, 1, 2),
+    rates: Sequence[float | None] = (None,),
+    settings: Settings | None = None,
+    baseline: str | None = None,
+    title: str = "",
+    command: str = "",
+    workers: int = 2,
+    run: Runner | None = None,
+) -> Sweep:
+    """Trains every method with every value and seed; what `folder` already holds is not repeated.
+
+    Args:
+        source: The data.
+        methods: Names of methods.
+        over: A recipe setting, `options.NAME`, or `keep`.
+        values: Its values.
+        folder: Where the journal of trainings is.
+        seeds: Seeds of each point.
+        rates: Learning rates; for each point validation picks one.
+        settings: Settings of all trainings.
+        baseline: A method trained once, without the setting and with its default options.
+        title: A line for reports; one is made if there is none.
+        command: How to repeat it.
+        workers: Parallel processes.
+        run: Runs jobs instead of `run_jobs`, to show progress.
+    """
+    given = settings or {}
+    points = [Point(method, value) for method in methods for value in values]
+
+    def plan(method: str, name: str, settings: Settings, own: Settings) -> list[Job]:
+        return plan_cell(name, source, method, seeds, rates, settings, own)
+
+    cells = [
+        plan(
+            point.method,
+            f"{point.method} with {over}={point.value}",
+            given,
+            settings_for(over, point.value, point.method),
+        )
+        for point in points
+    ]
+    points = _looked_at(points, [cell[0] for cell in cells], over)
+    if baseline is not None:
+        general = {name: value for name, value in given.items() if name != "options"}
+        cells.append(plan(baseline, f"baseline {baseline}", general, {}))
+    default = _default(over, [plan(method, method, given, {})[0].recipe for method in methods])
+    journal = folder / "journal.jsonl"
+    results = run_cells(cells, run or (lambda jobs: run_jobs(jobs, journal, workers=workers)))
+    base = None if baseline is None else outcome(results.pop())
+    rows = summarise_sweep(points, results)
+    return Sweep(
+        title=title or f"{rows[0].outcome.data}: mAP against {label_of(over)}",
+        command=command,
+        over=over,
+        values=tuple(values),
+        rows=rows,
+        baseline=base,
+        default=default,
+        runs=tidy_runs(rows, results),
+    )
+
+
+def summarise_sweep(
+    points: Sequence[Point], results: Sequence[Sequence[Result]]
+) -> tuple[SweepRow, ...]:
+    """One row per point, from the results of its trainings."""
+    return tuple(
+        SweepRow(point, outcome(found)) for point, found in zip(points, results, strict=True)
+    )
+
+
+def tidy_runs(
+    rows: Sequence[SweepRow], results: Sequence[Sequence[Result]]
+) -> tuple[dict[str, Any], ...]:
+    """One entry per training; `chosen` says whether its learning rate was."""
+    return tuple(
+        {
+            "data": result["data"],
+            "method": result["method"],
+            "value": row.point.value,
+            "labels": row.point.labels,
+            "seed": result["seed"],
+            "lr": result["lr"],
+            "chosen": result["key"] in row.outcome.keys,
+            "val_map": result["val_map"],
+            "test_map": result["test_map"],
+            "seconds": result["seconds"],
+            "key": result["key"],
+        }
+        for row, found in zip(rows, results, strict=True)
+        for result in found
+    )
+
+
+def sweep_table(sweep: Sweep, *, with_sd: bool = True) -> tuple[list[str], list[list[str]]]:
+    """Columns and lines: a line per value, a column per method, mAP in per cent.
+
+    It is the test mAP, or the validation mAP where there is no test split.
+    """
+    methods = list(dict.fromkeys(row.point.method for row in sweep.rows))
+    found = {(row.point.method, repr(row.point.value)): row.outcome for row in sweep.rows}
+    lines = [
+        [str(value), *(_figure(found[name, repr(value)], with_sd) for name in methods)]
+        for value in sweep.values
+    ]
+    if sweep.baseline is not None:
+        figure = _figure(sweep.baseline, with_sd)
+        lines.append([f"baseline {sweep.baseline.method}", *([figure] * len(methods))])
+    return [sweep.over, *methods], lines
+
+
+def _figure(found: Outcome, with_sd: bool) -> str:
+    if found.test_map is None:
+        return percent(found.val_map)
+    return spread(found.test_map, found.test_sd if with_sd else None)
+
+
+def write_sweep(sweep: Sweep, folder: Path) -> tuple[Path, Path]:
+    """Writes `sweep.json`, `table.md` and, one line per training, `sweep.csv`."""
+    text = io.StringIO()
+    lines = csv.DictWriter(text, list(sweep.runs[0]), lineterminator="\n")
+    lines.writeheader()
+    lines.writerows(sweep.runs)
+    write_json(folder / "sweep.json", sweep.to_dict())
+    write_text(folder / "sweep.csv", text.getvalue())
+    write_text(folder / "table.md", markdown(*sweep_table(sweep)))
+    return folder / "sweep.json", folder / "sweep.csv"
+
+
+def _looked_at(points: Sequence[Point], jobs: Sequence[Job], over: str) -> list[Point]:
+    """The points with what only the data can tell: that k can be, and how many labels are seen."""
+    if over not in ("train_share", "expected_positives"):
+        return list(points)
+    source = jobs[0].source
+    table = load_source(
+        source.data,
+        features=[Path(path) for path in source.features],
+        format=source.format,
+        labels=source.labels,
+    ).table
+    if over == "expected_positives":
+        for job in jobs:
+            check_expected_positives(job.recipe, len(table.classes))
+        return list(points)
+    counts: dict[tuple[str, Any], int] = {}  # observing large tables again and again takes minutes
+    for point, job in zip(points, jobs, strict=True):
+        place = get_method(point.method).scheme, point.value
+        if place not in counts:
+            counts[place] = seen_labels(table, job.recipe)
+    return [
+        replace(point, labels=counts[get_method(point.method).scheme, point.value])
+        for point in points
+    ]
+
+
+def _default(over: str, recipes: Sequence[Recipe]) -> Any:
+    """The value that `over` has without the sweep, if it is the same for all."""
+    if over == KEEP:
+        return None
+    found = []
+    for recipe in recipes:
+        if over.startswith("options."):
+            options = get_method(recipe.method).make_options(recipe.options)
+            found.append(getattr(options, over.removeprefix("options.")))
+        else:
+            found.append(getattr(recipe, over))
+    return found[0] if all(value == found[0] for value in found) else None

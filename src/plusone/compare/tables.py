@@ -1,0 +1,167 @@
+"""The rows of a comparison as Markdown and LaTeX, with all that is needed to read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from plusone.compare.published import BACKBONE
+from plusone.compare.summary import Row, Summary, markdown
+
+MARKS = (
+    "bold: the best of the methods that see one positive per item; =: within noise of it; methods "
+    "that see more labels are not ranked"
+)
+ESCAPES = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
+    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+}  # fmt: skip
+
+
+def percent(value: float | None) -> str:
+    """A share as per cent with two digits, or a dash."""
+    return "-" if value is None else f"{100 * value:.2f}"
+
+
+def spread(mean: float | None, sd: float | None, sign: str = "±") -> str:
+    """A mean and its standard deviation, in per cent."""
+    return percent(mean) + (f" {sign} {percent(sd)}" if sd is not None else "")
+
+
+def options_text(options: Mapping[str, Any]) -> str:
+    """Options in one cell."""
+    return ", ".join(
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in options.items()
+    )
+
+
+def markdown_tables(summary: Summary, inputs: Mapping[str, str], notes: Sequence[str]) -> str:
+    """One Markdown table per data set and mode, then what the marks mean.
+
+    Args:
+        summary: The rows.
+        inputs: Data set -> what our models had for input, to stand beside published figures.
+        notes: Lines to end with.
+    """
+    parts = [
+        f"**{data}, {mode}**\n\n{_markdown(rows)}"
+        for (data, mode), rows in summary.tables().items()
+    ]
+    lines = [MARKS, "p: against the best, over seeds (paired t-test) and over classes (Wilcoxon)"]
+    lines += _published_notes(summary, inputs)
+    return "\n".join(parts) + "\n" + "\n".join(f"- {line}" for line in (*lines, *notes)) + "\n"
+
+
+def _markdown(rows: Sequence[Row]) -> str:
+    columns = {
+        "method": [f"**{row.method}**" if row.best else row.method for row in rows],
+        "test mAP": [_marked(row) for row in rows],
+        "val mAP": [percent(row.val_map) for row in rows],
+        "val score": [row.chosen_by for row in rows],
+        "recovered": [percent(row.recovery_map) for row in rows],
+        "gap closed": [_gap(row) for row in rows],
+        f"published ({BACKBONE})": [_figure(row) for row in rows],
+        "p seeds": [_p(row.p_seeds) for row in rows],
+        "p classes": [_p(row.p_classes) for row in rows],
+        "lr": [f"{row.lr:.3g}" for row in rows],
+        "options": [options_text(row.options) for row in rows],
+        "seconds": [f"{row.seconds:.1f}" for row in rows],
+    }
+    shown = {name: cells for name, cells in columns.items() if {*cells} - {"-", ""}}
+    return markdown(list(shown), list(zip(*shown.values(), strict=True)))
+
+
+def _marked(row: Row) -> str:
+    text = spread(row.test_map, row.test_sd)
+    if row.best and row.test_map is not None:
+        return f"**{text}**"
+    return f"{text} =" if row.within_noise else text
+
+
+def latex_tables(summary: Summary, inputs: Mapping[str, str], notes: Sequence[str]) -> str:
+    r"""One `booktabs` table per data set and mode; the best in bold, what is near underlined.
+
+    Args:
+        summary: The rows.
+        inputs: Data set -> what our models had for input, to stand beside published figures.
+        notes: Lines to begin with, as comments.
+    """
+    found = summary.tables().items()
+    lines = [f"% {line}" for line in (*notes, r"needs \usepackage{booktabs}")]
+    return (
+        "\n\n".join(["\n".join(lines), *(_latex(*key, rows, inputs) for key, rows in found)]) + "\n"
+    )
+
+
+def _latex(data: str, mode: str, rows: Sequence[Row], inputs: Mapping[str, str]) -> str:
+    with_published = any(row.published is not None for row in rows)
+    head = ["Method", "Test mAP", "Val mAP", "Recovered", r"Gap closed (\%)"]
+    head += ["Published"] if with_published else []
+    groups = ([row for row in rows if row.competes], [row for row in rows if not row.competes])
+    body = "\n\\midrule\n".join(
+        "\n".join(" & ".join(_latex_cells(row, with_published)) + r" \\" for row in group)
+        for group in groups
+        if group
+    )
+    caption = (
+        f"{latex_text(data)}, {latex_text(mode)}: mAP (\\%), mean $\\pm$ sd over "
+        f"{max(row.seeds for row in rows)} seed(s). Bold: best with one positive per item; "
+        "underlined: within noise of it."
+    )
+    if with_published:
+        caption += (
+            f" Published figures are of {BACKBONE}; ours: {latex_text(inputs.get(data, ''))}."
+        )
+    return "\n".join(
+        [
+            r"\begin{table}", r"\centering", rf"\caption{{{caption}}}",
+            rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\toprule",
+            " & ".join(head) + r" \\", r"\midrule", body, r"\bottomrule", r"\end{tabular}",
+            r"\end{table}",
+        ]
+    )  # fmt: skip
+
+
+def _latex_cells(row: Row, with_published: bool) -> list[str]:
+    score = spread(row.test_map, row.test_sd, r"$\pm$")
+    if row.best:
+        score = rf"\textbf{{{score}}}"
+    elif row.within_noise:
+        score = rf"\underline{{{score}}}"
+    cells = [latex_text(row.method), score, percent(row.val_map), percent(row.recovery_map)]
+    cells += ["-" if row.gap_closed is None else f"{100 * row.gap_closed:.0f}"]
+    return cells + ([_figure(row)] if with_published else [])
+
+
+def latex_text(text: str) -> str:
+    """Text with LaTeX's special characters escaped."""
+    return "".join(ESCAPES.get(letter, letter) for letter in " ".join(text.split()))
+
+
+def _published_notes(summary: Summary, inputs: Mapping[str, str]) -> list[str]:
+    """Where the published figures come from, and what ours were computed with."""
+    rows = [row for row in summary.rows if row.published is not None]
+    by_source: dict[str, list[str]] = {}
+    for row in rows:
+        by_source.setdefault(str(row.published_source), []).append(row.method)
+    lines = [
+        f"published: {', '.join(dict.fromkeys(names))}: {source}"
+        for source, names in by_source.items()
+    ]
+    ours = [f"{data}: {inputs[data]}" for data in dict.fromkeys(row.data for row in rows)]
+    return [*lines, f"published figures are of {BACKBONE}; ours: {'; '.join(ours)}"] if rows else []
+
+
+def _gap(row: Row) -> str:
+    return "-" if row.gap_closed is None else f"{100 * row.gap_closed:.0f} %"
+
+
+def _figure(row: Row) -> str:
+    return "-" if row.published is None else f"{row.published:g}"
+
+
+def _p(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"

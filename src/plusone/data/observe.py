@@ -1,0 +1,326 @@
+"""Observation schemes: which labels an annotator gives, as pure functions of (truth, scheme, seed).
+
+`single` under the protocol of Cole et al. 2021 ("Multi-Label Learning from Single Positive
+Labels", CVPR) is reproduced bit for bit: one `numpy.random.RandomState(seed)`; row by row, first
+the positives and then the negatives are shuffled, and the first of each are kept. The negatives
+are shuffled even when none is kept, so that the stream of random numbers is the released one.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from plusone.data.matrix import LabelMatrix
+from plusone.data.table import LabelTable
+from plusone.errors import InputError
+
+ROWS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True)
+class Observation:
+    """The outcome of a scheme.
+
+    Args:
+        labels: What the annotator told, three states `[N, L]`.
+        questions: How many yes/no questions each item took, int64 `[N]`; None if none were asked.
+    """
+
+    labels: LabelMatrix
+    questions: npt.NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True)
+class Single:
+    """One positive per item, picked uniformly; nothing else.
+
+    Args:
+        protocol: "cole2021" repeats the published labels bit for bit, at a cost that grows with
+            N x L; "fast" draws from the same distribution at a cost that grows with the positives.
+    """
+
+    protocol: str = "cole2021"
+
+    def __post_init__(self) -> None:
+        if self.protocol not in ("cole2021", "fast"):
+            raise InputError(f"protocol must be 'cole2021' or 'fast', not {self.protocol!r}")
+
+    def __call__(self, truth: LabelMatrix, seed: int) -> Observation:
+        if self.protocol == "fast":
+            return Biased(np.ones(truth.n_classes))(truth, seed)
+        return PositivesAndNegatives(1, 0)(truth, seed)
+
+
+@dataclass(frozen=True)
+class All:
+    """Every label, positive and negative."""
+
+    def __call__(self, truth: LabelMatrix, seed: int) -> Observation:
+        return Observation(truth.only_positives(default=-1))
+
+
+@dataclass(frozen=True)
+class PositivesAndNegatives:
+    """Up to `n_pos` positives and `n_neg` negatives per item, picked uniformly; None means all.
+
+    (1, 1) is what the IU reference of Cole et al. sees, (1, None) what IUN sees.
+    """
+
+    n_pos: int | None = 1
+    n_neg: int | None = 0
+
+    def __post_init__(self) -> None:
+        for name, count in asdict(self).items():
+            if count is not None and (not isinstance(count, int) or count < 0):
+                raise InputError(f"{name} must be a whole number from 0 up or None, not {count!r}")
+
+    def __call__(self, truth: LabelMatrix, seed: int) -> Observation:
+        if self.n_pos == 1 and self.n_neg == 0 and (truth.per_item(1) <= 1).all():
+            return Observation(truth.only_positives())  # nothing to pick: spare the shuffling
+        rng = np.random.RandomState(seed)
+        every_class = np.arange(truth.n_classes)
+        negatives = every_class.copy()
+        rows: list[int] = []
+        columns: list[npt.NDArray[Any]] = []
+        values: list[int] = []
+        for row in range(len(truth)):
+            positives = truth.positives(row).copy()
+            if self.n_neg:
+                negatives = np.delete(every_class, positives)
+            rng.shuffle(positives)
+            rng.shuffle(negatives[: truth.n_classes - len(positives)])
+            rows += [row, row]
+            columns += [positives[: self.n_pos], negatives[: self.n_neg or 0]]
+            values += [1, -1]
+        counts = [len(classes) for classes in columns]
+        seen = LabelMatrix.from_entries(
+            np.repeat(rows, counts),
+            np.concatenate(columns) if columns else [],
+            np.repeat(values, counts),
+            truth.shape,
+        )
+        return Observation(_with_all_negatives(seen, truth) if self.n_neg is None else seen)
+
+
+@dataclass(frozen=True)
+class Fraction:
+    """Each positive is kept with probability `q`: the general missing-label setting."""
+
+    q: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.q <= 1:
+            raise InputError(f"fraction(q) needs a q between 0 and 1, not {self.q}")
+
+    def __call__(self, truth: LabelMatrix, seed: int) -> Observation:
+        positives = truth.only_positives()
+        keep = np.random.default_rng(seed).random(positives.nnz) < self.q
+        rows = positives.row_of_entry()[keep]
+        return Observation(LabelMatrix.from_entries(rows, positives.indices[keep], 1, truth.shape))
+
+
+@dataclass(frozen=True)
+class Biased:
+    """One positive per item, picked in proportion to weights: annotators have preferences.
+
+    Args:
+        weights: Per class `[L]` (familiar classes first), or per label `[N, L]` (larger objects
+            first). They are normalised over the positives of each item. An item whose positives
+            all weigh 0 gets no label.
+    """
+
+    weights: tuple[float, ...] | npt.NDArray[np.floating[Any]]
+
+    def __call__(self, truth: LabelMatrix, seed: int) -> Observation:
+        try:
+            weights = np.asarray(self.weights, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError("biased weights must be numbers") from None
+        if weights.shape not in ((truth.n_classes,), truth.shape):
+            raise InputError(
+                f"biased weights have shape {weights.shape}; expected one per class "
+                f"({truth.n_classes},) or one per label {truth.shape}"
+            )
+        if not np.isfinite(weights).all() or (weights < 0).any():
+            raise InputError("biased weights must be finite and not negative")
+        positives = truth.only_positives()
+        rows, columns = positives.row_of_entry(), positives.indices
+        weight = weights[columns] if weights.ndim == 1 else weights[rows, columns]
+        # The smallest of exponentials with rates w falls on entry i with probability w_i / sum w.
+        with np.errstate(divide="ignore"):
+            arrival = np.random.default_rng(seed).exponential(size=len(rows)) / weight
+        order = np.lexsort((arrival, rows))
+        order = order[np.isfinite(arrival[order])]
+        _, first = np.unique(rows[order], return_index=True)
+        picked = order[first]
+        return Observation(LabelMatrix.from_entries(rows[picked], columns[picked], 1, truth.shape))
+
+
+@dataclass(frozen=True)
+class YesNo:
+    """Classes are asked one by one in random order until a yes (LASD, section 5.1).
+
+    The positive found is uniform among the item's positives. The answers "no" on the way are seen
+    negatives; they are dropped unless `keep_negatives`, to leave one positive and nothing else.
+    """
+
+    keep_negatives: bool = False
+
+    def __call__(self, truth: LabelMatrix, seed: int) -> Observation:
+        rng = np.random.default_rng(seed)
+        questions = np.zeros(len(truth), dtype=np.int64)
+        parts = []
+        for start in range(0, len(truth), ROWS_AT_ONCE):
+            chunk = truth.take(np.arange(start, min(start + ROWS_AT_ONCE, len(truth))))
+            turn = rng.random(chunk.shape)  # the class with the smallest number is asked first
+            yes = chunk.dense() == 1
+            found = np.where(yes, turn, np.inf).min(axis=1, keepdims=True)
+            asked = turn <= found
+            questions[start : start + len(chunk)] = asked.sum(axis=1)
+            answers = np.where(asked & yes, 1, -1 if self.keep_negatives else 0)
+            parts.append(LabelMatrix.from_dense(np.where(asked, answers, 0)))
+        empty = LabelMatrix.from_entries([], [], [], (0, truth.n_classes))
+        return Observation(LabelMatrix.concatenate(parts or [empty]), questions)
+
+
+Scheme = Single | All | PositivesAndNegatives | Fraction | Biased | YesNo
+
+SCHEMES: Mapping[str, Callable[..., Scheme]] = {
+    "single": Single,
+    "all": All,
+    "positives_and_negatives": PositivesAndNegatives,
+    "fraction": Fraction,
+    "biased": Biased,
+    "yes_no": YesNo,
+}
+
+
+def parse_scheme(text: str) -> Scheme:
+    """Reads a scheme as written on the command line or in a recipe.
+
+    >>> parse_scheme("positives_and_negatives(1, n_neg=None)")
+    PositivesAndNegatives(n_pos=1, n_neg=None)
+    """
+    try:
+        call = ast.parse(text.strip(), mode="eval").body
+        if isinstance(call, ast.Name):
+            name, args, keywords = call.id, [], {}
+        elif isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+            name = call.func.id
+            args = [ast.literal_eval(value) for value in call.args]
+            keywords = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+        else:
+            raise SyntaxError
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+        raise InputError(
+            f"cannot read the observation scheme {text!r}; write a name or name(values), "
+            "for example single or fraction(0.5)"
+        ) from None
+    if name not in SCHEMES:
+        raise InputError(f"unknown observation scheme {name!r}; known: {', '.join(SCHEMES)}")
+    try:
+        return SCHEMES[name](*args, **keywords)
+    except TypeError as error:
+        raise InputError(f"observation scheme {text!r}: {error}") from None
+
+
+def describe_scheme(scheme: Scheme) -> str:
+    """The text that `parse_scheme` reads back (weights per label are summarised)."""
+    name = next(name for name, build in SCHEMES.items() if type(scheme) is build)
+    options = asdict(scheme)
+    if isinstance(scheme, Biased):
+        weights = np.asarray(scheme.weights)
+        if weights.ndim > 1:
+            return f"biased(<weights {weights.shape[0]} x {weights.shape[1]}>)"
+        options = {"weights": tuple(weights.tolist())}
+    values = ", ".join(f"{key}={value!r}" for key, value in options.items())
+    return f"{name}({values})" if values else name
+
+
+def _with_all_negatives(seen: LabelMatrix, truth: LabelMatrix) -> LabelMatrix:
+    """The seen positives plus every true negative; the other positives stay unobserved."""
+    positives = truth.only_positives(default=-1)
+    entries = positives.row_of_entry() * truth.n_classes + positives.indices
+    is_seen = np.isin(entries, seen.row_of_entry() * truth.n_classes + seen.indices)
+    return replace(positives, values=is_seen.astype(np.int8))
+
+
+Labels = TypeVar("Labels")
+
+
+def observe(truth: Labels, scheme: str | Scheme = "single", seed: int = 1200) -> Labels:
+    """Applies a scheme to full labels.
+
+    Args:
+        truth: All labels `[N, L]` as a `LabelMatrix`, a numpy array or a torch tensor; 1 is
+            positive, 0 and -1 are negative.
+        scheme: A scheme or its text, see `SCHEMES`.
+        seed: The seed of the annotator.
+
+    Returns:
+        The observed labels in three states, in the same kind of container (int8).
+
+    >>> observe(np.array([[1, 1, 0], [0, 0, 1]])).tolist()
+    [[1, 0, 0], [0, 0, 1]]
+    """
+    rule = parse_scheme(scheme) if isinstance(scheme, str) else scheme
+    if isinstance(truth, LabelMatrix):
+        return rule(truth, seed).labels  # type: ignore[return-value]
+    if isinstance(truth, np.ndarray):
+        matrix = LabelMatrix.from_dense(truth, default=-1)
+        return rule(matrix, seed).labels.dense()  # type: ignore[return-value]
+    import torch  # only for tensors: reading and observing tables must not need it
+
+    if not isinstance(truth, torch.Tensor):
+        kind = type(truth).__name__
+        raise TypeError(f"truth must be a LabelMatrix, a numpy array or a tensor, not {kind}")
+    seen = observe(truth.cpu().numpy(), rule, seed)
+    return torch.from_numpy(seen).to(truth.device)  # type: ignore[return-value]
+
+
+def observe_table(
+    table: LabelTable, scheme: str | Scheme = "single", seed: int = 1200
+) -> LabelTable:
+    """Replaces the seen labels of a table by what the scheme lets through of its truth.
+
+    Every split is observed on its own with a fresh generator, as one file per split is in the
+    protocol. The validation rows of a table that `hold_out_validation` has split count as
+    training rows here, so observe before holding out. Scheme, seed and the digest of the result
+    are recorded in `observation`.
+    """
+    if table.truth is None:
+        raise InputError(
+            "this table holds only seen labels, so there is nothing to hide; observation schemes "
+            "need all labels (read it with labels=complete if its zeros are negatives)"
+        )
+    rule = parse_scheme(scheme) if isinstance(scheme, str) else scheme
+    order, labels, questions = [], [], []
+    for name in ["train"] if table.split is None else list(dict.fromkeys(table.split.tolist())):
+        rows = table.rows_of(name)
+        result = _for_rows(rule, rows)(table.truth.take(rows), seed)
+        order.append(rows)
+        labels.append(result.labels)
+        questions.append(result.questions)
+    seen = LabelMatrix.concatenate(labels).take(np.argsort(np.concatenate(order)))
+    record: dict[str, object] = {
+        "scheme": describe_scheme(rule),
+        "seed": seed,
+        "digest": seen.digest(),
+    }
+    if questions[0] is not None:
+        asked = np.concatenate([part for part in questions if part is not None])
+        record |= {"questions": int(asked.sum()), "questions_per_item": float(asked.mean())}
+    return replace(table, labels=seen, observation=record)
+
+
+def _for_rows(rule: Scheme, rows: npt.NDArray[np.int64]) -> Scheme:
+    """The rule for some rows of a table: weights per label are cut to them."""
+    if isinstance(rule, Biased) and np.ndim(rule.weights) == 2:
+        return Biased(np.asarray(rule.weights)[rows])
+    return rule

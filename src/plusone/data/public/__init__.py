@@ -1,0 +1,89 @@
+"""Public data sets as downloaded -> a label table, checked against the papers' counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from plusone.data.public.base import WAYS, Count, Expected, PublicData, compare, settle_images
+from plusone.data.public.coco import COCO
+from plusone.data.public.cub import CUB
+from plusone.data.public.nuswide import NUSWIDE
+from plusone.data.public.voc import VOC
+from plusone.data.table import LabelTable
+from plusone.errors import InputError
+
+__all__ = ["PUBLIC", "SPLITS", "WAYS", "Count", "Expected", "Prepared", "PublicData", "prepare"]
+
+PUBLIC: dict[str, PublicData] = {"voc": VOC, "coco": COCO, "nuswide": NUSWIDE, "cub": CUB}
+SPLITS = ("papers", "official")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What `prepare` made.
+
+    Args:
+        data: The data set.
+        table: Its labels, all of them known, with splits and the place of the images.
+        expected: The published counts.
+        counts: Counts of the table beside them.
+    """
+
+    data: PublicData
+    table: LabelTable
+    expected: Expected
+    counts: tuple[Count, ...]
+
+    @property
+    def differences(self) -> tuple[Count, ...]:
+        """The counts that do not agree with the published ones."""
+        return tuple(count for count in self.counts if not count.fits)
+
+
+def prepare(
+    name: str,
+    root: Path | str,
+    *,
+    split: str = "papers",
+    missing: str | None = None,
+    seed: int = 1200,
+) -> Prepared:
+    """Reads a public data set in the layout it is downloaded in.
+
+    Args:
+        name: A name in `PUBLIC`.
+        root: The folder of the downloaded and unpacked files.
+        split: "papers" or "official"; they differ for NUS-WIDE only.
+        missing: What to do with items whose image is missing: "refuse", "drop" or "keep" them;
+            None leaves it to the data set.
+        seed: Seed of a random split (NUS-WIDE).
+
+    Raises:
+        InputError: With what is missing and where to get it, or every bad row.
+    """
+    root = Path(root)
+    for value, known, what in (
+        (name, tuple(PUBLIC), "data set"),
+        (split, SPLITS, "split"),
+        (missing or WAYS[0], WAYS, "choice of missing images"),
+    ):
+        if value not in known:
+            raise InputError(f"{value!r} is no {what}; choose one of {', '.join(known)}")
+    data = PUBLIC[name]
+    if not root.is_dir():
+        raise InputError(
+            f"{root}: is no folder; {data.title} is obtained from {data.page} and unpacked there"
+        )
+    try:
+        table = data.read(root)
+    except OSError as error:
+        raise InputError(f"{error.filename or root}: cannot be read ({error.strerror})") from None
+    way = missing or data.missing
+    table = settle_images(table, way, title=data.title, page=data.page)
+    expected = data.expected
+    if data.draw is not None and split == "papers":
+        table = data.draw(table, seed)
+    elif data.official is not None:
+        expected = data.official
+    return Prepared(data, table, expected, compare(table, expected))

@@ -1,1 +1,0 @@
-"""Training, prediction and the files of a run."""

@@ -1,0 +1,1 @@
+"""Files: atomic writes, readers with stated limits."""

@@ -1,0 +1,1 @@
+"""Several processes: everything that knows torch.distributed."""

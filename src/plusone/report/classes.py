@@ -1,0 +1,133 @@
+"""Average precision of each class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from plusone.compare.statistics import mean_per_class
+from plusone.report.blocks import Drawing, Section
+from plusone.report.material import Entry, Group, Material
+from plusone.report.style import GRID, NARROW, canvas, colours, headline, plain, styled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+SHOWN = 40
+Scores = Mapping[str, Sequence[float]]
+
+
+@styled
+def class_dots(classes: Sequence[str], scores: Scores, ink: Mapping[str, str], data: str) -> Figure:
+    """A row per class, a dot per method, ordered by the first method.
+
+    Args:
+        classes: Names.
+        scores: Test AP per class by method, NaN for classes without positives; the first one
+            gives the order and is compared with the second.
+        ink: Colours of the methods.
+        data: Name of the data set.
+    """
+    first = np.asarray(next(iter(scores.values())), dtype=np.float64)
+    order = [int(number) for number in np.argsort(first) if not np.isnan(first[number])]
+    cut = len(order) > SHOWN
+    if cut:
+        order = order[: SHOWN // 2] + order[-SHOWN // 2 :]
+    figure, (axes,) = canvas(1.2 + 0.19 * len(order), width=NARROW)
+    for place, number in enumerate(order):
+        known = [100 * values[number] for values in scores.values()]
+        axes.plot([min(known), max(known)], [place, place], color=GRID, linewidth=2.2, zorder=1)
+    for name, values in scores.items():
+        axes.plot([100 * values[number] for number in order], range(len(order)), "o",
+                  color=ink[name], markersize=5, label=plain(name), zorder=3)  # fmt: skip
+    axes.set_yticks(range(len(order)), [plain(classes[number]) for number in order])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(-0.8, len(order) - 0.2)
+    axes.grid(axis="y", visible=False)
+    note = f" ({SHOWN // 2} lowest and {SHOWN // 2} highest classes)" if cut else ""
+    axes.set_xlabel(f"test AP in %{note}")
+    figure.legend(loc="outside lower center", ncols=min(6, len(scores)))
+    headline(figure, finding(classes, scores, data))
+    return figure
+
+
+def finding(classes: Sequence[str], scores: Scores, data: str) -> str:
+    """For how many classes the first method beats the second, and where most."""
+    names = list(scores)
+    first = np.asarray(scores[names[0]], dtype=np.float64)
+    if len(names) < 2:
+        if np.isnan(first).all():
+            return f"{plain(data)}: no class has positives to test on"
+        low = int(np.nanargmin(first))
+        return f"{plain(data)}: {plain(classes[low])} is hardest ({100 * first[low]:.0f} % AP)"
+    gain = first - np.asarray(scores[names[1]], dtype=np.float64)
+    known, one, other = int((~np.isnan(gain)).sum()), plain(names[0]), plain(names[1])
+    if not known:
+        return f"{plain(data)}: {one} and {other} have no class in common"
+    best = int(np.nanargmax(gain))
+    where, points = plain(classes[best]), 100 * gain[best]
+    if points <= 0:
+        text = f"{plain(data)}: {one} is behind {other} in {_all(gain, known)}"
+        return f"{text} classes, least in {where} ({-points + 0.0:.1f} points)"
+    return (
+        f"{plain(data)}: {one} beats {other} in {int((gain > 0).sum())} of {known} classes, most "
+        f"in {where} ({points:+.1f} points)"
+    )
+
+
+def _all(gain: np.ndarray[Any, np.dtype[np.float64]], known: int) -> str:
+    behind = int((gain < 0).sum())
+    return f"all {known}" if behind == known else f"{behind} of {known}"
+
+
+NAN = float("nan")
+COMPARED = 3
+
+
+def per_class(material: Material) -> Section | None:
+    """The best method beside AN and BCE, class by class."""
+    groups = [group for group in material.groups if _scores(group)]
+    if not groups:
+        return None
+    return Section(
+        "classes",
+        "Class by class",
+        "Average precision on the test items of each class, mean over seeds. The best method "
+        "stands beside assuming negatives (an) and training with all labels (bce), or beside the "
+        "next best methods where these are not there.",
+        tuple(Drawing(f"classes-{group.slug}", partial(_draw, group)) for group in groups),
+    )
+
+
+def _scores(group: Group) -> dict[str, list[float]]:
+    """Test AP per class of the methods compared, the best first."""
+    rivals = [entry for entry in group.ranked if not entry.reference and entry is not group.best]
+    low = group.find("an")
+    second = low if low is not None and low is not group.best else next(iter(rivals), None)
+    wanted = [group.best, second, group.find("bce"), *group.ranked]
+    found: dict[str, list[float]] = {}
+    for entry in wanted:
+        values = _mean(entry) if entry is not None and len(found) < COMPARED else []
+        alike = all(len(values) == len(others) for others in found.values())
+        if entry is not None and values and alike:  # else it had other classes
+            found[entry.method] = values
+    return found
+
+
+def _mean(entry: Entry) -> list[float]:
+    tables = [run["test_ap"] for run in entry.runs if run.get("test_ap") and run.get("labels")]
+    means = mean_per_class(tables) if tables else []
+    known = [NAN if value is None else value for value in means]
+    return known if any(value == value for value in known) else []
+
+
+def _draw(group: Group) -> Figure:
+    scores = _scores(group)
+    first = group.find(next(iter(scores)))
+    assert first is not None
+    classes = next(run["labels"]["classes"] for run in first.runs if run.get("labels"))
+    return class_dots(classes, scores, colours(list(scores)), group.name)

@@ -1,1 +1,0 @@
-"""The figures: every function takes numbers and returns a matplotlib `Figure`."""

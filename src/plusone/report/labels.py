@@ -1,0 +1,129 @@
+"""Training labels: which were missing, and how well they were found again."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from plusone.analysis.counts import ClassCounts, class_counts
+from plusone.analysis.recovery import recovery_table
+from plusone.compare.tables import spread
+from plusone.report.blocks import Block, Cell, Drawing, Section, Table
+from plusone.report.material import Group, Material
+from plusone.report.style import BLUE, INK, ORANGE, canvas, headline, plain, styled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+NAMED = 45  # classes up to which each gets its name
+ROOM = 2.5  # times the highest bar up to which the number of items is drawn
+
+
+@styled
+def seen_and_missing(counts: ClassCounts) -> Figure:
+    """Stacked bars, most frequent class first."""
+    rows = counts.rows
+    named = len(rows) <= NAMED
+    figure, (axes,) = canvas(3.0 if named else 2.6)
+    places = np.arange(len(rows))
+    width = 0.75 if named else 1.0
+    seen = np.array([row.seen for row in rows])
+    axes.bar(places, seen, width, color=BLUE, label="seen")
+    axes.bar(
+        places, [row.missing for row in rows], width, bottom=seen, color=ORANGE, label="missing"
+    )
+    if named:
+        axes.set_xticks(places, [plain(row.name, 18) for row in rows])
+        if len(rows) > 12 or max((len(row.name) for row in rows), default=0) > 7:
+            for name in axes.get_xticklabels():
+                name.set(rotation=45, ha="right", rotation_mode="anchor")
+    else:
+        axes.set_xticks([])
+        axes.set_xlabel(f"{len(rows)} classes, most frequent first")
+    axes.tick_params(axis="x", length=0)
+    axes.grid(axis="x", visible=False)
+    axes.set_xlim(-0.7, len(rows) - 0.3)
+    axes.set_ylabel("training positives")
+    if 0 < counts.items <= ROOM * max((row.true for row in rows), default=0):
+        axes.axhline(counts.items, color=INK, linestyle="--", linewidth=1.0, label="items")
+    axes.legend(loc="center right")
+    headline(figure, finding(counts))
+    return figure
+
+
+def finding(counts: ClassCounts) -> str:
+    """How much is hidden, and where most."""
+    data, share = plain(counts.data), counts.missing_share
+    if share is None:
+        return f"{data}: no class has a positive"
+    if not share:
+        return f"{data}: no positive is missing"
+    most = max((row for row in counts.rows if row.true), key=lambda row: row.missing / row.true)
+    return (
+        f"{data}: {100 * share:.0f} % of the training positives are missing, most of "
+        f"{plain(most.name)} ({100 * most.missing / most.true:.0f} %)"
+    )
+
+
+def recovery(material: Material) -> Section | None:
+    """How well the full training labels were found again (Cole et al. 2021, Table 2)."""
+    tables = [table for group in material.groups if (table := _table(group)) is not None]
+    if not tables:
+        return None
+    return Section(
+        "recovery",
+        "Hidden training labels found again",
+        "mAP on the training items against all their labels, most of which training did not see "
+        "(Cole et al. 2021, Table 2). “Hidden” counts unobserved labels alone. “Estimates” are "
+        "labels that the method itself keeps for every training item, as ROLE does. All in %.",
+        tuple(tables),
+    )
+
+
+def _table(group: Group) -> Block | None:
+    rows = [(entry, found[0]) for entry in group.ranked if (found := recovery_table(entry.runs))]
+    if not rows:
+        return None
+    columns = {
+        "method": [Cell(entry.method, strong=bool(entry.row.get("best"))) for entry, _ in rows],
+        "predictions": [_cell(row.predictions, row.predictions_sd) for _, row in rows],
+        "hidden": [_cell(row.hidden, None) for _, row in rows],
+        "estimates": [_cell(row.estimates, row.estimates_sd) for _, row in rows],
+    }
+    if not any(row.estimates is not None for _, row in rows):
+        del columns["estimates"]
+    return Table(
+        group.name,
+        tuple((name, "") for name in columns),
+        tuple(zip(*columns.values(), strict=True)),
+        quiet=frozenset(place for place, (entry, _) in enumerate(rows) if entry.reference),
+    )
+
+
+def _cell(mean: float | None, sd: float | None) -> Cell:
+    return Cell("–") if mean is None else Cell(spread(mean, sd), mean)
+
+
+def missing_positives(material: Material) -> Section | None:
+    """Seen and missing positives per class (GR, Fig. 4)."""
+    blocks: list[Block] = []
+    done = set()
+    for group in material.groups:
+        runs = [run for entry in group.ranked if not entry.reference for run in entry.runs]
+        known = [run for run in runs if run.get("labels")]
+        if known and group.data not in done:
+            done.add(group.data)
+            draw = partial(seen_and_missing, class_counts(known[0]))
+            blocks.append(Drawing(f"missing-{group.slug}", draw))
+    if not blocks:
+        return None
+    return Section(
+        "missing",
+        "Seen and missing positives",
+        "Positive labels of the training items per class: those that training saw, and those that "
+        "were hidden from it (GR, Fig. 4).",
+        tuple(blocks),
+    )

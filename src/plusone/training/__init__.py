@@ -1,0 +1,3 @@
+"""Training, prediction and the files of a run."""
+
+from __future__ import annotations

@@ -1,0 +1,196 @@
+"""Cross-fitting: what a model says about items it has not been trained on, for every item.
+
+A model is over-confident on what it was trained on, above all about the labels it saw there. So the
+items are dealt into folds, and each fold is predicted by a model trained on the others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plusone.data.dataset import Dataset
+from plusone.data.lazy import LazyArray, taken
+from plusone.errors import InputError
+from plusone.io.files import file_state, write_array
+from plusone.methods import get_method
+from plusone.models.classifier import Classifier
+from plusone.recipe import Recipe
+from plusone.training.features import PooledFeatures, fresh_model
+from plusone.training.task import dataset_inputs, input_shape, make_task
+from plusone.training.trainer import Training
+from plusone.version import __version__
+
+BLOCK = 1 << 24
+OURS = re.compile(r"[0-9a-f]{12}-of-\d+-\d+\.npy")  # names of kept folds
+FEATURES = re.compile(r"features-[0-9a-f]{16}\.npy")
+
+
+@dataclass(frozen=True)
+class CrossFit:
+    """Out-of-sample predictions.
+
+    Args:
+        rows: Rows of the data set that were dealt into folds: all but the test items, ascending.
+        fold: Fold of each of them, int64 `[n]`.
+        probabilities: What the models that had not seen them say, float32 `[n, L]`.
+        features: What the models saw of those items, `[n, D]` or `[n, T, D]`: features that were
+            given, or those a fixed backbone made of images; None where backbones were trained.
+    """
+
+    rows: npt.NDArray[np.int64]
+    fold: npt.NDArray[np.int64]
+    probabilities: npt.NDArray[np.float32]
+    features: npt.NDArray[Any] | LazyArray | None
+
+
+def cross_fit(
+    dataset: Dataset,
+    recipe: Recipe,
+    folds: int = 5,
+    *,
+    on_epoch: Callable[[int], None] | None = None,
+    on_fold: Callable[[int, bool], None] | None = None,
+    on_extract: Callable[[int], None] | None = None,
+    keep: Path | None = None,
+) -> CrossFit:
+    """Trains one model per fold on all other items and predicts the fold.
+
+    The labels of `dataset.table` are used as they are: observe it first if labels are to be hidden.
+    Each model holds out a share of its own items to choose its epoch, as the recipe says.
+
+    Args:
+        dataset: The data; its truth, if any, is not looked at.
+        recipe: The settings; the seed also deals the folds.
+        folds: How many.
+        on_epoch: Called with the number of the fold after every epoch.
+        on_fold: Called after each fold with its number and whether it was found in `keep`.
+        on_extract: Called with the number of images that a fixed backbone has just seen.
+        keep: A folder for finished folds; those of the same data and settings are used again.
+    """
+    table = replace(dataset.table, truth=None)
+    rows = np.flatnonzero(np.isin(np.arange(len(table)), table.rows_of("test"), invert=True))
+    if not 2 <= folds <= len(rows):
+        raise InputError(f"cross-fitting needs 2 to {len(rows)} folds, not {folds}")
+    settings = recipe.model_copy(update={"observe": "given", "select_on": "observed"})
+    fold = np.random.default_rng(recipe.seed).permutation(len(rows)) % folds
+    store = None if keep is None else _Store(keep, f"{_key(dataset, settings)}-of-{folds}")
+    dataset = replace(dataset, table=table)
+    if only_heads(dataset, settings):
+        dataset = pooled(dataset, settings, tick=on_extract, keep=keep)
+    found = np.zeros((len(rows), len(table.classes)), dtype=np.float32)
+    for number in range(folds):
+        kept = None if store is None else store.read(str(number))
+        known = kept is not None
+        if kept is None:
+            split = np.full(len(table), "unused", dtype="<U6")
+            split[rows] = np.where(fold == number, "test", "train")
+            kept = _one(
+                replace(dataset, table=replace(table, split=split)), settings, number, on_epoch
+            )
+            if store is not None:
+                store.write(str(number), kept)
+        found[fold == number] = kept
+        if on_fold is not None:
+            on_fold(number, known)
+    features = dataset.features
+    if features is not None:
+        features = None if features.ndim == 4 else taken(features, rows)
+    return CrossFit(rows, fold, found, features)
+
+
+def _one(
+    dataset: Dataset, recipe: Recipe, number: int, on_epoch: Callable[[int], None] | None
+) -> npt.NDArray[np.float32]:
+    """Trains on the training items and predicts the test items."""
+    task = make_task(dataset, recipe)
+    assert task.test is not None
+    training = Training(task, recipe)
+    for _ in training.epochs():
+        if on_epoch is not None:
+            on_epoch(number)
+    predicted: npt.NDArray[np.float32] = training.predict(task.test).numpy()
+    return predicted
+
+
+def only_heads(dataset: Dataset, recipe: Recipe) -> bool:
+    """Whether only a head is trained, on features that a fixed backbone makes of images."""
+    images = len(input_shape(dataset, recipe)) == 3
+    stages = recipe.resolved_stages(images=images, phases=get_method(recipe.method).phases)
+    return images and all(stage.inputs == "features" for stage in stages)
+
+
+def pooled(
+    dataset: Dataset,
+    recipe: Recipe,
+    model: Classifier | None = None,
+    *,
+    tick: Callable[[int], None] | None = None,
+    keep: Path | None = None,
+) -> Dataset:
+    """The same items with the features that a backbone makes of their images, computed once.
+
+    Args:
+        dataset: Images.
+        recipe: The settings.
+        model: Whose backbone; by default the one that training would begin with.
+        tick: Called with the number of items whose features were just extracted.
+        keep: A folder for the features; those of other images or weights are removed from it.
+    """
+    shape = input_shape(dataset, recipe)
+    model = model or fresh_model(recipe, dataset.table.labels, shape)
+    inputs = dataset_inputs(dataset, recipe, shape, cache_dir=recipe.cache_dir)
+    made = PooledFeatures(tick, keep)
+    x = made.of(model, inputs(np.arange(len(dataset.table)))).x
+    for other in () if keep is None else keep.glob("*.npy"):
+        if FEATURES.fullmatch(other.name) and other not in made.files:
+            other.unlink()
+    return replace(dataset, features=x.numpy())
+
+
+class _Store:
+    """Finished folds in a folder, under a name that says what they belong to."""
+
+    def __init__(self, folder: Path, key: str) -> None:
+        self.folder, self.key = folder, key
+        for other in folder.glob("*.npy"):
+            if OURS.fullmatch(other.name) and not other.name.startswith(f"{key}-"):
+                other.unlink()  # of other data or settings
+
+    def path(self, name: str) -> Path:
+        return self.folder / f"{self.key}-{name}.npy"
+
+    def read(self, name: str) -> npt.NDArray[np.float32] | None:
+        try:
+            found: npt.NDArray[np.float32] = np.load(self.path(name), allow_pickle=False)
+        except (OSError, ValueError, EOFError):  # not there, or damaged: it is made anew
+            return None
+        return found
+
+    def write(self, name: str, values: npt.NDArray[np.float32]) -> None:
+        write_array(self.path(name), values)
+
+
+def _key(dataset: Dataset, recipe: Recipe) -> str:
+    """A name for data and settings; another one when any of them changes."""
+    table, x = dataset.table, dataset.features
+    parts: list[Any] = [__version__, recipe.to_toml(), file_state(Path(recipe.weights))]
+    parts += [table.labels.digest(), table.classes, table.ids.tolist()]
+    parts += [None if table.split is None else table.split.tolist()]
+    if x is not None:
+        parts += [x.shape, x.dtype.str]
+    elif table.root is not None:
+        parts += [file_state(table.path(row)) for row in range(len(table))]
+    state = hashlib.sha256(repr(parts).encode())
+    if x is not None:
+        step = max(1, BLOCK * len(x) // max(1, x.nbytes))
+        for start in range(0, len(x), step):
+            state.update(np.ascontiguousarray(x[start : start + step]).data)
+    return state.hexdigest()[:12]

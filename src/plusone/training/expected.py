@@ -1,0 +1,138 @@
+"""The k that methods may use, and where it came from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from plusone.errors import InputError
+from plusone.methods import get_method
+from plusone.recipe import Recipe
+from plusone.training.loader import ArrayInputs, MappedInputs, SomeInputs
+
+if TYPE_CHECKING:
+    from plusone.training.task import Part, Task
+
+
+Source = Literal["none", "given", "truth", "validation", "estimated"]
+KEPT = 64
+SAMPLE = 64
+
+_estimates: dict[str, float] = {}
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Positives per item.
+
+    Args:
+        k: The number; None if the method does not need it and none was given.
+        source: "given", "truth" (counted on the training items), "validation" (counted on the
+            validation items), "estimated" (from single positives of the training items) or "none".
+    """
+
+    k: float | None
+    source: Source
+
+
+def expected(recipe: Recipe, task: Task) -> Expected:
+    """The k that methods may use: as given, counted where labels are known, or estimated.
+
+    "truth" counts on the training items, as the papers do; "estimate" never looks at the truth.
+    Where nothing is given and the method needs it, the validation items are counted if their labels
+    are known for choosing an epoch; otherwise k is estimated.
+    """
+    given = recipe.expected_positives
+    if given == "truth":
+        if task.train.truth is None:
+            raise InputError("expected_positives = 'truth' needs a data set with all labels")
+        return Expected(float(task.train.truth.per_item(1).mean()), "truth")
+    if given == "estimate":
+        return Expected(estimated(recipe, task), "estimated")
+    check_expected_positives(recipe, len(task.classes))
+    if given is not None:
+        return Expected(given, "given")
+    if not get_method(recipe.method).needs_k:
+        return Expected(None, "none")
+    if task.val.truth is None or recipe.select_on == "observed":
+        return Expected(estimated(recipe, task), "estimated")
+    return Expected(float(task.val.truth.per_item(1).mean()), "validation")
+
+
+def check_expected_positives(recipe: Recipe, n_classes: int) -> None:
+    """Refuses a k that no item can have."""
+    given = recipe.expected_positives
+    if isinstance(given, float) and given > n_classes:
+        raise InputError(
+            f"expected_positives = {given:g} is more than the {n_classes} classes there are"
+        )
+
+
+def estimated(recipe: Recipe, task: Task) -> float:
+    """Estimates k from single positives of the training items, once for the same data."""
+    from plusone.priors.features import from_features, usable_rows
+
+    key = _key(recipe, task)
+    if key not in _estimates:
+        if len(_estimates) >= KEPT:
+            _estimates.clear()
+        try:
+            rows = usable_rows(task.train.observed)  # not more than it needs
+            x, seen = features_of(recipe, task, rows), task.train.observed.take(rows)
+            found = from_features(x, seen, interval=False)
+        except InputError as error:
+            raise InputError(
+                f"the method {recipe.method} needs the expected number of positives per item, and "
+                f"it cannot be estimated: {error}"
+            ) from None
+        _estimates[key] = found.k
+    return _estimates[key]
+
+
+def features_of(
+    recipe: Recipe,
+    task: Task,
+    rows: npt.NDArray[np.int64],
+    tick: Callable[[int], None] | None = None,
+) -> Tensor:
+    """Features of some training items: their own, or of the recipe's backbone for images.
+
+    Args:
+        recipe: The settings.
+        task: The data.
+        rows: Which training items.
+        tick: Called with the number of items whose features were just extracted.
+    """
+    from plusone.training.features import PooledFeatures, fresh_model
+
+    inputs, wanted = task.train.inputs, torch.from_numpy(rows)
+    if not task.images:
+        assert isinstance(inputs, ArrayInputs | MappedInputs)
+        return inputs.at(wanted).float()
+    plain = recipe.model_copy(update={"method": "softmax", "options": {}, "stages": ()})
+    model = fresh_model(plain, task.train.observed, task.shape)
+    return PooledFeatures(tick).of(model, SomeInputs(inputs, wanted)).x
+
+
+def _key(recipe: Recipe, task: Task) -> str:
+    state = hashlib.sha256(task.train.observed.digest().encode())
+    state.update("\n".join(task.train.ids.tolist()).encode())
+    state.update(_sample(task.train))
+    if task.images:
+        about = (recipe.backbone, recipe.weights, recipe.seed, recipe.aspect, task.shape)
+        state.update(repr(about).encode())
+    return state.hexdigest()
+
+
+def _sample(part: Part) -> bytes:
+    if not isinstance(part.inputs, ArrayInputs | MappedInputs) or not len(part):
+        return b""
+    rows = torch.from_numpy(np.linspace(0, len(part) - 1, min(len(part), SAMPLE)).astype(np.int64))
+    return part.inputs.at(rows).contiguous().numpy().tobytes()

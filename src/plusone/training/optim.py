@@ -1,0 +1,122 @@
+"""Optimizers from a recipe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from plusone.errors import InputError
+from plusone.methods.base import Method
+from plusone.models.classifier import Classifier
+from plusone.recipe import Recipe
+from plusone.training.adam import LeanAdam
+from plusone.types import Stage
+
+
+def make_optimizer(model: Classifier, method: Method, recipe: Recipe, stage: Stage) -> Optimizer:
+    """One group each for the backbone, the head and the method's own parameters.
+
+    The head learns at `lr * head_lr_mult`, the method's parameters at `lr * lr_mult` of the
+    method and without weight decay. What a stage does not train has no group. Tables of the
+    method that have sparse gradients get a group of their own, marked `rows`: see `RowWise`.
+    """
+    frozen = stage.freeze_backbone or stage.inputs == "features"
+    groups = []
+    if not frozen:
+        groups.append(_group(model.backbone, stage.lr, recipe.weight_decay))
+    groups.append(_group(model.head, stage.lr * recipe.head_lr_mult, recipe.weight_decay))
+    own = _group(method, stage.lr * method.lr_mult, 0.0)
+    tables = _sparse_tables(method)
+    groups.append(own | {"params": [weight for weight in own["params"] if weight not in tables]})
+    groups.append(own | {"params": list(tables), "rows": True})
+    kept = [group for group in groups if group["params"]]
+    if recipe.optimizer == "sgd":
+        if tables:
+            raise InputError(
+                f"the method {method.name} keeps a table that moves row by row (for role: the "
+                "estimator 'factored'), which sgd cannot do; use optimizer = adam or adamw"
+            )
+        return torch.optim.SGD(kept, lr=stage.lr, momentum=0.9)
+    if recipe.optimizer == "adamw":
+        return (RowAdamW if tables else torch.optim.AdamW)(kept, lr=stage.lr, fused=True)
+    return (RowAdam if tables else LeanAdam)(kept, lr=stage.lr)
+
+
+def _group(module: nn.Module, lr: float, weight_decay: float) -> dict[str, Any]:
+    parameters = [weight for weight in module.parameters() if weight.requires_grad]
+    return {"params": parameters, "lr": lr, "weight_decay": weight_decay}
+
+
+def _sparse_tables(module: nn.Module) -> dict[Tensor, None]:
+    """The tables whose gradients are sparse, in order."""
+    found = (part for part in module.modules() if isinstance(part, nn.Embedding) and part.sparse)
+    return {part.weight: None for part in found if part.weight.requires_grad}
+
+
+BETAS = (0.9, 0.999)
+EPS = 1e-8
+
+
+def row_state(table: Tensor) -> dict[str, Tensor]:
+    """The state of a table `[N, r]` that has not moved yet.
+
+    Returns:
+        `step` `[N]`, visits of each row; `exp_avg` `[N, r]` and `exp_avg_sq` `[N]`, the moments.
+    """
+    return {
+        "step": table.new_zeros(len(table)),
+        "exp_avg": torch.zeros_like(table),
+        "exp_avg_sq": table.new_zeros(len(table)),
+    }
+
+
+@torch.no_grad()
+def update_rows(table: Tensor, grad: Tensor, state: dict[str, Tensor], lr: float) -> None:
+    """Moves the rows that have a gradient, and their state, in place.
+
+    Args:
+        table: `[N, r]`.
+        grad: Its sparse gradient; a row may occur more than once.
+        state: What `row_state` made.
+        lr: Learning rate.
+    """
+    grad = grad.coalesce()
+    rows, slope = grad.indices()[0], grad.values()
+    first, second = BETAS
+    count = state["step"][rows] + 1
+    mean = torch.lerp(state["exp_avg"][rows], slope, 1 - first)
+    square = torch.lerp(state["exp_avg_sq"][rows], slope.square().mean(1), 1 - second)
+    scale = (square / (1 - second**count)).sqrt_().add_(EPS).mul_(1 - first**count)
+    state["step"].index_copy_(0, rows, count)
+    state["exp_avg"].index_copy_(0, rows, mean)
+    state["exp_avg_sq"].index_copy_(0, rows, square)
+    table.index_add_(0, rows, mean / scale[:, None], alpha=-lr)
+
+
+class RowWise(Optimizer):
+    """Gives another optimizer row-wise updates for its parameter groups marked `rows`."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for table in group["params"] if group.get("rows") else ():
+                if table.grad is None:
+                    continue
+                if not self.state[table]:
+                    self.state[table] = row_state(table)
+                update_rows(table, table.grad, self.state[table], group["lr"])
+                table.grad = None  # so that the other optimizer leaves it alone
+        super().step()
+
+    step.hooked = True  # type: ignore[attr-defined]  # as in `LeanAdam`
+
+
+class RowAdam(RowWise, LeanAdam):
+    """`LeanAdam`, and row-wise updates for the groups marked `rows`."""
+
+
+class RowAdamW(RowWise, torch.optim.AdamW):
+    """`torch.optim.AdamW`, and row-wise updates (without decay) for the groups marked `rows`."""

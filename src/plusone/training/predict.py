@@ -1,0 +1,60 @@
+"""Prediction over whole data sets; no item is ever dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from plusone.models.heads import Head
+from plusone.parallel.processes import joined, share
+from plusone.training.loader import Inputs
+from plusone.types import Outputs
+
+ROWS = {"features": 65_536, "images": 8}  # larger batches of images cost more than they save
+NUMBERS = 1 << 26  # that a head may hold at once, where it makes many of an item
+
+
+@torch.inference_mode()
+def predict(
+    module: nn.Module,
+    forward: Callable[[Tensor], Tensor | Outputs],
+    inputs: Inputs,
+    *,
+    kind: str,
+    tick: Callable[[int], None] | None = None,
+) -> Tensor:
+    """Applies `forward` to all inputs with `module` in evaluation mode.
+
+    Where several processes run, each does a share and all get the whole; all must call it.
+
+    Args:
+        module: Put into evaluation mode meanwhile.
+        forward: Gives a tensor, or `Outputs` whose logits are taken.
+        inputs: What to predict, in order.
+        kind: "features" (large batches: one matrix product for most data sets) or "images".
+        tick: Called with the number of items done at a time.
+
+    Returns:
+        `[N, ...]`.
+    """
+    training = module.training
+    module.eval()
+    parts = []
+    rows = share(len(inputs))
+    if not len(rows):
+        rows = torch.arange(min(len(inputs), 1))  # its answer is cut off below; its shape is needed
+    for (view,) in inputs.batches(rows, _at_once(module, kind), ("plain",), 0):
+        out = forward(view)
+        parts.append(out.logits if isinstance(out, Outputs) else out)
+        if tick is not None:
+            tick(len(view))
+    module.train(training)
+    return joined(torch.cat(parts)[: len(share(len(inputs)))], len(inputs))
+
+
+def _at_once(module: nn.Module, kind: str) -> int:
+    """Items of a batch, fewer where the head makes many numbers of each."""
+    widths = [part.width_inside for part in module.modules() if isinstance(part, Head)]
+    return min(ROWS[kind], max(1, NUMBERS // max(widths, default=1)))

@@ -1,0 +1,259 @@
+"""A run folder: everything a training leaves behind, and everything needed to go on with it.
+
+| file | content |
+| --- | --- |
+| `recipe.toml` | all settings |
+| `data.json` | data set, classes, input shape, observation scheme, versions |
+| `observed.npz` | the labels training saw, with scheme, seed and digest |
+| `records.jsonl` | one line per epoch |
+| `checkpoint.safetensors` | the state to resume from (removed when the run is complete) |
+| `model.safetensors` | the best weights |
+| `thresholds.json` | above which probability a label of each class counts; may be edited |
+| `metrics.json` | the result; it exists only when the run is complete |
+| `stopped.json` | why it stopped, if a loss or a weight was not finite any more |
+
+`plusone train` adds `report.html`, and `broken.csv` if images had to be left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from plusone.data.formats import write as write_table
+from plusone.data.table import LabelTable
+from plusone.errors import DivergedError, InputError
+from plusone.io.files import add_lines, clear_leftovers, write_json, write_text
+from plusone.io.readers import parse_json
+from plusone.parallel.processes import check_same, from_writer, is_writer, tensors_from_writer
+from plusone.recipe import FORMAT, Recipe
+from plusone.results import EpochRecord
+from plusone.training import checkpoint
+from plusone.training.diverged import keep_good, refuse_diverged
+from plusone.training.expected import Expected
+from plusone.training.loader import ArrayInputs, MappedInputs
+from plusone.training.run_folder import finite, read_description, read_metrics, read_recipe
+from plusone.training.summary import summarise, validation_thresholds
+from plusone.training.task import Part, Task
+from plusone.training.thresholds import write_thresholds
+from plusone.training.trainer import Training
+from plusone.types import Clock
+from plusone.version import __version__
+
+SECONDS_BETWEEN_CHECKPOINTS = 1.0
+
+
+def train(
+    task: Task,
+    recipe: Recipe,
+    folder: Path,
+    *,
+    resume: bool = False,
+    on_record: Callable[[EpochRecord], None] | None = None,
+    on_step: Callable[[Clock], None] | None = None,
+    on_extract: Callable[[int], None] | None = None,
+    source: Mapping[str, Any] | None = None,
+    rules: Sequence[str] = (),
+    features: Path | None = None,
+) -> dict[str, Any]:
+    """Trains into a run folder and returns what `metrics.json` holds.
+
+    Where several processes train together, one of them reads and writes the folder.
+
+    Args:
+        task: The data.
+        recipe: The settings.
+        folder: The run folder; it must not hold a run unless `resume`.
+        resume: Go on with the run in `folder`; a complete one is returned as it is.
+        on_record: Called after every epoch.
+        on_step: Called after every step.
+        on_extract: Called with the number of items whose features were just extracted.
+        source: How the data was read, for whoever evaluates the run later.
+        rules: Why settings that nobody gave are what they are, for the result.
+        features: Folder where features of image files are kept for later runs.
+    """
+    complete = from_writer(lambda: _found(task, recipe, folder, resume=resume))
+    if complete is not None:
+        return complete
+    check_same(f"{recipe.to_toml()} {fingerprint(task)}", "the settings or the data")
+    # Made before anything is written: settings that cannot work must leave no run behind.
+    training = Training(task, recipe, on_step=on_step, on_extract=on_extract, features=features)
+    if is_writer() and not (folder / "recipe.toml").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_table(observed_table(task), folder / "observed.npz")
+        write_json(folder / "data.json", describe(task, training.expected, source))
+        write_text(folder / "recipe.toml", recipe.to_toml())
+    spent = _restore(training, folder)
+    started = saved = time.perf_counter()
+    with _keeping(training, folder), _lines(folder / "records.jsonl") as add:
+        for record in training.epochs():
+            add(json.dumps(finite(asdict(record))) + "\n")
+            if on_record is not None:
+                on_record(record)
+            now = time.perf_counter()
+            if is_writer() and now - saved > SECONDS_BETWEEN_CHECKPOINTS:
+                _save(training, folder, spent + now - started)
+                saved = time.perf_counter()
+    seconds = spent + time.perf_counter() - started
+    weights, _ = training.state()
+    model = {key: value for key, value in weights.items() if key.startswith(("model.", "method."))}
+    thresholds = validation_thresholds(training)
+    if is_writer():
+        checkpoint.save(folder / "model.safetensors", model, {"version": __version__})
+        write_thresholds(folder, task.classes, thresholds)
+    metrics = summarise(training, folder, seconds) | ({"rules": list(rules)} if rules else {})
+    if is_writer():
+        write_json(folder / "metrics.json", metrics)
+        (folder / "checkpoint.safetensors").unlink(missing_ok=True)
+    return metrics
+
+
+def _found(task: Task, recipe: Recipe, folder: Path, *, resume: bool) -> dict[str, Any] | None:
+    """The result of the run in a folder, if it is complete; refuses what cannot be gone on with."""
+    if not (folder / "recipe.toml").exists():
+        return None
+    if not resume:
+        raise InputError(
+            f"{folder}: holds a run already; --resume goes on with it, or choose another --out"
+        )
+    _check_same_run(folder, recipe, task)
+    clear_leftovers(folder)
+    if (folder / "metrics.json").exists():
+        return read_metrics(folder)
+    refuse_diverged(folder)
+    return None
+
+
+@contextmanager
+def _lines(path: Path) -> Iterator[Callable[[str], None]]:
+    """A function that adds lines to a file; nothing in processes that do not write."""
+    if not is_writer():
+        yield lambda text: None
+        return
+    with path.open("ab", buffering=0) as lines:
+        yield lambda text: add_lines(lines, text)
+
+
+@contextmanager
+def _keeping(training: Training, folder: Path) -> Iterator[None]:
+    """Keeps the last good weights of a training that leaves the finite numbers."""
+    try:
+        yield
+    except DivergedError as error:
+        raise keep_good(training, folder, error) from None
+
+
+def describe(task: Task, k: Expected, source: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What a reader of the run must know of its data."""
+    return {
+        "format": FORMAT,
+        "data": task.name,
+        "classes": list(task.classes),
+        "images": task.images,
+        "shape": list(task.shape),
+        "k": k.k,
+        "k_from": k.source,
+        "source": dict(source or {}),
+        "observation": dict(task.observation),
+        "items": {"train": len(task.train), "val": len(task.val), "test": len(task.test or ())},
+        "fingerprint": fingerprint(task),
+        "versions": {
+            "plusone": __version__,
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        },
+    }
+
+
+def fingerprint(task: Task) -> str:
+    """A hash of the items' names and of a sample of their inputs, to know the data again."""
+    state = hashlib.sha256()
+    for part in (task.train, task.val, task.test):
+        if part is None:
+            continue
+        state.update("\n".join(part.ids.tolist()).encode())
+        if isinstance(part.inputs, ArrayInputs | MappedInputs):
+            rows = torch.linspace(0, len(part) - 1, min(len(part), 64)).long()
+            state.update(part.inputs.at(rows).contiguous().numpy().tobytes())
+    return state.hexdigest()[:16]
+
+
+def observed_table(task: Task) -> LabelTable:
+    """The labels that training and selection may see, without the truth."""
+    parts: list[tuple[str, Part]] = [("train", task.train), ("val", task.val)]
+    return LabelTable(
+        ids=np.concatenate([part.ids for _, part in parts]),
+        classes=task.classes,
+        labels=task.train.observed.concatenate([part.observed for _, part in parts]),
+        split=np.repeat([name for name, _ in parts], [len(part) for _, part in parts]),
+        observation=task.observation,
+    )
+
+
+def _check_same_run(folder: Path, recipe: Recipe, task: Task) -> None:
+    """A resumed run must continue what was begun, not something else."""
+    old = read_recipe(folder)
+    changed = [name for name in Recipe.model_fields if getattr(old, name) != getattr(recipe, name)]
+    if changed:
+        values = ", ".join(f"{name} was {getattr(old, name)!r}" for name in changed)
+        raise InputError(f"{folder}: cannot resume with other settings ({values})")
+    before = read_description(folder)
+    now = {
+        "observation": json.loads(json.dumps(dict(task.observation))),
+        "classes": list(task.classes),
+        "fingerprint": fingerprint(task),
+    }
+    for name, what in (
+        ("observation", "the seen labels are"),
+        ("classes", "the classes are"),
+        ("fingerprint", "the items or their inputs are"),
+    ):
+        if before.get(name) != now[name]:
+            raise InputError(f"{folder}: cannot resume, {what} not the same as before")
+
+
+def _save(training: Training, folder: Path, seconds: float) -> None:
+    tensors, plain = training.state()
+    checkpoint.save(folder / "checkpoint.safetensors", tensors, plain | {"seconds": seconds})
+
+
+def _restore(training: Training, folder: Path) -> float:
+    """Loads the checkpoint, if any, and cuts records it does not know; returns seconds spent."""
+    path, lines = folder / "checkpoint.safetensors", folder / "records.jsonl"
+    if not from_writer(path.exists):
+        if is_writer():
+            write_text(lines, "")
+        return 0.0
+    tensors, plain = checkpoint.load(path) if is_writer() else ({}, {})
+    tensors, plain = tensors_from_writer(tensors), from_writer(lambda: plain)
+    try:
+        training.load_state(tensors, plain)
+        seconds = float(plain["seconds"])
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"{path}: does not fit the run beside it ({first})") from None
+    if not is_writer():
+        return seconds
+    kept = []
+    text = lines.read_text(encoding="utf-8", errors="replace") if lines.exists() else ""
+    for line in text.splitlines(keepends=True):
+        try:
+            record = parse_json(line)
+            known = (record["stage"], record["epoch"]) <= (training.stage, training.epoch)
+        except (KeyError, TypeError, ValueError):
+            break  # the line that was being written when the run was killed
+        if known:
+            kept.append(line)
+    write_text(lines, "".join(kept))
+    return seconds

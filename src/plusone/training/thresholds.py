@@ -1,0 +1,118 @@
+"""Thresholds by class: above which probability a label counts as predicted.
+
+They are found on the validation items when a training ends and kept in the run as
+`thresholds.json`, which may be edited. Without that file 0.5 is used for every class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plusone.data.matrix import LabelMatrix
+from plusone.errors import InputError
+from plusone.io.files import write_json
+from plusone.io.readers import read_json
+from plusone.metrics.class_thresholds import thresholds_from
+from plusone.metrics.inputs import Array
+
+FILE = "thresholds.json"
+HALF = 0.5
+ORIGINS = {
+    "truth": "from all labels of the validation items",
+    "seen": "from the seen labels of the validation items",
+    "given": "as given",
+    "none": "0.5, because the run holds none",
+}
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """One threshold per class, and where they come from.
+
+    Args:
+        values: `L` numbers between 0 and 1.
+        origin: A key of `ORIGINS`.
+    """
+
+    values: tuple[float, ...]
+    origin: str
+
+    @classmethod
+    def same(cls, value: float, n_classes: int, origin: str = "given") -> Thresholds:
+        """The same threshold for every class."""
+        return cls((value,) * n_classes, origin)
+
+    @property
+    def array(self) -> Floats:
+        """As an array `[L]`."""
+        return np.asarray(self.values, dtype=np.float64)
+
+    @property
+    def by_class(self) -> bool:
+        """Whether every class has its own."""
+        return self.origin in ("truth", "seen") or len(set(self.values)) > 1
+
+    def sentence(self) -> str:
+        """What a person should know of them."""
+        if self.by_class:
+            return f"thresholds: per class, {ORIGINS[self.origin]}"
+        value = f"{self.values[0]:g}" if self.values else "none"
+        why = "" if self.origin == "given" else " (the run holds no thresholds of its own)"
+        return f"threshold: {value} for every class{why}"
+
+
+def find_thresholds(
+    scores: Array, observed: LabelMatrix, truth: LabelMatrix | None, k: float | None = None
+) -> Thresholds:
+    """Thresholds from what is known of some items that were not trained on.
+
+    Args:
+        scores: Their probabilities `[N, L]`.
+        observed: What was seen of their labels.
+        truth: All their labels, where they are known and may be used.
+        k: Expected number of positives per item, if there is an idea of it.
+    """
+    known = observed if truth is None else truth
+    found = thresholds_from(scores, known.dense(), expected_positives=k)
+    values = tuple(round(float(value), 8) for value in found)  # scores may crowd near 0 or 1
+    return Thresholds(values, "seen" if truth is None else "truth")
+
+
+def write_thresholds(folder: Path, classes: Sequence[str], found: Thresholds) -> None:
+    """Writes `thresholds.json` into a run folder."""
+    write_json(folder / FILE, {"from": found.origin, "thresholds": as_dict(classes, found)})
+
+
+def as_dict(classes: Sequence[str], found: Thresholds) -> dict[str, float]:
+    """Thresholds by the name of their class."""
+    return dict(zip(classes, found.values, strict=True))
+
+
+def read_thresholds(folder: Path, classes: Sequence[str]) -> Thresholds:
+    """The thresholds of a run; 0.5 for every class where it has none."""
+    path = folder / FILE
+    try:
+        content: Any = read_json(path)
+    except FileNotFoundError:
+        return Thresholds.same(HALF, len(classes), "none")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from None
+    values = content.get("thresholds") if isinstance(content, Mapping) else None
+    if not isinstance(values, Mapping) or str(content.get("from")) not in ORIGINS:
+        raise InputError(f"{path}: is not what plusone train writes")
+    for name in classes:
+        value: Any = values.get(name)
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number or not 0 <= value <= 1:
+            raise InputError(
+                f"{path}: the threshold of {name!r} is {value!r}, not a number between 0 and 1"
+            )
+    return Thresholds(tuple(float(values[name]) for name in classes), str(content["from"]))

@@ -1,0 +1,26 @@
+"""Time left."""
+
+from __future__ import annotations
+
+import pytest
+
+from plusone.compare.remaining import seconds_left
+
+AN, GR, OTHER = ("d", "an", ""), ("d", "gr", ""), ("e", "an", "")
+
+
+def test_nothing_is_known_before_anything_is_done():
+    assert seconds_left([AN], [], 2) is None
+
+
+def test_own_kind_then_same_data_then_anything():
+    done = [(AN, 2.0), (AN, 4.0), (GR, 9.0)]
+    assert seconds_left([AN], done, 1) == pytest.approx(3)
+    assert seconds_left([("d", "em", "")], done, 1) == pytest.approx(5)
+    assert seconds_left([OTHER], [(AN, 2.0)], 1) == pytest.approx(2)
+    assert seconds_left([], done, 2) == 0
+
+
+def test_workers_share_it_but_not_one_training():
+    assert seconds_left([AN] * 4, [(AN, 3.0)], 2) == pytest.approx(6)
+    assert seconds_left([AN], [(AN, 3.0)], 2) == pytest.approx(3)

@@ -1,0 +1,181 @@
+"""Sweeps: the points, the file for figures, and that nothing is trained twice."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from plusone.compare import jobs as module
+from plusone.compare.jobs import Source
+from plusone.compare.sweep import Point, run_sweep, summarise_sweep, tidy_runs, write_sweep
+from plusone.errors import InputError
+
+SHORT = {"epochs": 2}
+
+
+@pytest.fixture
+def source(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(70, 5)).astype(np.float32)
+    y = (x[:, :3] > 0).astype(np.int8)
+    y[y.sum(axis=1) == 0, 0] = 1
+    np.savez(tmp_path / "small.npz", xtr=x[:50], ytr=y[:50], xte=x[50:], yte=y[50:])
+    return Source(str(tmp_path / "small.npz"))
+
+
+def result(method, seed, lr, val, test, key):
+    return {
+        "data": "d", "method": method, "seed": seed, "lr": lr, "val_map": val, "test_map": test,
+        "seconds": 1.0, "key": key,
+    }  # fmt: skip
+
+
+def test_validation_picks_the_learning_rate_of_each_point():
+    points = [Point("em", 0.1), Point("em", 0.2, 77)]
+    results = [
+        [
+            result("em", 0, 0.1, 0.5, 0.9, "a"),
+            result("em", 1, 0.1, 0.5, 0.9, "b"),
+            result("em", 0, 0.2, 0.8, 0.4, "c"),
+            result("em", 1, 0.2, 0.3, 0.6, "d"),
+        ],
+        [result("em", 0, 0.1, 0.7, None, "e"), result("em", 0, 0.2, 0.7, None, "f")],
+    ]
+    first, second = summarise_sweep(points, results)
+    assert first.to_dict() == {
+        "data": "d", "method": "em", "value": 0.1, "lr": 0.2, "seeds": 2,
+        "val_map": pytest.approx(0.55), "test_map": pytest.approx(0.5),
+        "test_sd": pytest.approx(0.1 * 2**0.5), "keys": ["c", "d"],
+    }  # fmt: skip
+    assert second.outcome.keys == ("e",)  # of equals the first
+    assert (second.outcome.test_map, second.outcome.test_sd) == (None, None)
+    assert second.to_dict()["labels"] == 77
+    runs = tidy_runs([first, second], results)
+    assert [run["chosen"] for run in runs] == [False, False, True, True, True, False]
+
+
+def test_the_file_holds_what_figures_need(source, trained, tmp_path):
+    sweep = run_sweep(
+        source,
+        ["em"],
+        "options.alpha",
+        [0.05, 0.3],
+        tmp_path / "s",
+        seeds=[0, 1],
+        rates=[1e-2, 1e-3],
+        settings=SHORT,
+        baseline="an",
+        command="plusone sweep small.npz",
+    )
+    json_file, csv_file = write_sweep(sweep, tmp_path / "s")
+    found = json.loads(json_file.read_text())
+    assert found["kind"] == "sweep"
+    assert found["title"] == "small: mAP against alpha"
+    assert found["command"] == "plusone sweep small.npz"
+    assert (found["over"], found["label"]) == ("options.alpha", "alpha")
+    assert (found["values"], found["default"]) == ([0.05, 0.3], 0.1)
+    assert found["baseline"]["name"] == "an"
+    assert 0 < found["baseline"]["test_map"] < 1
+    assert found["baseline"]["test_sd"] >= 0
+    assert [(row["method"], row["value"]) for row in found["rows"]] == [("em", 0.05), ("em", 0.3)]
+    journal = {entry["key"]: entry for entry in module.read_journal(tmp_path / "s/journal.jsonl")}
+    assert len(journal) == 2 * 2 * 2 + 2 * 2
+    for row in found["rows"]:
+        assert set(row) == {
+            "data", "method", "value", "test_map", "test_sd", "val_map", "seeds", "lr", "keys",
+        }  # fmt: skip
+        behind = [journal[key] for key in row["keys"]]
+        assert {run["seed"] for run in behind} == {0, 1}
+        assert {run["lr"] for run in behind} == {row["lr"]}
+        assert {run["options"]["alpha"] for run in behind} == {row["value"]}
+        assert row["test_map"] == pytest.approx(np.mean([run["test_map"] for run in behind]))
+    lines = list(csv.DictReader(csv_file.open()))
+    assert len(lines) == 8
+    assert sum(line["chosen"] == "True" for line in lines) == 4
+    assert {line["value"] for line in lines} == {"0.05", "0.3"}
+
+
+def test_the_second_time_nothing_is_trained(source, trained, tmp_path):
+    def go():
+        return run_sweep(source, ["an", "em"], "epochs", [1, 2], tmp_path, seeds=[0], baseline="an")
+
+    first = go()
+    assert len(trained) == 5
+    trained.clear()
+    assert go() == first
+    assert trained == []
+    more = run_sweep(source, ["an", "em"], "epochs", [1, 2, 3], tmp_path, seeds=[0])
+    assert len(trained) == 2
+    assert [row.point.value for row in more.rows] == [1, 2, 3, 1, 2, 3]
+    assert more.rows[0].outcome == first.rows[0].outcome
+
+
+def test_a_share_of_the_items_tells_how_many_labels_were_seen(source, trained, tmp_path):
+    sweep = run_sweep(
+        source, ["an", "bce"], "train_share", [0.5, 1.0], tmp_path, seeds=[0], settings=SHORT
+    )
+    assert [row.to_dict()["labels"] for row in sweep.rows] == [20, 40, 60, 120]
+    assert sweep.default == 1.0
+    journal = list(module.read_journal(tmp_path / "journal.jsonl"))
+    assert sorted(entry["items"]["train"] for entry in journal) == [20, 20, 40, 40]
+
+
+def test_kept_positives_and_wrong_k(source, trained, tmp_path):
+    kept = run_sweep(source, ["em"], "keep", [0.3, 1.0], tmp_path, seeds=[0], settings=SHORT)
+    seen = {
+        entry["observation"]["scheme"]: sum(entry["labels"]["seen"])
+        for entry in module.read_journal(tmp_path / "journal.jsonl")
+    }
+    assert seen["fraction(q=0.3)"] < seen["fraction(q=1.0)"]
+    assert kept.default is None
+    run_sweep(
+        source, ["epr"], "expected_positives", [1, 2.5], tmp_path / "k", seeds=[0], settings=SHORT
+    )
+    ks = [entry["k"] for entry in module.read_journal(tmp_path / "k/journal.jsonl")]
+    assert sorted(ks) == [1, 2.5]
+
+
+def test_methods_with_other_defaults_have_none_in_common(source, trained, tmp_path):
+    sweep = run_sweep(source, ["em", "em_apl"], "options.alpha", [0.1], tmp_path, seeds=[0])
+    assert sweep.default is None
+
+
+def test_the_baseline_keeps_settings_but_not_options(source, trained, tmp_path):
+    given = SHORT | {"options": {"sigma": 0.4}, "batch_size": 8}
+    run_sweep(
+        source, ["gr"], "options.mu", [0.8], tmp_path, seeds=[0], settings=given, baseline="an"
+    )
+    journal = {entry["method"]: entry for entry in module.read_journal(tmp_path / "journal.jsonl")}
+    assert journal["gr"]["options"] == {"sigma": 0.4, "mu": 0.8}
+    assert journal["an"]["options"] == {}
+    assert journal["an"]["recipe"]["batch_size"] == 8
+
+
+@pytest.mark.parametrize(
+    ("methods", "over", "values", "baseline", "sentence"),
+    [
+        (
+            ["em", "an"],
+            "options.alpha",
+            [0.1],
+            None,
+            r"an with options\.alpha=0\.1: unknown method",
+        ),
+        (["em"], "options.alpha", [0.1, "x"], None, r"em with options\.alpha=x: .*cannot be 'x'"),
+        (["gr"], "options.sigma", [0.5, -1], None, r"gr with options\.sigma=-1: .*positive"),
+        (["em"], "epochs", [1, 0], None, r"em with epochs=0: .*epochs = 0"),
+        (["em"], "train_share", [1, 2], None, r"em with train_share=2: .*train_share = 2"),
+        (["epr"], "expected_positives", [2, 9], None, "9 is more than the 3 classes"),
+        (["em"], "keep", [0.5], "nobody", "unknown method 'nobody'"),
+    ],
+)
+def test_refused_before_anything_is_trained(
+    source, trained, tmp_path, methods, over, values, baseline, sentence
+):
+    with pytest.raises(InputError, match=sentence):
+        run_sweep(source, methods, over, values, tmp_path / "s", baseline=baseline)
+    assert trained == []
+    assert not (tmp_path / "s").exists()

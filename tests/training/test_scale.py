@@ -1,0 +1,184 @@
+"""Large data: features that stay in their files, stated samples, bounded memory."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from plusone import fit
+from plusone.data.dataset import Dataset
+from plusone.data.lazy import LazyArray
+from plusone.data.matrix import LabelMatrix
+from plusone.data.table import LabelTable
+from plusone.recipe import Recipe
+from plusone.training import summary, task
+from plusone.training import task as sampling
+from plusone.training.loader import ArrayInputs, MappedInputs, SomeInputs
+from plusone.training.task import blockwise, sample
+from plusone.training.trainer import Training
+
+N, L, D = 600, 8, 12
+
+
+def small(tmp_path: Path, dtype: str = "float16") -> Dataset:
+    draw = np.random.default_rng(0)
+    truth = draw.random((N, L)) < 0.3
+    truth[truth.sum(1) == 0, 0] = True
+    x = (draw.normal(size=(N, D)) + truth @ draw.normal(size=(L, D))).astype(dtype)
+    np.save(tmp_path / "x.npy", x)
+    matrix = LabelMatrix.from_dense(truth.astype(np.int8), default=-1)
+    split = np.repeat(["train", "test"], [500, 100])
+    table = LabelTable.complete([f"i{i}" for i in range(N)], list("abcdefgh"), matrix, split=split)
+    return Dataset(table, np.load(tmp_path / "x.npy", mmap_mode="r"), "small")
+
+
+@pytest.mark.parametrize(
+    ("method", "dtype"),
+    [("an", "float16"), ("an", "float32"), ("role", "float16"), ("lasd", "float16")],
+)
+def test_mapped_features_train_to_the_same_bits(tmp_path, monkeypatch, method, dtype) -> None:
+    data = small(tmp_path, dtype)
+    settings = {"epochs": 2, "batch_size": 32, "lr": 1e-2, "expected_positives": 2.0}
+    held = fit(data, method, **settings)
+    monkeypatch.setattr(task, "LARGE", 1)
+    mapped = fit(data, method, **settings)
+    assert isinstance(held.training.task.train.inputs, ArrayInputs)
+    assert isinstance(mapped.training.task.train.inputs, MappedInputs)
+    for key, value in held.training.model.state_dict().items():
+        assert torch.equal(value, mapped.training.model.state_dict()[key]), key
+    one, other = (dict(run.metrics, seconds=0) for run in (held, mapped))
+    assert one == other
+    assert np.array_equal(held.predict(data.features), mapped.predict(data.features))
+
+
+def test_k_is_estimated_alike(tmp_path, monkeypatch) -> None:
+    data = small(tmp_path)
+    recipe = Recipe(method="epr", expected_positives="estimate", epochs=1)
+    held = Training(task.make_task(data, recipe), recipe).k
+    monkeypatch.setattr(task, "LARGE", 1)
+    monkeypatch.setattr("plusone.training.expected._estimates", {})
+    assert Training(task.make_task(data, recipe), recipe).k == held
+
+
+@pytest.mark.parametrize("share", [(0, 1), (0, 2), (1, 2)])
+def test_batches_of_mapped_and_of_some_inputs(share) -> None:
+    x = np.random.default_rng(0).normal(size=(37, 5)).astype(np.float16)
+    order = torch.randperm(37, generator=torch.Generator().manual_seed(0))
+    wanted = (order, 8, ("weak", "strong"), 0, share)
+    plain = list(ArrayInputs(torch.from_numpy(x)).batches(*wanted))
+    mapped = list(MappedInputs(LazyArray([x])).batches(*wanted))
+    back = torch.argsort(order)
+    turned = ArrayInputs(torch.from_numpy(x)[order])
+    some = list(SomeInputs(turned, back).batches(*wanted))
+    assert len(plain) == len(mapped) == len(some)
+    for batches in zip(plain, mapped, some, strict=True):
+        for views in zip(*batches, strict=True):
+            assert views[0].dtype == views[1].dtype == torch.float32
+            assert torch.equal(views[0], views[1])
+            assert torch.equal(views[0], views[2])
+
+
+def test_samples_are_ascending_and_always_the_same() -> None:
+    assert sample(1000, 100, 100_000) is None
+    rows = sample(5000, 100, 200_000)
+    assert rows is not None
+    assert rows.tolist() == sample(5000, 100, 200_000).tolist() == sorted(set(rows.tolist()))
+    assert len(rows) == 2000
+    assert len(sample(5000, 10**6, 10)) == sampling.LEAST
+
+
+def test_blocks_give_what_one_call_gives(monkeypatch) -> None:
+    monkeypatch.setitem(sampling.ROWS, "features", 7)
+    table = torch.rand(50, 3)
+    rows = torch.randperm(50)[:40]
+    calls = []
+
+    def predict(some: torch.Tensor) -> torch.Tensor:
+        calls.append(len(some))
+        return table[some]
+
+    assert torch.equal(blockwise(rows, 3, predict), table[rows])
+    assert calls == [7, 7, 7, 7, 7, 5]
+
+
+def test_figures_of_a_sample_say_so(tmp_path, monkeypatch) -> None:
+    data = small(tmp_path)
+    whole = fit(data, "role", epochs=2, expected_positives=2.0)
+    assert "sampled" not in whole.metrics
+    monkeypatch.setattr(sampling, "LEAST", 10)
+    monkeypatch.setattr(task, "JUDGED", 60 * L)
+    monkeypatch.setattr(summary, "TESTED", 50 * L)
+    monkeypatch.setattr(summary, "RECOVERED", 40 * L)
+    some = fit(data, "role", epochs=2, expected_positives=2.0)
+    assert some.metrics["sampled"] == {
+        "val": {"items": 60, "of": 100},
+        "test": {"items": 50, "of": 100},
+        "recovery": {"items": 40, "of": 400},
+    }
+    assert some.metrics["items"] == {"train": 400, "val": 60, "test": 100}
+    # The training saw all items, and the figures are those of the sampled ones.
+    rows = torch.from_numpy(sample(400, L, 40 * L))
+    train = some.training.task.train
+    assert torch.equal(some.training.method.estimates(rows), some.training.method.estimates()[rows])
+    scores = some.training.predict(train)[rows]
+    found = summary.evaluate_recovery(
+        scores, train.truth.dense(rows) == 1, train.observed.dense(rows)
+    )
+    assert some.metrics["recovery"]["recovery_map"] == pytest.approx(found["recovery_map"])
+    assert some.metrics["recovery"]["hidden_positives"] == found["hidden_positives"]
+
+
+SCRIPT = """
+import re, sys
+from pathlib import Path
+import numpy as np, torch
+from plusone.cli.app import main
+from plusone.training import sampling, task, summary
+torch.set_num_threads(1)
+task.LARGE = 1
+task.JUDGED = summary.RECOVERED = summary.TESTED = 1 << 21
+before = re.search(r"RssAnon:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]
+sys.argv = ["plusone", *sys.argv[1:]]
+try:
+    main()
+except SystemExit as done:
+    assert not done.code, done.code
+peak = re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]
+print(before, peak, file=sys.stderr)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
+def test_no_table_of_all_labels_is_made(tmp_path: Path) -> None:
+    """200,000 x 500 labels: one float table of them would take 400 MB."""
+    n, n_classes, dim = 200_000, 500, 16
+    draw = np.random.default_rng(0)
+    places = np.unique(np.repeat(np.arange(n), 2) * n_classes + draw.integers(0, n_classes, 2 * n))
+    truth = LabelMatrix.from_entries(
+        places // n_classes, places % n_classes, 1, (n, n_classes), default=-1
+    )
+    ids = np.char.add("i", np.arange(n).astype(np.str_))
+    split = np.repeat(["train", "test"], [n - 20_000, 20_000])
+    from plusone.data.formats import write
+
+    names = [f"c{number}" for number in range(n_classes)]
+    write(LabelTable.complete(ids, names, truth, split=split), tmp_path / "labels.npz")
+    np.save(tmp_path / "x.npy", draw.normal(size=(n, dim)).astype(np.float16))
+    turned = ids[::-1]  # another order than the labels: rows are looked up
+    (tmp_path / "x.ids.txt").write_text("\n".join(turned.tolist()))
+    command = [sys.executable, "-c", SCRIPT, "train", str(tmp_path / "labels.npz")]
+    command += ["-x", str(tmp_path / "x.npy"), "-m", "an", "--epochs", "1", "--batch-size", "2048"]
+    command += ["--observe", "single('fast')", "--out", str(tmp_path / "run"), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = re.search(r"(\d+) (\d+)\s*$", done.stderr)
+    assert found is not None
+    before, peak = (int(value) / 1024 for value in found.groups())
+    assert json.loads(done.stdout)["sampled"]["recovery"]["of"] == 144_000
+    assert peak < before + 550, f"{before:.0f} MB after importing, at most {peak:.0f} MB"
