@@ -1,5 +1,7 @@
 """Observation schemes: what they let through, and that they repeat the published labels."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -175,7 +177,7 @@ def test_answers_of_the_questions(truth, seed):
 
 
 def test_questions_over_several_chunks(monkeypatch):
-    monkeypatch.setattr("plusone.data.observe.ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(sys.modules[observe.__module__], "ROWS_AT_ONCE", 7)
     truth = random_truth(30, 5)
     result = YesNo()(as_matrix(truth), 0)
     assert (result.labels.dense().sum(1) == truth.any(1)).all()

@@ -16,7 +16,8 @@ import pytest
 from plusone.cli.common import check_folder
 from plusone.data.images import cached_images
 from plusone.errors import InputError, RunError
-from plusone.io.files import add_lines, alone_in, replacing, room, write_text
+from plusone.io.files import alone_in, replacing, room, write_text
+from plusone.io.jsonl import append_jsonl
 from plusone.review.store import Answer, Store
 from plusone.training.checkpoint import load
 
@@ -56,12 +57,11 @@ def test_a_file_that_does_not_fit_leaves_the_old_one(tmp_path):
 
 def test_lines_are_added_whole_or_not_at_all(tmp_path):
     path = tmp_path / "lines"
-    with path.open("ab", buffering=0) as file:
-        add_lines(file, "one\n")
-        with no_room_for(8), pytest.raises(OSError, match="too large") as caught:
-            add_lines(file, "two and more\n")
-        add_lines(file, "three\n")
-    assert path.read_text() == "one\nthree\n"
+    append_jsonl(path, 1)
+    with no_room_for(8), pytest.raises(OSError, match="too large") as caught:
+        append_jsonl(path, "two and more", 2)
+    append_jsonl(path, 3)
+    assert path.read_text() == "1\n3\n"
     assert caught.value.filename == str(path)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from plusone.errors import InputError
-from plusone.io.readers import parse_json
+from plusone.io.jsonl import read_jsonl
 
 Epoch = Mapping[str, Any]
 
@@ -39,29 +39,17 @@ def read_epochs(source: Path | str | Mapping[str, Any]) -> list[dict[str, Any]]:
         source = Path(source["run"])
     path = Path(source) / "records.jsonl"
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        records = list(read_jsonl(path))
     except OSError:
         raise InputError(
             f"{source}: is not a run folder (there is no records.jsonl); plusone train makes one"
         ) from None
-    return _records(path, text)
-
-
-def _records(path: Path, text: str) -> list[dict[str, Any]]:
-    """One record per line; a last line that a kill cut off is passed over."""
-    found = []
-    lines = text.splitlines()
-    for number, line in enumerate(lines, start=1):
-        try:
-            record = parse_json(line)
-        except ValueError:
-            if number < len(lines):
-                raise InputError(f"{path}, row {number}: is not valid JSON") from None
-            continue
+    except ValueError as error:
+        raise InputError(f"{path}, {error}") from None
+    for row, record in enumerate(records, start=1):
         if not isinstance(record, dict):
-            raise InputError(f"{path}, row {number}: is not the record of an epoch")
-        found.append(record)
-    return found
+            raise InputError(f"{path}, row {row}: is not the record of an epoch")
+    return records
 
 
 Result = Mapping[str, Any]

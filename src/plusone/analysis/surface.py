@@ -13,7 +13,6 @@ trained, only the head is moved.
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 import math
 import os
@@ -31,6 +30,7 @@ from torch.linalg import vector_norm
 from plusone.data.dataset import Dataset
 from plusone.errors import InputError
 from plusone.io.files import write_json
+from plusone.io.keys import file_key
 from plusone.io.readers import read_json
 from plusone.methods import get_method
 from plusone.models.classifier import Classifier
@@ -341,7 +341,7 @@ def surface_of_run(
         "steps": steps,
         "seed": seed,
         "items": items,
-        "model": _digest(folder / "model.safetensors"),
+        "model": file_key(folder / "model.safetensors"),
     }
     kept = read_surface(folder)
     if kept is not None and settings == {name: kept.get(name) for name in settings}:
@@ -370,11 +370,6 @@ def read_surface(folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return kept if isinstance(kept, dict) and kept.get("kind") == "surface" else None
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def _check_same_data(folder: Path, task: Task) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -14,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from plusone.compare.pool import in_processes
 from plusone.errors import RunError
-from plusone.io.files import add_lines, file_state
-from plusone.io.readers import parse_json
+from plusone.io.jsonl import append_jsonl, read_jsonl, repair_jsonl
+from plusone.io.keys import content_key, file_state
 from plusone.methods import get_method
 from plusone.recipe import Recipe
 from plusone.version import __version__
@@ -60,7 +58,7 @@ class Job:
         files = (self.source.data, *self.source.features, self.recipe.weights)
         states = [file_state(Path(name)) for name in files]  # other content is other training
         parts = (__version__, self.source, states, options, given)
-        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+        return content_key(parts)
 
     @property
     def name(self) -> str:
@@ -91,13 +89,12 @@ def run_jobs(
         if key in results and on_done is not None:
             on_done(results[key], True)
     journal.parent.mkdir(parents=True, exist_ok=True)
-    _end_last_line(journal)
+    repair_jsonl(journal)
     open_jobs = [job for key, job in wanted.items() if key not in results]
     waiting = deque(make_units(open_jobs, workers))
     failures: list[str] = []
     running = in_processes(run_unit, waiting, workers, lambda unit: unit.name)
-    # Without a buffer a stack goes to disk in one call, so that a kill keeps all of it or nothing.
-    with journal.open("ab", buffering=0) as file, closing(running):
+    with closing(running):
         for found in running:
             if isinstance(found, Refused):
                 waiting.extendleft(reversed(found.unit.one_by_one(found.why)))
@@ -105,7 +102,7 @@ def run_jobs(
             if isinstance(found, Failed):
                 failures.append(found.message)
                 continue
-            add_lines(file, "".join(json.dumps(result) + "\n" for result in found))
+            append_jsonl(journal, *found)
             for result in found:
                 results[result["key"]] = result
                 if on_done is not None:
@@ -119,23 +116,12 @@ def run_jobs(
 
 
 def read_journal(journal: Path) -> Iterator[dict[str, Any]]:
-    """The results in a journal; a line cut off by a kill is passed over."""
+    """The results in a journal; lines that are damaged are passed over."""
     if not journal.exists():
         return
-    for line in journal.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            result = parse_json(line)
-        except ValueError:
-            continue
+    for result in read_jsonl(journal, skip_damaged=True):
         if isinstance(result, dict) and result.keys() >= NEEDED:
             yield result
-
-
-def _end_last_line(journal: Path) -> None:
-    """Ends a line that a kill cut off, so that the next result gets a line of its own."""
-    if journal.exists() and (text := journal.read_bytes()) and not text.endswith(b"\n"):
-        with journal.open("ab") as file:
-            file.write(b"\n")
 
 
 @dataclass(frozen=True)

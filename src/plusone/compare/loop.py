@@ -7,8 +7,6 @@ but the answers and the measure knows the truth.
 
 from __future__ import annotations
 
-import json
-import os
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -21,8 +19,7 @@ import numpy.typing as npt
 from plusone.data.dataset import Dataset
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
-from plusone.io.files import write_text
-from plusone.io.readers import parse_json
+from plusone.io.jsonl import append_jsonl, read_jsonl, write_jsonl
 from plusone.methods import get_method
 from plusone.metrics import mean_average_precision
 from plusone.recipe import Recipe
@@ -55,27 +52,21 @@ class Journal:
             )
         self.values = {line["key"]: line["value"] for line in lines[1:]}
         if not lines:
-            write_text(path, json.dumps(about) + "\n")
+            write_jsonl(path, [about])
 
     def get(self, key: str, make: Callable[[], Value]) -> Value:
         """The value of a key: as kept, or made now and kept."""
         if key not in self.values:
             self.values[key] = make()
-            line = json.dumps({"key": key, "value": self.values[key]})
-            with self.path.open("ab", buffering=0) as file:
-                file.write(line.encode() + b"\n")
+            append_jsonl(self.path, {"key": key, "value": self.values[key]})
         return self.values[key]
 
     def _lines(self) -> list[Value]:
-        """All whole lines; what a kill cut off is cut off the file too."""
+        """All whole lines."""
         if not self.path.exists():
             return []
-        data = self.path.read_bytes()
-        whole = data[: data.rfind(b"\n") + 1]
-        if whole != data:
-            os.truncate(self.path, len(whole))
         try:
-            lines = [parse_json(line) for line in whole.splitlines()]
+            lines = list(read_jsonl(self.path))
             for line in lines[1:]:
                 if not isinstance(line["key"], str) or not isinstance(line["value"], dict):
                     raise ValueError("a line has no key and value")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import importlib
 import threading
 import time
@@ -28,8 +27,8 @@ from urllib.parse import unquote, urlsplit
 from plusone.compare.choice import choice_score
 from plusone.compare.entries import Entry, Runner
 from plusone.errors import InputError, RunError
-from plusone.io.files import write_text
-from plusone.io.readers import parse_json
+from plusone.io.jsonl import read_jsonl, repair_jsonl
+from plusone.io.keys import content_key
 from plusone.methods import get_method
 from plusone.version import __version__
 
@@ -177,8 +176,7 @@ def _name(entry: Entry, space: Settings, seed: int) -> str:
         sorted(space.items()),
         seed,
     )
-    digest = hashlib.sha256(repr(about).encode()).hexdigest()[:10]
-    return f"{entry.source.name}-{entry.method}-{entry.mode}-{digest}"
+    return f"{entry.source.name}-{entry.method}-{entry.mode}-{content_key(about, length=10)}"
 
 
 def _defaults(entry: Entry, space: Settings) -> Settings:
@@ -206,9 +204,7 @@ def _ask(optuna: Any, study: _Study, trials: int) -> tuple[Any, Settings] | None
     if study.shared and len(before) >= trials:  # others asked at the same moment and came first
         _give_up(optuna, study, trial)
         return None
-    seed = int(
-        hashlib.sha256(f"{study.study.study_name} {trial.number}".encode()).hexdigest()[:8], 16
-    )
+    seed = int(content_key(f"{study.study.study_name} {trial.number}", length=8), 16)
     sampler: Any = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
     if not any(_may_have_defaults(other) for other in before):
         trial.set_user_attr(DEFAULTS, True)
@@ -478,11 +474,7 @@ def _mend(path: Path) -> None:
     Raises:
         ValueError: Another line is not JSON.
     """
-    if not path.exists() or path.with_name(path.name + ".lock").is_symlink():
-        return
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    if lines and not lines[-1].endswith("\n"):
-        write_text(path, "".join(lines[:-1]))
-        del lines[-1]
-    for line in lines:
-        parse_json(line)
+    if path.exists() and not path.with_name(path.name + ".lock").is_symlink():
+        repair_jsonl(path)
+        for _ in read_jsonl(path):
+            pass

@@ -10,7 +10,6 @@ of change: files that have not changed are not looked at again.
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +21,8 @@ import numpy as np
 from plusone.data.dataset import Broken, Dataset
 from plusone.data.images import fault
 from plusone.errors import Problems
-from plusone.io.files import cache_folder, file_state, in_turn, write_json, write_text
+from plusone.io.files import cache_folder, in_turn, write_json, write_text
+from plusone.io.keys import content_key, file_state
 from plusone.io.readers import read_json
 
 MOST = 0.1  # share of the images that may be broken
@@ -121,13 +121,11 @@ def _kept(paths: Sequence[Path]) -> Path | None:
     folder = cache_folder()
     if folder is None:
         return None
-    state = hashlib.sha256(str(VERSION).encode())
-    for path in paths:
-        about = file_state(path)
-        if about is None:
-            return None  # it may be back at any time, unchanged
-        state.update(f"\0{path.absolute()}\0{about}".encode("utf-8", "surrogateescape"))
-    return folder / "checked" / f"{state.hexdigest()[:16]}.json"
+    states = [file_state(path) for path in paths]
+    if None in states:
+        return None  # it may be back at any time, unchanged
+    names = [str(path.absolute()) for path in paths]
+    return folder / "checked" / f"{content_key(VERSION, *zip(names, states, strict=True))}.json"
 
 
 def _read(path: Path, count: int) -> dict[int, str] | None:

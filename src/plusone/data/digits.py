@@ -8,7 +8,6 @@ that the cost of seeing one positive label per item can be measured.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import tempfile
@@ -26,6 +25,7 @@ import torch.nn.functional as F  # noqa: N812
 
 from plusone.errors import InputError
 from plusone.io.files import cache_folder
+from plusone.io.keys import content_key
 
 __all__ = [
     "CLASSES",
@@ -411,8 +411,8 @@ def _cache_file(folder: Path | None, sizes: tuple[int, ...], seed: int, look: Lo
         "source split": (SPLIT_SEED, SHARES),
         "chunk": CHUNK,
     }
-    digest = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
-    return folder / f"digits-v{FORMAT}-{digest}.npz"
+    key = content_key(json.dumps(made_from, sort_keys=True))
+    return folder / f"digits-v{FORMAT}-{key}.npz"
 
 
 def _read_cache(file: Path, split: npt.NDArray[np.int8]) -> Digits | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +20,7 @@ from torch.nn import functional
 from plusone.data.formats.folders import IMAGE_KINDS
 from plusone.errors import InputError
 from plusone.io.files import replacing, reserve
+from plusone.io.keys import content_key, file_state
 from plusone.io.readers import MAX_PIXELS, MAX_SIDE
 
 CROPPED = 256 / 224  # short side over the crop's side, the common choice for ImageNet models
@@ -207,14 +207,12 @@ def cached_images(
 
 
 def _key(paths: Sequence[Path], size: int, aspect: Aspect) -> str:
-    state = hashlib.sha256(f"{VERSION} {size} {aspect}".encode())
-    for path in paths:
-        try:
-            about = path.stat()
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read as an image ({error.strerror})") from None
-        state.update(f"\0{path.resolve()}\0{about.st_size}\0{about.st_mtime_ns}".encode())
-    return state.hexdigest()[:16]
+    states = [file_state(path) for path in paths]
+    if None in states:
+        path = paths[states.index(None)]
+        raise InputError(f"{path}: cannot be read as an image (No such file or directory)")
+    names = [str(path.resolve()) for path in paths]
+    return content_key((VERSION, size, aspect), *zip(names, states, strict=True))
 
 
 def _write(

@@ -16,12 +16,13 @@ Only entries that differ from `default` are stored. Single positives store one e
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from plusone.io.keys import content_key
 
 
 @dataclass(frozen=True)
@@ -222,7 +223,6 @@ class LabelMatrix:
 
     def digest(self) -> str:
         """A hash of shape and content that does not depend on the machine."""
-        state = hashlib.sha256(f"{self.shape} {self.default}".encode())
-        for array, kind in ((self.indptr, "<i8"), (self.indices, "<i4"), (self.values, "<i1")):
-            state.update(np.ascontiguousarray(array, dtype=kind).tobytes())
-        return state.hexdigest()[:16]
+        arrays = (self.indptr, "<i8"), (self.indices, "<i4"), (self.values, "<i1")
+        parts = (np.asarray(array, dtype=kind) for array, kind in arrays)
+        return content_key(f"{self.shape} {self.default}", *parts)

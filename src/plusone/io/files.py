@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plusone.errors import InputError
+from plusone.io.keys import file_state as file_state
 
 try:
     import fcntl
@@ -211,15 +212,6 @@ def clear_leftovers(folder: Path) -> None:
     """Removes what a killed process was about to write into a folder."""
     for leftover in folder.glob(".*.part"):
         leftover.unlink(missing_ok=True)
-
-
-def file_state(path: Path) -> tuple[int, int] | None:
-    """Size and time of change of a file or folder, to notice another content; None without one."""
-    try:
-        about = path.stat()
-    except OSError:
-        return None
-    return about.st_size, about.st_mtime_ns
 
 
 class _Plain:

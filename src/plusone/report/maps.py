@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from functools import partial
@@ -16,7 +15,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from plusone.errors import InputError, RunError
-from plusone.io.files import file_state, replacing
+from plusone.io.files import replacing
+from plusone.io.keys import content_key, file_state
 from plusone.io.readers import read_json
 from plusone.report.blocks import Block, Note, Section, Strips, Work
 from plusone.report.material import Material, Result
@@ -112,7 +112,7 @@ def kept(folder: Path, result: Result, cache: Path) -> list[MapImage]:
     ids = [str(item["id"]) for item in result["examples"][:ITEMS]]
     state = [file_state(folder / name) for name in ("model.safetensors", "recipe.toml")]
     about = json.dumps([str(folder.resolve()), state, ids, CLASSES])
-    path = cache / f"maps-{hashlib.sha256(about.encode()).hexdigest()[:16]}.json"
+    path = cache / f"maps-{content_key(about)}.json"
     if path.exists():
         try:
             return [(str(uri), str(text)) for uri, text in read_json(path)]

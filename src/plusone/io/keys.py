@@ -1,0 +1,79 @@
+"""Content keys: short names that change when the content they stand for changes.
+
+Run folders, journals and caches use them to tell whether data and settings are still the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+BLOCK = 1 << 24  # bytes of an array that are hashed at once
+
+
+def content_key(*parts: object, length: int = 16) -> str:
+    """A key of everything given, the same on every machine.
+
+    Args:
+        parts: Text and bytes count as they are; arrays (also tensors and lazy ones) by their
+            values, without shape and type; anything else by its `repr`. Nothing is put between
+            parts: what must be told apart goes into one tuple.
+        length: Hexadecimal digits, at most 64.
+
+    >>> content_key("a", b"b", np.array([1, 2], dtype=np.int8))
+    '806b492be705cc40'
+    >>> content_key((1, "a")) == content_key("(1, 'a')") != content_key((1, "b"))
+    True
+    """
+    state = hashlib.sha256()
+    for part in parts:
+        for piece in _pieces(part):
+            state.update(piece)
+    return state.hexdigest()[:length]
+
+
+def file_key(path: Path, *, length: int = 16) -> str:
+    """The key of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:length]
+
+
+def file_state(path: Path) -> tuple[int, int] | None:
+    """Size and modification time of a file or folder, None if it is missing.
+
+    Both together stand for the content where reading all of it would take too long.
+    """
+    try:
+        about = path.stat()
+    except OSError:
+        return None
+    return about.st_size, about.st_mtime_ns
+
+
+def _pieces(part: Any) -> Iterator[bytes | memoryview]:
+    """A part as bytes, arrays block by block."""
+    if isinstance(part, str):
+        yield part.encode("utf-8", "surrogateescape")
+    elif isinstance(part, bytes | memoryview):
+        yield part
+    elif hasattr(part, "ndim") and hasattr(part, "nbytes"):
+        array = part if part.ndim else part[None]
+        step = max(1, BLOCK * len(array) // max(1, array.nbytes))
+        for start in range(0, len(array), step):
+            yield _bytes(array[start : start + step])
+    else:
+        yield repr(part).encode("utf-8", "surrogateescape")
+
+
+def _bytes(block: Any) -> memoryview:
+    if not isinstance(block, np.ndarray):  # a tensor; numpy has no bfloat16, but bytes
+        import torch
+
+        block = block.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    flat: npt.NDArray[np.uint8] = np.ascontiguousarray(block).reshape(-1).view(np.uint8)
+    return flat.data
