@@ -32,7 +32,7 @@ check: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/bench.py $(SHARED)/data
 
-# Measures docs/results.md again (about an hour) and makes docs/example-report.html.
+# Repeats the measurements of docs/evidence (about an hour) and makes docs/example-report.html.
 results: $(READY)
 	$(BIN)/python benchmarks/results.py $(SHARED)/data
 

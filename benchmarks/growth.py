@@ -122,11 +122,9 @@ def tables(rows: list[dict[str, Any]]) -> str:
             cells += ["-" if slope is None else f"{slope:.2f}", f"{line.grows[place]:g}"]
             text.append(_row(line.name, cells))
         text.append("")
-    text.append(
-        "Peak memory in MB, and bytes per label (N x L) beyond what `an` takes (L = 10,000):\n"
-    )
+    text.append("Peak memory in MB, and bytes per label (N x L) more than `an` (L = 10,000):\n")
     shown = [("N", 10_000), ("N", 1_000_000), ("L", 10_000), ("D", 2_048)]
-    text += _head([*(f"{axis} = {size:,}" for axis, size in shown), "bytes a label"])
+    text += _head([*(f"{axis} = {size:,}" for axis, size in shown), "bytes per label"])
     plain = of.get(("an", "L", 10_000), {}).get("peak_mb", math.nan)
     for line in lines:
         own = [of.get((line.name, *point), {}) for point in shown]

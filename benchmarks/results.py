@@ -1,13 +1,13 @@
-"""Measures what `docs/results.md` reports again and writes the tables there.
+"""Repeats the measurements of `docs/evidence` and writes their tables there.
 
     python benchmarks/results.py DATA                       everything but what takes hours
     python benchmarks/results.py DATA --only voc-linear     some of it
     python benchmarks/results.py DATA --long                everything
 
-`DATA` is the folder with VOCdevkit, voc2012_features, ucmerced, mulan and coco2014. What is done is
-kept in `results/` and not done again, so a stopped run goes on. Each experiment of
-`benchmarks/results/experiments.toml` fills the block of its name in `docs/results.md`; the text
-around the blocks is written by people. At the end `docs/example-report.html` is made.
+`DATA` is the folder with VOCdevkit, voc2012_features, ucmerced, mulan and coco2014. Finished work
+is kept in `results/` and not repeated, so a stopped run resumes. Each experiment of
+`benchmarks/results/experiments.toml` fills the block of its name on a page of `docs/evidence`; the
+text around the blocks is written by hand. At the end `docs/example-report.html` is made.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from plusone.version import __version__
 
 HERE = Path(__file__).resolve().parent
 SPECS = HERE / "results"
-DOCUMENT = HERE.parent / "docs" / "results.md"
+EVIDENCE = HERE.parent / "docs" / "evidence"
 REPORT = HERE.parent / "docs" / "example-report.html"
 
 
 def main() -> None:
-    """Runs the wanted experiments one after the other."""
+    """Runs the selected experiments one after the other."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder with the data sets")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="experiments to run")
@@ -46,8 +46,8 @@ def main() -> None:
     folder: Path = given.results.resolve()
     _lay_out(folder, given.data.resolve())
     for name, entry in experiments.items():
-        wanted = name in given.only if given.only else given.long or not entry.get("long")
-        if wanted and not ("makes" in entry and (folder / entry["makes"]).exists()):
+        selected = name in given.only if given.only else given.long or not entry.get("long")
+        if selected and not ("makes" in entry and (folder / entry["makes"]).exists()):
             _run(entry, folder)
     shown = [name for name in listed["report"]["of"] if (folder / name).exists()]
     options = [*listed["report"]["options"], "--figures", "figures", "--out", str(REPORT)]
@@ -66,7 +66,7 @@ def _lay_out(folder: Path, data: Path) -> None:
 
 
 def _run(entry: dict[str, Any], folder: Path) -> None:
-    """One experiment, and its block of the document."""
+    """Runs one experiment and writes its block."""
     printed = ""
     for command in entry["run"]:
         print("$", command, flush=True)
@@ -80,7 +80,17 @@ def _run(entry: dict[str, Any], folder: Path) -> None:
         text = printed if is_markdown else f"```text\n{printed.strip()}\n```\n"
     day = datetime.datetime.now(datetime.UTC).date()
     block = f"Measured on {day} with plusone {__version__}.\n\n{text.strip()}\n"
-    write_text(DOCUMENT, put_block(DOCUMENT.read_text(encoding="utf-8"), entry["name"], block))
+    page = page_of(entry["name"], EVIDENCE)
+    write_text(page, put_block(page.read_text(encoding="utf-8"), entry["name"], block))
+
+
+def page_of(name: str, folder: Path) -> Path:
+    """The one page of the folder that has the block `name`."""
+    mark = f"<!-- measured: {name} -->\n"
+    pages = [page for page in sorted(folder.glob("*.md")) if mark in page.read_text("utf-8")]
+    if len(pages) != 1:
+        raise SystemExit(f"{len(pages)} pages of {folder} have {mark.strip()}, expected one")
+    return pages[0]
 
 
 def put_block(document: str, name: str, block: str) -> str:
@@ -88,7 +98,7 @@ def put_block(document: str, name: str, block: str) -> str:
     start, end = f"<!-- measured: {name} -->\n", f"<!-- end of {name} -->"
     pattern = re.compile(re.escape(start) + ".*?" + re.escape(end), re.DOTALL)
     if len(pattern.findall(document)) != 1:
-        raise SystemExit(f"docs/results.md must hold once: {start.strip()} ... {end}")
+        raise SystemExit(f"the page must contain once: {start.strip()} ... {end}")
     return pattern.sub(lambda _: f"{start}\n{block}\n{end}", document)
 
 

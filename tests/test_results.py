@@ -1,4 +1,4 @@
-"""The experiments behind docs/results.md: each has its block, its command and its settings."""
+"""The experiments behind docs/evidence: each has its block, its command and its settings."""
 
 import importlib.util
 import re
@@ -19,7 +19,8 @@ EXPERIMENTS = {entry["name"]: entry for entry in LISTED["experiment"]}
 
 
 def test_every_experiment_has_one_block_and_every_block_an_experiment():
-    marks = re.findall(r"<!-- measured: (\S+) -->", (ROOT / "docs" / "results.md").read_text())
+    pages = (ROOT / "docs" / "evidence").glob("*.md")
+    marks = [m for page in pages for m in re.findall(r"<!-- measured: (\S+) -->", page.read_text())]
     assert sorted(marks) == sorted(
         name for name, entry in EXPERIMENTS.items() if entry["show"] != "nothing"
     )
@@ -48,13 +49,26 @@ def test_settings_can_be_read(path):
     assert path.stem in EXPERIMENTS
 
 
-def test_a_block_is_replaced_and_nothing_else():
-    place = importlib.util.spec_from_file_location("results", ROOT / "benchmarks" / "results.py")
-    module = importlib.util.module_from_spec(place)
-    place.loader.exec_module(module)
+@pytest.fixture(scope="module")
+def results():
+    spec = importlib.util.spec_from_file_location("results", ROOT / "benchmarks" / "results.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_block_is_found_on_the_one_page_that_has_it(results, tmp_path):
+    (tmp_path / "a.md").write_text("<!-- measured: x -->\n<!-- end of x -->\n")
+    (tmp_path / "b.md").write_text("<!-- measured: x-long -->\n<!-- end of x-long -->\n")
+    assert results.page_of("x", tmp_path) == tmp_path / "a.md"
+    with pytest.raises(SystemExit, match="0 pages"):
+        results.page_of("y", tmp_path)
+
+
+def test_a_block_is_replaced_and_nothing_else(results):
     document = "a\n<!-- measured: x -->\nold\n<!-- end of x -->\nb\n"
-    new = module.put_block(document, "x", r"n\ew")
+    new = results.put_block(document, "x", r"n\ew")
     assert new == "a\n<!-- measured: x -->\n\nn\\ew\n<!-- end of x -->\nb\n"
-    assert module.put_block(new, "x", r"n\ew") == new
-    with pytest.raises(SystemExit, match="must hold once"):
-        module.put_block(document, "y", "")
+    assert results.put_block(new, "x", r"n\ew") == new
+    with pytest.raises(SystemExit, match="must contain once"):
+        results.put_block(document, "y", "")

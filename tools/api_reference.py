@@ -24,12 +24,12 @@ PUBLIC: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("Dataset", "LabelTable", "LabelMatrix", "observe"),
     ),
     ("plusone.data.formats", "Files.", ("read", "write")),
-    ("plusone.selection", "Choosing without full labels.", ("choose", "Choice", "SCORES")),
-    ("plusone.priors", "How many labels items have.", ()),
+    ("plusone.priors", "The number of labels per item.", ()),
     ("plusone.suggest", "Finding missing labels.", ()),
     ("plusone.review", "From answers to labels.", ("order_questions", "apply_answers")),
-    ("plusone.loop", "What answers are worth.", ("simulate", "Loop")),
-    ("plusone.export", "Taking a model elsewhere.", ()),
+    ("plusone.compare.choose", "Choosing without full labels.", ("choose", "Choice")),
+    ("plusone.compare.loop", "The value of a reviewer's answers.", ("simulate", "Loop")),
+    ("plusone.export", "Exporting models.", ()),
     ("plusone.metrics", "Exact metrics.", ()),
 )
 
@@ -46,7 +46,7 @@ def reference() -> str:
     """The whole page."""
     parts = [
         "# API reference\n\n"
-        "Made from the docstrings by `python tools/api_reference.py`. Labels are 1 (seen\n"
+        "Generated from the docstrings by `python tools/api_reference.py`. Labels are 1 (seen\n"
         "positive), 0 (unobserved) and -1 (seen negative); N items, L classes, D features. All\n"
         "methods are listed in [Methods](methods.md), commands by `plusone --help`.\n"
     ]

@@ -1,8 +1,8 @@
 """Rules that choose what a user leaves open: from facts about the data to settings, with reasons.
 
 `choose` is a pure function; `facts_of` looks at a data set for it. The thresholds in the rules are
-measured, see docs/results.md and docs/own-data.md. A recipe file is a description of its own: the
-rules say nothing where there is one, nor for the embedded data.
+measured, see docs/evidence/linear.md and docs/own-data.md. A recipe file is a description of its
+own: the rules say nothing where there is one, nor for the embedded data.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class EpochRecord:
         probe: What the model said about hidden labels, see `plusone.metrics.probe`; None where
             the recipe does not ask for it or the truth is not known.
         val_score: What the best epoch is chosen by, higher is better.
-        selected_by: "map", or the name of the score on seen labels, see `plusone.selection`.
+        selected_by: "map", or the name of a score of `plusone.metrics.seen_labels`.
     """
 
     stage: int

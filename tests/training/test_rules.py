@@ -120,7 +120,7 @@ def test_facts_look_for_the_pretrained_network(monkeypatch):
 
 
 def test_what_the_rules_choose_is_near_what_was_measured_best(shared):
-    """The learning rates of docs/results.md, tuned on validation for these two."""
+    """The learning rates of docs/evidence/linear.md, tuned on validation for these two."""
     for name, method, lr in (("yeast", "em", 0.01), ("corel5k", "gr", 0.003)):
         dataset = load_source(str(shared / "data" / "mulan" / f"{name}.npz"))
         settings, _ = choose(facts_of(dataset), {})

@@ -135,7 +135,7 @@ class Judge:
     """Judges probabilities of the validation items.
 
     On all labels the score is mAP. On seen labels alone mAP prefers models that find the one label
-    that happened to be picked, so a score of `plusone.selection` is used there.
+    that happened to be picked, so a score of `plusone.metrics.seen_labels` is used there.
 
     Args:
         val: The validation items.
