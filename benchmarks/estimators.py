@@ -117,7 +117,7 @@ def trained(dataset: Dataset, settings: dict[str, Any]) -> dict[str, Any]:
     training, started = Training(make_task(dataset, recipe), recipe), time.perf_counter()
     for _ in training.epochs():
         pass
-    found = summarise(training, None, time.perf_counter() - started)
+    found = summarise(training, None, time.perf_counter() - started).to_json()
     estimates = found["recovery_estimates"]
     return {
         "estimator": recipe.options["estimator"], "lr": recipe.lr, "seed": recipe.seed,

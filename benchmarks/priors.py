@@ -117,7 +117,7 @@ def cost(dataset: Dataset, lr: float) -> dict[str, Any]:
             training = Training(make_task(dataset, recipe), recipe)
             for _ in training.epochs():
                 pass
-            found = summarise(training, None, 0.0)
+            found = summarise(training, None, 0.0).to_json()
             rows.setdefault(method, {})[given] = {"k": found["k"], "test": found["test_map"]}
     return rows
 

@@ -23,7 +23,7 @@ import torch
 
 from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
-from plusone.data.observe import observe_table
+from plusone.data.observation import observe_table
 from plusone.data.source import load_source
 from plusone.data.table import LabelTable
 from plusone.io.files import write_text

@@ -1,6 +1,5 @@
 """CONTRIBUTING.md: its example is run as it stands there, and its table of folders is true."""
 
-import ast
 import re
 from pathlib import Path
 
@@ -58,22 +57,3 @@ def test_the_example_resumes_without_further_code(example):
         pass
     for key, value in whole.state()[0].items():
         assert value.equal(second.state()[0][key]), key
-
-
-def imported(package: Path) -> set[str]:
-    """Folders of ours that a folder's files import from."""
-    nodes = [
-        node for file in package.rglob("*.py") for node in ast.walk(ast.parse(file.read_text()))
-    ]
-    modules = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
-    names = {module.split(".")[1] for module in modules if module.startswith("plusone.")}
-    return {name for name in names if (SOURCE / name).is_dir()} - {package.name}
-
-
-def test_the_table_of_folders_is_true():
-    rows = re.findall(r"^\| `(\w+)/` \| [^|]* \| ([^|]*) \|$", TEXT, re.MULTILINE)
-    table = {name: set(re.findall(r"`(\w+)`", allowed)) for name, allowed in rows}
-    packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
-    assert packages == table.keys() - {"tools"}
-    strays = {name: imported(SOURCE / name) - table[name] for name in packages - {"cli"}}
-    assert {name: found for name, found in strays.items() if found} == {}

@@ -13,7 +13,7 @@ from plusone.data import Dataset, LabelMatrix, LabelTable, observe_table
 from plusone.data.features import FeatureFile, align
 from plusone.data.formats import read
 from plusone.data.images import decode
-from plusone.data.observe import Biased
+from plusone.data.observation import Biased
 from plusone.errors import InputError
 from plusone.recipe import Recipe
 from plusone.training.run import train

@@ -1,14 +1,93 @@
-"""`EpochRecord`: what one epoch brought."""
+"""What a training leaves behind, typed: `EpochRecord`, `RunResult`, `RunDescription`.
+
+These are the lines of `records.jsonl`, the content of `metrics.json` and of `data.json`. They are
+validated when they are read; numbers that JSON cannot hold (NaN, infinity) are None.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from plusone.errors import InputError
+
+__all__ = [
+    "BINS",
+    "EpochRecord",
+    "Example",
+    "LabelCounts",
+    "Probe",
+    "Record",
+    "RunDescription",
+    "RunResult",
+    "finite",
+]
+
+LONGEST_SIDE = 2**24
+BINS = 100  # of the histograms of a probe
 
 
-@dataclass(frozen=True)
-class EpochRecord:
-    """What one epoch brought; one line of `records.jsonl`.
+def finite(value: Any) -> Any:
+    """None for numbers that JSON cannot hold, at any depth."""
+    if isinstance(value, dict):
+        return {key: finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+Number = Annotated[float | None, BeforeValidator(finite)]
+Numbers = Annotated[Mapping[str, float | None], BeforeValidator(finite)]
+
+
+class Record(BaseModel):
+    """A value that is written as JSON and validated when it is read back."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    def to_json(self) -> dict[str, Any]:
+        """The plain values that JSON holds."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+    @classmethod
+    def from_json(cls, value: object, source: str) -> Self:
+        """A record from plain values.
+
+        Args:
+            value: What was read.
+            source: The file, for the message.
+
+        Raises:
+            InputError: A value is missing or of another type.
+        """
+        try:
+            return cls.model_validate(value)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = ".".join(map(str, first["loc"])) or "its content"
+            problem = "is missing" if first["type"] == "missing" else "is not what is written there"
+            raise InputError(f"{source}: is not what plusone writes ({name} {problem})") from None
+
+
+class Probe(Record):
+    """Probabilities of the unobserved training labels at one moment, as two histograms.
+
+    Args:
+        positives: How many hidden positives have a probability in each of 100 equal bins.
+        negatives: The same for true negatives.
+        distance: Wasserstein distance between the two distributions; None if one is empty.
+    """
+
+    positives: tuple[int, ...]
+    negatives: tuple[int, ...]
+    distance: Number
+
+
+class EpochRecord(Record):
+    """One epoch; one line of `records.jsonl`.
 
     Args:
         stage: Number of the stage, from 0.
@@ -19,20 +98,152 @@ class EpochRecord:
         best: Whether this is the best epoch of the stage so far.
         weights: "raw" or "ema", whichever scored better.
         seconds: Time taken, evaluation included.
-        probe: What the model said about hidden labels, see `plusone.metrics.probe`; None where
-            the recipe does not ask for it or the truth is not known.
+        probe: Histograms of the unobserved labels' probabilities; None where the recipe does not
+            ask for them or the truth is not known.
         val_score: What the best epoch is chosen by, higher is better.
         selected_by: "map", or the name of a score of `plusone.metrics.seen_labels`.
     """
 
     stage: int
     epoch: int
-    losses: dict[str, float]
+    losses: Numbers
     val_map: float
     selected_on: str
     best: bool
     weights: str
     seconds: float
-    probe: dict[str, Any] | None
-    val_score: float
-    selected_by: str
+    probe: Probe | None = None
+    val_score: Number = None
+    selected_by: str = "map"
+
+
+class Example(Record):
+    """A training item with what was seen, what is true and the highest scores.
+
+    Args:
+        id: Its name.
+        seen: Seen positive classes.
+        truth: True classes; None where they are not known.
+        scores: The highest probabilities, by class name.
+    """
+
+    id: str
+    seen: tuple[str, ...]
+    truth: tuple[str, ...] | None
+    scores: Numbers
+
+
+class LabelCounts(Record):
+    """Positives per class of the training items: as seen, and in truth."""
+
+    classes: tuple[str, ...]
+    seen: tuple[int, ...]
+    true: tuple[int, ...]
+
+
+class RunResult(Record):
+    """The result of a finished training; the content of `metrics.json`.
+
+    Args:
+        method: Name in the method table.
+        seed: Seed of initial weights, batch order and augmentation.
+        val_map: mAP on the validation items of the chosen epoch.
+        val_score: What the epoch was chosen by; None in results of earlier versions.
+        test_map: mAP on the test items; None without them.
+        best_epoch: The chosen epoch of the last stage, from 1.
+        stage_val_map: The best validation mAP of each stage.
+        seconds: Duration of the training.
+        run: The run folder; None where there is none.
+        data: Name of the data set.
+        lr: Learning rate.
+        options: Options of the method.
+        mode: "linear", "finetune", "linear_init" or "stages".
+        k: Expected positives per item that the method used.
+        k_from: Where k comes from.
+        recipe: All settings that are not defaults.
+        selected_on: "truth" or "observed".
+        selected_by: "map", or the name of a score on seen labels.
+        weights: "raw" or "ema".
+        observation: Scheme, seed and digest of the seen labels.
+        items: Number of items per split.
+        version: The version of plusone.
+        test: All metrics on the test items.
+        test_ap: Average precision per class on the test items.
+        examples: Some training items.
+        labels: Positives per class.
+        recovery: Metrics of the model on the hidden training labels.
+        recovery_estimates: The same for the method's own estimates.
+        sampled: Figures that were computed on a sample: how many items of how many.
+        rules: Why settings that nobody gave are what they are.
+    """
+
+    method: str
+    seed: int
+    val_map: float
+    val_score: Number = None
+    test_map: Number
+    best_epoch: int
+    stage_val_map: tuple[Number, ...] = ()
+    seconds: float
+    run: str | None = None
+    data: str
+    lr: float
+    options: dict[str, Any] = Field(default_factory=dict)
+    mode: str = "linear"
+    k: Number = None
+    k_from: str = "none"
+    recipe: dict[str, Any] = Field(default_factory=dict)
+    selected_on: str
+    selected_by: str = "map"
+    weights: str = "raw"
+    observation: dict[str, Any] = Field(default_factory=dict)
+    items: dict[str, int] = Field(default_factory=dict)
+    version: str = ""
+    test: Numbers | None = None
+    test_ap: tuple[Number, ...] | None = None
+    examples: tuple[Example, ...] = ()
+    labels: LabelCounts | None = None
+    recovery: Numbers | None = None
+    recovery_estimates: Numbers | None = None
+    sampled: dict[str, dict[str, int]] = Field(default_factory=dict)
+    rules: tuple[str, ...] = ()
+
+    @property
+    def choice_score(self) -> float:
+        """What settings are chosen by, higher is better; earlier versions chose by mAP."""
+        return self.val_map if self.val_score is None else self.val_score
+
+
+Side = Annotated[int, Field(gt=0, le=LONGEST_SIDE)]
+
+
+class RunDescription(Record):
+    """What a reader of a run must know of its data; the content of `data.json`.
+
+    Args:
+        format: Version of the file's format.
+        data: Name of the data set.
+        classes: Class names.
+        images: Whether inputs are images.
+        shape: Shape of one input.
+        k: Expected positives per item, if the method has it.
+        k_from: Where k comes from.
+        source: How the data was read.
+        observation: Scheme, seed and digest of the seen labels.
+        items: Number of items per split.
+        fingerprint: Hash of the items' names and of a sample of their inputs.
+        versions: Versions of plusone, torch, numpy and Python.
+    """
+
+    format: Literal[1] = 1
+    data: str
+    classes: tuple[str, ...] = Field(min_length=1)
+    images: Annotated[bool, Field(strict=True)]
+    shape: tuple[Side, ...] = Field(min_length=1, max_length=3)
+    k: Annotated[float, Field(allow_inf_nan=False)] | None
+    k_from: str = "none"
+    source: dict[str, Any]
+    observation: dict[str, Any]
+    items: dict[str, int] = Field(default_factory=dict)
+    fingerprint: str = ""
+    versions: dict[str, str] = Field(default_factory=dict)

@@ -26,7 +26,7 @@ def data(n=200, dim=6, n_classes=4) -> Dataset:
 def train_into(folder: Path, dataset: Dataset | None = None, **settings):
     dataset = dataset or data()
     recipe = make_recipe({"method": "an", "epochs": 4, "lr": 0.01}, settings)
-    return train(make_task(dataset, recipe), recipe, folder)
+    return train(make_task(dataset, recipe), recipe, folder).to_json()
 
 
 @pytest.fixture(name="halves", scope="session")

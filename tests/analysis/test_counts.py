@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_counts_of_a_real_run(an_run, halves):
-    found = class_counts(read_metrics(an_run))
+    found = class_counts(read_metrics(an_run).to_json())
     assert found.data == "halves"
     assert found.items == 128
     assert sum(row.seen for row in found.rows) == 128  # one positive per item

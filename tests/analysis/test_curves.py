@@ -39,8 +39,8 @@ def test_several_terms_have_a_total():
 
 
 def test_a_run_folder_is_read(an_run):
-    (curve,) = learning_curves([read_metrics(an_run)])
+    (curve,) = learning_curves([read_metrics(an_run).to_json()])
     assert len(curve.epochs) == 4
     assert curve.losses["loss"].mean[-1] < curve.losses["loss"].mean[0]
     assert curve.distance.mean[-1] > 0
-    assert max(curve.val_map.mean) == read_metrics(an_run)["val_map"]
+    assert max(curve.val_map.mean) == read_metrics(an_run).to_json()["val_map"]

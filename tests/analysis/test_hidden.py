@@ -17,7 +17,7 @@ from plusone.analysis.hidden import (
 )
 from plusone.analysis.runs import read_epochs
 from plusone.errors import InputError
-from plusone.metrics.probe import Probe
+from plusone.results import Probe
 
 RNG = np.random.default_rng(0)
 POSITIVES, NEGATIVES = RNG.beta(4, 2, 300), RNG.beta(1, 5, 2000)
@@ -25,11 +25,11 @@ POSITIVES, NEGATIVES = RNG.beta(4, 2, 300), RNG.beta(1, 5, 2000)
 
 def probe(positives=POSITIVES, negatives=NEGATIVES) -> Probe:
     counts = [np.histogram(values, bins=100, range=(0, 1))[0] for values in (positives, negatives)]
-    return Probe(*counts, 0.5)
+    return Probe(positives=counts[0], negatives=counts[1], distance=0.5)
 
 
 def epoch(number=1, stage=0, **values) -> dict:
-    return {"stage": stage, "epoch": number, "probe": probe(**values).to_dict()}
+    return {"stage": stage, "epoch": number, "probe": probe(**values).to_json()}
 
 
 def test_shares_of_hidden_positives():
@@ -101,7 +101,7 @@ def test_a_real_training_moves_hidden_positives_apart_from_negatives(an_run):
 
 
 def test_reading_records_needs_no_torch():
-    modules = "counts, curves, hidden, intervals, load, probe, recovery"
+    modules = "counts, curves, hidden, runs, recovery"
     code = f"import sys; from plusone.analysis import {modules}; assert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

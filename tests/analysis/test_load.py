@@ -14,7 +14,7 @@ def test_a_folder_and_its_result_give_the_same(an_run):
     assert [epoch["epoch"] for epoch in found] == [1, 2, 3, 4]
     assert all(sum(epoch["probe"]["positives"]) for epoch in found)
     assert read_epochs(str(an_run)) == found
-    assert read_epochs(read_metrics(an_run)) == found
+    assert read_epochs(read_metrics(an_run).to_json()) == found
     assert read_epochs({"epochs": found, "run": None}) == found
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from plusone.compare.sweep import label_of, parse_over, settings_for
-from plusone.data.observe import observe
+from plusone.data.observation import observe
 from plusone.errors import InputError
 
 

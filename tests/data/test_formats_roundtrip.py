@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from plusone.data.dataset import Dataset
 from plusone.data.formats import FORMATS, read, write
 from plusone.data.matrix import LabelMatrix
-from plusone.data.observe import observe_table
+from plusone.data.observation import observe_table
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 

@@ -8,7 +8,7 @@ import numpy as np
 from plusone.data.formats import read
 from plusone.data.inspect import summarise
 from plusone.data.matrix import LabelMatrix
-from plusone.data.observe import observe_table
+from plusone.data.observation import observe_table
 from plusone.data.table import LabelTable
 
 

@@ -1,7 +1,5 @@
 """Observation schemes: what they let through, and that they repeat the published labels."""
 
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -10,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from plusone.data.matrix import LabelMatrix
-from plusone.data.observe import (
+from plusone.data.observation import (
     SCHEMES,
     All,
     Biased,
@@ -177,7 +175,7 @@ def test_answers_of_the_questions(truth, seed):
 
 
 def test_questions_over_several_chunks(monkeypatch):
-    monkeypatch.setattr(sys.modules[observe.__module__], "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("plusone.data.observation.ROWS_AT_ONCE", 7)
     truth = random_truth(30, 5)
     result = YesNo()(as_matrix(truth), 0)
     assert (result.labels.dense().sum(1) == truth.any(1)).all()

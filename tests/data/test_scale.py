@@ -30,7 +30,7 @@ import json, sys, time
 import numpy as np
 from plusone.data.formats import read
 from plusone.data.inspect import summarise
-from plusone.data.observe import observe_table
+from plusone.data.observation import observe_table
 from plusone.data.table import hold_out_validation
 
 start = time.perf_counter()

@@ -71,7 +71,7 @@ def test_an_image_mended_between_stop_and_resume(cli, photos, tmp_path, monkeypa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("plusone.training.run.finite", stop)
+        patch.setattr("plusone.results.EpochRecord.to_json", stop)
         assert cli(*command).code == 130
     (photos / "red" / "0.png").write_bytes(good)
     answer = cli(*command, "--resume")

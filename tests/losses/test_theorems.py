@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plusone import losses
-from plusone.data.observe import observe
+from plusone.data.observation import observe
 
 K = 5
 LABEL_SETS = [set(c) for size in range(1, K + 1) for c in combinations(range(K), size)]

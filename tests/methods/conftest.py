@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from plusone.data.matrix import LabelMatrix
-from plusone.data.observe import observe
+from plusone.data.observation import observe
 from plusone.methods import METHODS, Method, MethodInfo
 from plusone.models.classifier import Classifier
 from plusone.models.heads import LabelwiseHead

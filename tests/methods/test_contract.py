@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from plusone.data.observe import parse_scheme
+from plusone.data.observation import parse_scheme
 from plusone.errors import InputError
 from plusone.methods import METHODS, get_method
 from plusone.types import Clock, Stage

@@ -6,8 +6,9 @@ import torch
 from scipy.stats import wasserstein_distance
 
 from plusone.data.matrix import LabelMatrix
-from plusone.data.observe import observe
-from plusone.metrics.probe import Probe, prober_for
+from plusone.data.observation import observe
+from plusone.metrics.probe import prober_for
+from plusone.results import Probe
 
 
 def labels(n: int = 200, classes: int = 7) -> tuple[np.ndarray, np.ndarray]:
@@ -43,8 +44,8 @@ def test_nothing_is_hidden_from_full_labels() -> None:
 
 
 def test_a_probe_survives_json() -> None:
-    probe = Probe(np.arange(100), np.ones(100, dtype=np.int64), 0.25)
-    again = Probe.from_dict(probe.to_dict())
+    probe = Probe(positives=range(100), negatives=[1] * 100, distance=0.25)
+    again = Probe.model_validate(probe.to_json())
     assert again.to_dict() == probe.to_dict()
 
 

@@ -77,7 +77,7 @@ def test_runs_say_where_k_came_from(tmp_path):
     metrics = train(task, recipe, tmp_path / "run")
     assert metrics["k_from"] == "estimated"
     assert read_description(tmp_path / "run")["k_from"] == "estimated"
-    assert read_metrics(tmp_path / "run")["k"] == pytest.approx(metrics["k"])
+    assert read_metrics(tmp_path / "run").k == pytest.approx(metrics["k"])
     assert train(task, recipe, tmp_path / "run", resume=True)["k"] == metrics["k"]
 
 

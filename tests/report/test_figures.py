@@ -12,7 +12,6 @@ from plusone.analysis.hidden import (
     hidden_positives,
     probes_of,
 )
-from plusone.metrics.probe import Probe
 from plusone.report import classes, curves, hidden, sweeps
 from plusone.report import hidden as shares
 from plusone.report import labels as counts
@@ -23,6 +22,7 @@ from plusone.report.lines import Line
 from plusone.report.losses import k_intervals
 from plusone.report.page import save_figure
 from plusone.report.summary import Score
+from plusone.results import Probe
 
 pytestmark = pytest.mark.slow
 
@@ -95,7 +95,7 @@ def test_hidden_labels(make):
 
 
 def test_hidden_labels_without_numbers(make):
-    nothing = densities(Probe(np.zeros(100, np.int64), np.ones(100, np.int64), None))
+    nothing = densities(Probe(positives=[0] * 100, negatives=[1] * 100, distance=None))
     assert "probabilities of" in title(hidden.density_grid({"gr": [("last", nothing)]}, "pets"))
     nan = float("nan")
     late = [Line("gr", [1, 2, 3], [0.1, 0.2, nan]), Line("an", [1, 2], [0.1, 0.1])]
@@ -109,7 +109,7 @@ def test_hidden_labels_without_numbers(make):
 
 
 def test_small_shares_have_digits(make):
-    counts = Probe(np.eye(1, 100, 3, dtype=np.int64)[0], np.full(100, 2), 0.1)
+    counts = Probe(positives=[int(b == 3) for b in range(100)], negatives=[2] * 100, distance=0.1)
     pair = (false_negatives(counts), false_negatives(counts))
     assert title(shares.false_negative_dots({"an": pair}, {}, INK, "pets")) == (
         "pets: 0.5 % of unobserved labels are positive; where an is sure of them (p ≥ 0.9), 0 % are"

@@ -10,7 +10,7 @@ import pytest
 
 from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
-from plusone.data.observe import observe
+from plusone.data.observation import observe
 from plusone.data.table import LabelTable
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from plusone.data.dataset import Dataset
-from plusone.data.observe import observe_table
+from plusone.data.observation import observe_table
 from plusone.errors import InputError
 from plusone.metrics import mean_average_precision
 from plusone.recipe import make_recipe

@@ -17,7 +17,7 @@ from plusone.compare import loop as simulate
 from plusone.compare.choose import choose
 from plusone.data.dataset import Dataset
 from plusone.data.formats import read
-from plusone.data.observe import observe_table
+from plusone.data.observation import observe_table
 from plusone.methods import METHODS
 from plusone.recipe import make_recipe
 from plusone.suggest.find import suggest

@@ -1,7 +1,5 @@
 """How a training runs its course: patience, learning rates, a teacher, phases, tokens."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
@@ -16,7 +14,7 @@ def run(training):
 
 
 def comparable(records):
-    return [dataclasses.replace(record, seconds=0.0) for record in records]
+    return [record.model_copy(update={"seconds": 0.0}) for record in records]
 
 
 def test_patience_ends_a_stage(training, feature_data):

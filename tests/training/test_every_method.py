@@ -1,6 +1,5 @@
 """Every method of the table trains, on features and on images, and resumes to the same result."""
 
-import dataclasses
 import math
 
 import pytest
@@ -45,8 +44,8 @@ def test_stopped_and_resumed_it_ends_the_same(name, kind, training, feature_data
     resumed = training(data, **given)
     resumed.load_state(*stopped)
     rest = list(resumed.epochs())
-    assert [dataclasses.replace(record, seconds=0.0) for record in rest] == [
-        dataclasses.replace(record, seconds=0.0) for record in records[2:]
+    assert [record.model_copy(update={"seconds": 0.0}) for record in rest] == [
+        record.model_copy(update={"seconds": 0.0}) for record in records[2:]
     ]
     for mine, theirs in ((resumed.model, whole.model), (resumed.method, whole.method)):
         state, other = mine.state_dict(), theirs.state_dict()

@@ -28,14 +28,14 @@ def task(feature_data):
 
 
 def without_place(metrics):
-    return {key: value for key, value in metrics.items() if key not in ("seconds", "run")}
+    return {key: value for key, value in metrics.to_json().items() if key not in ("seconds", "run")}
 
 
 def test_what_a_run_leaves_behind(task, tmp_path):
     folder = tmp_path / "deep" / "run"
     seen, clocks = [], []
     metrics = train(task, RECIPE, folder, on_record=seen.append, on_step=clocks.append,
-                    source={"path": "x"})  # fmt: skip
+                    source={"path": "x"}).to_json()  # fmt: skip
     assert sorted(path.name for path in folder.iterdir()) == [
         "data.json", "metrics.json", "model.safetensors", "observed.npz", "recipe.toml",
         "records.jsonl", "thresholds.json",
@@ -80,7 +80,7 @@ def test_a_run_cannot_become_another(task, tmp_path, feature_data):
 
 
 def test_resuming_where_nothing_is_starts(task, tmp_path):
-    assert train(task, RECIPE, tmp_path / "new", resume=True)["best_epoch"] >= 1
+    assert train(task, RECIPE, tmp_path / "new", resume=True).best_epoch >= 1
 
 
 def test_options_that_are_none_can_be_resumed(feature_data, tmp_path):
@@ -163,7 +163,7 @@ def test_a_lost_list_of_records_does_not_stop_a_resume(task, tmp_path, monkeypat
     with pytest.raises(StopError):
         train(task, RECIPE, tmp_path, on_record=stop_after(3))
     (tmp_path / "records.jsonl").unlink()
-    assert train(task, RECIPE, tmp_path, resume=True)["best_epoch"] >= 1
+    assert train(task, RECIPE, tmp_path, resume=True).best_epoch >= 1
 
 
 def test_a_loaded_run_predicts_what_training_predicted(task, tmp_path):
@@ -212,7 +212,7 @@ def test_what_is_no_run_is_refused(task, tmp_path):
 def test_data_without_test_split_and_truth(feature_data, tmp_path):
     data = feature_data(complete=False, split=None)
     task = make_task(data, RECIPE)
-    metrics = train(task, RECIPE, tmp_path)
+    metrics = train(task, RECIPE, tmp_path).to_json()
     assert metrics["test_map"] is None
     assert metrics["selected_on"] == "observed"
     assert "recovery" not in metrics

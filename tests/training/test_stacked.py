@@ -41,7 +41,7 @@ def recipes_of(method, seeds=(0, 1), rates=(0.02, 0.003), **rest):
 
 
 def without_time(records):
-    return [dataclasses.replace(record, seconds=0.0) for record in records]
+    return [record.model_copy(update={"seconds": 0.0}) for record in records]
 
 
 def assert_as_alone(task, recipes):

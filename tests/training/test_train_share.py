@@ -80,9 +80,9 @@ def test_a_share_is_trained_and_told(data):
     training = Training(make_task(data, recipe), recipe)
     list(training.epochs())
     result = summarise(training, None, 0.0)
-    assert result["items"] == {"train": 72, "val": 36, "test": 60}
-    assert result["recipe"]["train_share"] == 0.5
-    assert sum(result["labels"]["seen"]) == 72
+    assert result.items == {"train": 72, "val": 36, "test": 60}
+    assert result.recipe["train_share"] == 0.5
+    assert sum(result.labels.seen) == 72
 
 
 @pytest.mark.parametrize("share", [0, -0.1, 1.1])

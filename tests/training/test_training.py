@@ -25,7 +25,7 @@ def run(training):
 
 
 def comparable(records):
-    return [dataclasses.replace(record, seconds=0.0) for record in records]
+    return [record.model_copy(update={"seconds": 0.0}) for record in records]
 
 
 def weights(training):

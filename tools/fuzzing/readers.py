@@ -562,7 +562,7 @@ def words(folder: Path) -> Seeds:
 
 def read_words(folder: Path) -> None:
     """Reads them as a command does."""
-    from plusone.data.observe import parse_scheme
+    from plusone.data.observation import parse_scheme
     from plusone.recipe import make_recipe, parse_settings
 
     parse_scheme((folder / "scheme").read_bytes().decode("utf-8", "surrogateescape"))

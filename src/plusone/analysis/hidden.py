@@ -12,14 +12,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from plusone.analysis.runs import Epoch
 from plusone.errors import InputError
-from plusone.metrics.probe import BINS, Counts, Probe
+from plusone.results import BINS, Probe
 
 Numbers = tuple[float, ...]
 Gaps = tuple[float | None, ...]
+Counts = Sequence[int]
 
 MIDDLES: Numbers = tuple(round((place + 0.5) / BINS, 4) for place in range(BINS))
 
@@ -141,7 +141,7 @@ class PredictiveValues:
 def probes_of(epochs: Iterable[Epoch]) -> tuple[Places, list[Probe]]:
     """The probes of a training, and the epochs they are from; epochs without one are left out."""
     found = [
-        (number, int(epoch.get("stage", 0)), Probe.from_dict(epoch["probe"]))
+        (number, int(epoch.get("stage", 0)), Probe.model_validate(epoch["probe"]))
         for number, epoch in enumerate(epochs, start=1)
         if epoch.get("probe") is not None
     ]
@@ -177,7 +177,7 @@ def densities(probe: Probe) -> Densities:
 
 def false_negatives(probe: Probe) -> FalseNegatives:
     """FN / (FN + TN) over 100 intervals of confidence (GR, Fig. 5)."""
-    found, rest = probe.positives, probe.negatives
+    found, rest = np.asarray(probe.positives), np.asarray(probe.negatives)
     both = found + rest
     return FalseNegatives(
         MIDDLES,
@@ -209,8 +209,8 @@ def predictive_values(epochs: Iterable[Epoch], tau: float) -> PredictiveValues:
     places, probes = probes_of(epochs)
     ppv, npv, above = [], [], []
     for probe in probes:
-        tp, fp = int(probe.positives[edge:].sum()), int(probe.negatives[edge:].sum())
-        tn, fn = int(probe.negatives[:edge].sum()), int(probe.positives[:edge].sum())
+        tp, fp = sum(probe.positives[edge:]), sum(probe.negatives[edge:])
+        tn, fn = sum(probe.negatives[:edge]), sum(probe.positives[:edge])
         ppv.append(_ratio(tp, tp + fp))
         npv.append(_ratio(tn, tn + fn))
         above.append(tp + fp)
@@ -219,8 +219,7 @@ def predictive_values(epochs: Iterable[Epoch], tau: float) -> PredictiveValues:
 
 def _shares(counts: Counts) -> Numbers:
     """Counts as shares of their sum; zeros where there is nothing."""
-    shares: npt.NDArray[np.float64] = counts / max(int(counts.sum()), 1)
-    return tuple(shares.tolist())
+    return tuple(count / max(sum(counts), 1) for count in counts)
 
 
 def _ratio(part: int, whole: int) -> float | None:

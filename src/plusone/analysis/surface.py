@@ -36,10 +36,11 @@ from plusone.methods import get_method
 from plusone.models.classifier import Classifier
 from plusone.models.freezing import freeze_weights
 from plusone.models.heads import LinearHead
+from plusone.results import finite
 from plusone.training.build import Predictor, load_run
 from plusone.training.loader import Inputs, label_batches
 from plusone.training.run import fingerprint
-from plusone.training.run_folder import finite, read_description, read_recipe
+from plusone.training.run_folder import read_description, read_recipe
 from plusone.training.step import split_views
 from plusone.training.task import Part, Task, make_task
 from plusone.types import Batch, Clock, Outputs, Stage
@@ -377,7 +378,7 @@ def _check_same_data(folder: Path, task: Task) -> None:
     about = read_description(folder)
     now = {"observation": dict(task.observation), "fingerprint": fingerprint(task)}
     for name, what in (("observation", "the seen labels are"), ("fingerprint", "the items are")):
-        if about.get(name) != json.loads(json.dumps(now[name])):
+        if getattr(about, name) != json.loads(json.dumps(now[name])):
             raise InputError(
                 f"{task.name}: {what} not those that {folder} was trained on; name the same data"
             )

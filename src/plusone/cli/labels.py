@@ -85,7 +85,7 @@ def observe(
     Example: [bold]plusone observe labels.csv --scheme single --out single.csv[/bold]
     """
     from plusone.data.formats import write
-    from plusone.data.observe import observe_table
+    from plusone.data.observation import observe_table
 
     check_file(to)
     observed = observe_table(_labels_only(data, form, meaning), scheme, seed)

@@ -135,6 +135,6 @@ def find_runs(places: Sequence[Path]) -> list[dict[str, Any]]:
     journals: list[dict[str, Any]] = []
     for folder in folders(places):
         if (folder / "metrics.json").exists():
-            runs.append(read_metrics(folder))
+            runs.append(read_metrics(folder).to_json())
         journals += journal_of(folder)
     return distinct(runs + journals)

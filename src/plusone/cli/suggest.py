@@ -219,7 +219,7 @@ def _training(
     from plusone.training.run_folder import read_description
 
     if data is None:
-        features = [Path(path) for path in read_description(run)["source"].get("features", ())]
+        features = [Path(path) for path in read_description(run).source.get("features", ())]
     if not features and not images:
         return []
     words = [word for path in features or () for word in ("--features", str(path))]

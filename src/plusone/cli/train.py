@@ -195,7 +195,7 @@ def train(
                 figures += f"  (val mAP on seen labels {percent(record.val_map)})"
             bar.console.print(f"{where}  {figures}", markup=False)
 
-        metrics = run(
+        result = run(
             task,
             full,
             folder,
@@ -210,9 +210,9 @@ def train(
     if leads() and (report if report is not None else not as_json):
         _report(folder)
     if as_json:
-        emit(metrics | ({"broken": len(dataset.broken)} if dataset.broken else {}))
+        emit(result.to_json() | ({"broken": len(dataset.broken)} if dataset.broken else {}))
         return
-    _print(metrics, task.name)
+    _print(result.to_json(), task.name)
 
 
 def _defaults(

@@ -202,7 +202,7 @@ def dataset_of(
 
     if data is not None:
         return load(data, features, form, meaning)
-    source = read_description(run)["source"]
+    source = read_description(run).source
     if not {"data", "features", "format", "labels"} <= set(source):
         raise InputError(
             f"{run}: does not say which data it was trained on; name the data after the run"

@@ -176,12 +176,11 @@ def _result(
     job: Job, training: Training, records: Sequence[EpochRecord], stacked: int
 ) -> dict[str, Any]:
     """The line of the journal for a finished training; `stacked` were trained together."""
-    from plusone.training.run_folder import finite
     from plusone.training.summary import summarise
 
-    result = summarise(training, None, sum(record.seconds for record in records))
+    result = summarise(training, None, sum(record.seconds for record in records)).to_json()
     source = asdict(job.source) | {"features": list(job.source.features)}
-    epochs = [finite(asdict(record)) for record in records]
+    epochs = [record.to_json() for record in records]
     about = {"key": job.key, "source": source, "stacked": stacked}
     if broken := _load(job.source).broken:
         about["broken"] = len(broken)

@@ -100,7 +100,7 @@ class Published:
 
 def published(result: Mapping[str, Any]) -> Published | None:
     """The published figure for the setting of a result, if there is one."""
-    from plusone.data.observe import describe_scheme, parse_scheme
+    from plusone.data.observation import describe_scheme, parse_scheme
     from plusone.methods import METHODS
 
     method, mode = result["method"], result["mode"]

@@ -2,7 +2,7 @@
 
 from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
-from plusone.data.observe import SCHEMES, observe, observe_table
+from plusone.data.observation import SCHEMES, observe, observe_table
 from plusone.data.table import LabelTable, hold_out_validation
 
 __all__ = [

@@ -14,7 +14,7 @@ from plusone.data.digits import SPLITS, Digits, load_digits_scenes, random_conv_
 from plusone.data.features import write_features
 from plusone.data.formats import write
 from plusone.data.matrix import LabelMatrix
-from plusone.data.observe import observe
+from plusone.data.observation import observe
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 

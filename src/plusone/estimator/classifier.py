@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -440,7 +440,7 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.history_ = []
         epochs = sum(stage.epochs for stage in training.stages)
         for record in training.epochs():
-            self.history_.append(asdict(record))
+            self.history_.append(record.to_json())
             if self.verbose:
                 print(_line(record, len(self.history_), epochs))
         self.n_iter_ = len(self.history_)

@@ -107,14 +107,14 @@ def export_run(
     if onnx:
         check_installed()
     begin = on_step or (lambda step: None)
-    metrics, predictor = read_metrics(run), load_run(run)
+    metrics, predictor = read_metrics(run).to_json(), load_run(run)
     thresholds = read_thresholds(run, predictor.classes)
     config = make_config(predictor, metrics, thresholds)
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as temporary:
         part = Path(temporary)
         begin("weights")
-        _write_model(predictor, read_description(run), part)
+        _write_model(predictor, read_description(run).to_json(), part)
         write_thresholds(part, predictor.classes, thresholds)
         checked = None
         if onnx:

@@ -71,7 +71,7 @@ def some_inputs(predictor: Predictor, run: Path, n: int) -> tuple[Tensor, bool]:
     Returns:
         Up to `n` inputs, and whether they are real.
     """
-    source = read_description(run)["source"]
+    source = read_description(run).source
     try:
         dataset = load_source(
             source["data"],

@@ -11,10 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
-from typing import IO, Any
-
-import numpy as np
-import numpy.typing as npt
 
 from plusone.errors import InputError
 from plusone.io.keys import file_state as file_state
@@ -212,22 +208,3 @@ def clear_leftovers(folder: Path) -> None:
     """Removes what a killed process was about to write into a folder."""
     for leftover in folder.glob(".*.part"):
         leftover.unlink(missing_ok=True)
-
-
-class _Plain:
-    """A file that numpy writes to through Python.
-
-    To a file it knows, numpy writes by itself, and says nothing if the disk takes only a part.
-    """
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-
-    def write(self, content: bytes) -> int:
-        return self._file.write(content)
-
-
-def write_array(path: Path, values: npt.NDArray[Any]) -> None:
-    """Writes an npy file in one step."""
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        np.save(_Plain(file), values, allow_pickle=False)

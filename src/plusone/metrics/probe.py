@@ -8,55 +8,20 @@ GR, Fig. 3, the share of false negatives per confidence (GR, Fig. 5), PPV and NP
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from plusone.data.matrix import LabelMatrix
+from plusone.results import BINS, Probe
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-BINS = 100
 FINE = 10_000  # the distance is taken over this many bins, so it is exact to 1e-4
 LARGEST = 1 << 26  # labels [N, L] up to which trainings are probed
-
-Counts = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Probe:
-    """Probabilities of the unobserved labels at one moment.
-
-    Args:
-        positives: How many hidden positives have a probability in each of 100 equal bins.
-        negatives: The same for true negatives.
-        distance: Wasserstein distance between the two distributions; None if one is empty.
-    """
-
-    positives: Counts
-    negatives: Counts
-    distance: float | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The probe for JSON."""
-        return {
-            "positives": self.positives.tolist(),
-            "negatives": self.negatives.tolist(),
-            "distance": self.distance,
-        }
-
-    @classmethod
-    def from_dict(cls, value: dict[str, Any]) -> Probe:
-        """A probe from `to_dict`."""
-        return cls(
-            np.asarray(value["positives"], dtype=np.int64),
-            np.asarray(value["negatives"], dtype=np.int64),
-            value["distance"],
-        )
 
 
 class Prober:
@@ -83,7 +48,9 @@ class Prober:
         found = torch.bincount(bins[self._hidden], minlength=FINE)
         seen = torch.bincount(bins[self._seen], minlength=FINE)
         rest = torch.bincount(bins, minlength=FINE) - seen - found
-        return Probe(_coarse(found), _coarse(rest), _distance(found, rest))
+        return Probe(
+            positives=_coarse(found), negatives=_coarse(rest), distance=_distance(found, rest)
+        )
 
 
 def prober_for(truth: LabelMatrix | None, observed: LabelMatrix) -> Prober | None:
@@ -101,9 +68,8 @@ def _places(labels: LabelMatrix, kept: npt.NDArray[np.bool_]) -> npt.NDArray[np.
     return places
 
 
-def _coarse(counts: Tensor) -> Counts:
-    sums: Counts = counts.view(BINS, -1).sum(1).numpy()
-    return sums
+def _coarse(counts: Tensor) -> tuple[int, ...]:
+    return tuple(counts.view(BINS, -1).sum(1).tolist())
 
 
 def _distance(one: Tensor, other: Tensor) -> float | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +21,6 @@ from plusone.errors import RunError
 from plusone.methods.base import Method
 from plusone.parallel.processes import gathered, lengths, share, stacked, summed, world
 from plusone.parallel.whole_batch import Rows, see_whole_batch
-from plusone.training.loader import Inputs
 from plusone.types import Outputs
 
 TOLERANCE = 1e-4  # relative, between the weights of the processes
@@ -65,6 +65,21 @@ class Division:
 
     def _rows(self, items: Tensor) -> Tensor:
         return (self.items * torch.arange(self.views)[:, None] + items).flatten()
+
+
+class Inputs(Protocol):
+    """What can be divided among processes, see `plusone.training.loader`."""
+
+    def batches(
+        self,
+        order: Tensor,
+        batch_size: int,
+        views: Sequence[str],
+        seed: int,
+        share: tuple[int, int] = ...,
+    ) -> Iterator[tuple[Tensor, ...]]:
+        """Batches of the items `order`; with a share, this process's rows of each."""
+        ...
 
 
 class Sharing:

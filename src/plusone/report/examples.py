@@ -124,6 +124,6 @@ def source_of(material: Material, run: Result) -> Mapping[str, Any]:
         return known
     for folder, result in material.runs:
         if result.get("run") == run.get("run"):
-            source: Mapping[str, Any] = read_description(folder)["source"]
+            source: Mapping[str, Any] = read_description(folder).source
             return source
     return {}

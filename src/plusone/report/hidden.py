@@ -28,7 +28,6 @@ from plusone.analysis.hidden import (
 from plusone.analysis.runs import read_epochs
 from plusone.errors import InputError
 from plusone.methods.lasd import LasdOptions
-from plusone.metrics.probe import BINS
 from plusone.report.blocks import Block, Drawing, Section
 from plusone.report.curves import NAN, courses, line_of
 from plusone.report.lines import Line, draw_lines, grey_note
@@ -44,6 +43,7 @@ from plusone.report.style import (
     plain_ticks,
     styled,
 )
+from plusone.results import BINS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -437,7 +437,7 @@ def probed(group: Group) -> dict[str, Result]:
                 _, probes = probes_of(read_epochs(run))
             except InputError:
                 continue
-            if any(probe.positives.any() and probe.negatives.any() for probe in probes):
+            if any(any(probe.positives) and any(probe.negatives) for probe in probes):
                 found[entry.method] = run  # else nothing is hidden from it
     return found
 

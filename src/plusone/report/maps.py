@@ -135,7 +135,7 @@ def draw_maps(folder: Path, ids: Sequence[str]) -> list[MapImage]:
     from plusone.training.tagging import inputs_for
 
     predictor = load_run(folder)
-    source: dict[str, Any] = read_description(folder)["source"]
+    source: dict[str, Any] = read_description(folder).source
     if not predictor.images:
         raise InputError("the model was trained on features, which have no places to look at")
     dataset = load_images(source)

@@ -322,7 +322,7 @@ def collect(places: Sequence[Path]) -> Material:
         if not {document["kind"] for document in here} & {"bench", "sweep", "ablation"}:
             loose += journal
         if (folder / "metrics.json").exists():
-            result = DEFAULTS | read_metrics(folder)
+            result = DEFAULTS | read_metrics(folder).to_json()
             runs.setdefault(content(result), (folder, result))
             loose.append(result | {"key": f"run {folder}"})
     if loose:

@@ -17,7 +17,7 @@ from plusone.data.source import DATA_DEFAULTS, load_source
 from plusone.errors import InputError
 from plusone.methods import get_method
 from plusone.recipe import make_recipe
-from plusone.results import EpochRecord
+from plusone.results import EpochRecord, RunResult
 from plusone.training.loader import ArrayInputs
 from plusone.training.summary import summarise
 from plusone.training.task import make_task, same_kind
@@ -31,12 +31,17 @@ class Fitted:
     Args:
         training: The model (`training.model`, with its best weights) and its method.
         records: One record per epoch.
-        metrics: The same result that `plusone train` writes to `metrics.json`.
+        result: The same result that `plusone train` writes to `metrics.json`.
     """
 
     training: Training
     records: tuple[EpochRecord, ...]
-    metrics: dict[str, Any]
+    result: RunResult
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The result as plain values, as they stand in `metrics.json`."""
+        return self.result.to_json()
 
     def predict(self, x: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """Probabilities `[N, L]` for new inputs: features or tokens, or images `[N, C, H, W]`."""

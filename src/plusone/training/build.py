@@ -98,12 +98,11 @@ def load_run(folder: Path) -> Predictor:
         refuse_diverged(folder)
         raise InputError(f"{folder}: the run is not complete; finish it with --resume")
     table = read_table(folder / "observed.npz").table
-    seen, places = table.take(table.rows_of("train")).labels, len(about["shape"]) > 1
-    labels = TrainLabels(seen, about["k"], recipe.seed, places)
-    shape = tuple(about["shape"])
+    seen, places = table.take(table.rows_of("train")).labels, len(about.shape) > 1
+    labels = TrainLabels(seen, about.k, recipe.seed, places)
     # All weights are in the run: those that the backbone began with need not be found again.
     with Allotted(weights.stat().st_size, str(folder)):
-        model, method = build(recipe, labels, shape, images=about["images"], weights="random")
+        model, method = build(recipe, labels, about.shape, images=about.images, weights="random")
     tensors, _ = checkpoint.load(weights)
     try:
         model.load_state_dict(below(tensors, "model."))
@@ -111,7 +110,7 @@ def load_run(folder: Path) -> Predictor:
     except RuntimeError as error:
         first = str(error).splitlines()[0]
         raise InputError(f"{weights}: does not fit the recipe beside it ({first})") from None
-    return Predictor(recipe, tuple(about["classes"]), shape, about["images"], model.eval(), method)
+    return Predictor(recipe, about.classes, about.shape, about.images, model.eval(), method)
 
 
 def below(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:

@@ -19,7 +19,8 @@ import numpy.typing as npt
 from plusone.data.dataset import Dataset
 from plusone.data.lazy import LazyArray, taken
 from plusone.errors import InputError
-from plusone.io.files import file_state, write_array
+from plusone.io.arrays import write_array
+from plusone.io.files import file_state
 from plusone.methods import get_method
 from plusone.models.classifier import Classifier
 from plusone.recipe import Recipe

@@ -17,9 +17,9 @@ from plusone.errors import InputError
 from plusone.metrics import evaluate
 from plusone.metrics.inputs import Cut
 from plusone.recipe import Recipe
+from plusone.results import finite
 from plusone.training.build import Predictor
 from plusone.training.loader import SomeInputs
-from plusone.training.run_folder import finite
 from plusone.training.tagging import inputs_for
 from plusone.training.task import TESTED, blockwise, sample
 

@@ -18,7 +18,8 @@ from plusone.data.features import write_features
 from plusone.data.images import Aspect
 from plusone.data.table import Strings
 from plusone.errors import InputError, RunError
-from plusone.io.files import file_state, write_array
+from plusone.io.arrays import write_array
+from plusone.io.files import file_state
 from plusone.models.backbones import backbone_for
 from plusone.models.fused import fused
 from plusone.models.heads import Head, as_tokens

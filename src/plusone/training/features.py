@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from plusone.data.matrix import LabelMatrix
-from plusone.io.files import file_state, write_array
+from plusone.io.arrays import write_array
+from plusone.io.files import file_state
 from plusone.models.classifier import Classifier
 from plusone.parallel.processes import from_all, is_writer
 from plusone.recipe import Recipe

@@ -23,7 +23,6 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +36,12 @@ from plusone.io.files import add_lines, clear_leftovers, write_json, write_text
 from plusone.io.readers import parse_json
 from plusone.parallel.processes import check_same, from_writer, is_writer, tensors_from_writer
 from plusone.recipe import FORMAT, Recipe
-from plusone.results import EpochRecord
+from plusone.results import EpochRecord, RunDescription, RunResult
 from plusone.training import checkpoint
 from plusone.training.diverged import keep_good, refuse_diverged
 from plusone.training.expected import Expected
 from plusone.training.loader import ArrayInputs, MappedInputs
-from plusone.training.run_folder import finite, read_description, read_metrics, read_recipe
+from plusone.training.run_folder import read_description, read_metrics, read_recipe
 from plusone.training.summary import summarise, validation_thresholds
 from plusone.training.task import Part, Task
 from plusone.training.thresholds import write_thresholds
@@ -65,7 +64,7 @@ def train(
     source: Mapping[str, Any] | None = None,
     rules: Sequence[str] = (),
     features: Path | None = None,
-) -> dict[str, Any]:
+) -> RunResult:
     """Trains into a run folder and returns what `metrics.json` holds.
 
     Where several processes train together, one of them reads and writes the folder.
@@ -84,20 +83,20 @@ def train(
     """
     complete = from_writer(lambda: _found(task, recipe, folder, resume=resume))
     if complete is not None:
-        return complete
+        return RunResult.from_json(complete, str(folder / "metrics.json"))
     check_same(f"{recipe.to_toml()} {fingerprint(task)}", "the settings or the data")
     # Made before anything is written: settings that cannot work must leave no run behind.
     training = Training(task, recipe, on_step=on_step, on_extract=on_extract, features=features)
     if is_writer() and not (folder / "recipe.toml").exists():
         folder.mkdir(parents=True, exist_ok=True)
         write_table(observed_table(task), folder / "observed.npz")
-        write_json(folder / "data.json", describe(task, training.expected, source))
+        write_json(folder / "data.json", describe(task, training.expected, source).to_json())
         write_text(folder / "recipe.toml", recipe.to_toml())
     spent = _restore(training, folder)
     started = saved = time.perf_counter()
     with _keeping(training, folder), _lines(folder / "records.jsonl") as add:
         for record in training.epochs():
-            add(json.dumps(finite(asdict(record))) + "\n")
+            add(json.dumps(record.to_json()) + "\n")
             if on_record is not None:
                 on_record(record)
             now = time.perf_counter()
@@ -111,11 +110,11 @@ def train(
     if is_writer():
         checkpoint.save(folder / "model.safetensors", model, {"version": __version__})
         write_thresholds(folder, task.classes, thresholds)
-    metrics = summarise(training, folder, seconds) | ({"rules": list(rules)} if rules else {})
+    result = summarise(training, folder, seconds, rules)
     if is_writer():
-        write_json(folder / "metrics.json", metrics)
+        write_json(folder / "metrics.json", result.to_json())
         (folder / "checkpoint.safetensors").unlink(missing_ok=True)
-    return metrics
+    return result
 
 
 def _found(task: Task, recipe: Recipe, folder: Path, *, resume: bool) -> dict[str, Any] | None:
@@ -129,7 +128,7 @@ def _found(task: Task, recipe: Recipe, folder: Path, *, resume: bool) -> dict[st
     _check_same_run(folder, recipe, task)
     clear_leftovers(folder)
     if (folder / "metrics.json").exists():
-        return read_metrics(folder)
+        return read_metrics(folder).to_json()
     refuse_diverged(folder)
     return None
 
@@ -153,9 +152,9 @@ def _keeping(training: Training, folder: Path) -> Iterator[None]:
         raise keep_good(training, folder, error) from None
 
 
-def describe(task: Task, k: Expected, source: Mapping[str, Any] | None) -> dict[str, Any]:
+def describe(task: Task, k: Expected, source: Mapping[str, Any] | None) -> RunDescription:
     """What a reader of the run must know of its data."""
-    return {
+    values = {
         "format": FORMAT,
         "data": task.name,
         "classes": list(task.classes),
@@ -174,6 +173,7 @@ def describe(task: Task, k: Expected, source: Mapping[str, Any] | None) -> dict[
             "python": platform.python_version(),
         },
     }
+    return RunDescription.model_validate(values)
 
 
 def fingerprint(task: Task) -> str:
@@ -211,7 +211,7 @@ def _check_same_run(folder: Path, recipe: Recipe, task: Task) -> None:
     before = read_description(folder)
     now = {
         "observation": json.loads(json.dumps(dict(task.observation))),
-        "classes": list(task.classes),
+        "classes": task.classes,
         "fingerprint": fingerprint(task),
     }
     for name, what in (
@@ -219,7 +219,7 @@ def _check_same_run(folder: Path, recipe: Recipe, task: Task) -> None:
         ("classes", "the classes are"),
         ("fingerprint", "the items or their inputs are"),
     ):
-        if before.get(name) != now[name]:
+        if getattr(before, name) != now[name]:
             raise InputError(f"{folder}: cannot resume, {what} not the same as before")
 
 

@@ -2,43 +2,28 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from plusone.errors import InputError
 from plusone.io.readers import read_json
 from plusone.recipe import FORMAT, Recipe, make_recipe, read_toml
+from plusone.results import RunDescription, RunResult
 from plusone.version import __version__, is_newer, refuse_newer
 
-METRICS = (
-    "method",
-    "seed",
-    "val_map",
-    "test_map",
-    "best_epoch",
-    "selected_on",
-    "seconds",
-    "data",
-    "lr",
-)
-DESCRIPTION = ("data", "classes", "images", "shape", "k", "source", "observation")
-LONGEST_SIDE = 2**24
 
-
-def read_metrics(folder: Path) -> dict[str, Any]:
+def read_metrics(folder: Path) -> RunResult:
     """The result of a complete run."""
     path = folder / "metrics.json"
     try:
-        metrics: dict[str, Any] = read_json(path)
+        value = read_json(path)
     except OSError:
         raise InputError(f"{folder}: holds no complete run (there is no metrics.json)") from None
     except ValueError as error:
         raise InputError(f"{path}: is not valid JSON ({error})") from None
-    _check_keys(path, metrics, METRICS)
-    return metrics | {"run": os.fspath(folder)}
+    result = RunResult.from_json(value, str(path))
+    return result.model_copy(update={"run": os.fspath(folder)})
 
 
 def read_recipe(folder: Path) -> Recipe:
@@ -67,43 +52,15 @@ def _made_by(folder: Path) -> object:
         return None
 
 
-def read_description(folder: Path) -> dict[str, Any]:
+def read_description(folder: Path) -> RunDescription:
     """What `data.json` says: data set, classes, input shape, observation."""
     path = folder / "data.json"
-    value = read_plain(path, DESCRIPTION)
+    value = read_plain(path, ())
     refuse_newer(str(path), value.get("format"), FORMAT, _made_by(folder))
-    for key, sound in SOUND.items():
-        if not sound(value[key]):
-            raise InputError(f"{path}: {key} is not what plusone train writes; train again")
-    return value
-
-
-def _texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
-
-
-def _sides(value: Any) -> bool:
-    """The shape of one input: a few sides, none of them absurd."""
-    return (
-        isinstance(value, list)
-        and 1 <= len(value) <= 3
-        and all(type(side) is int and 0 < side <= LONGEST_SIDE for side in value)
-    )
-
-
-def _number(value: Any) -> bool:
-    return value is None or (type(value) in (int, float) and math.isfinite(value))
-
-
-SOUND: dict[str, Callable[[Any], bool]] = {
-    "data": lambda value: isinstance(value, str),
-    "classes": lambda value: _texts(value) and len(set(value)) == len(value) > 0,
-    "images": lambda value: isinstance(value, bool),
-    "shape": _sides,
-    "k": _number,
-    "source": lambda value: isinstance(value, dict),
-    "observation": lambda value: isinstance(value, dict),
-}
+    description = RunDescription.from_json(value, str(path))
+    if len(set(description.classes)) < len(description.classes):
+        raise InputError(f"{path}: names a class twice; train again")
+    return description
 
 
 def read_plain(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
@@ -122,12 +79,3 @@ def _check_keys(path: Path, value: object, keys: tuple[str, ...]) -> None:
         raise InputError(
             f"{path}: is not what plusone train writes (missing: {', '.join(missing)})"
         )
-
-
-def finite(value: Any) -> Any:
-    """The same value with None for numbers that JSON cannot hold."""
-    if isinstance(value, dict):
-        return {key: finite(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [finite(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -13,7 +13,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Protocol, cast
 
@@ -305,7 +304,7 @@ class Stack:
             )
         ]
         seconds = (time.perf_counter() - started) / len(records)
-        return [replace(record, seconds=seconds) for record in records]
+        return [record.model_copy(update={"seconds": seconds}) for record in records]
 
     def release(self) -> None:
         """Gives every training weights of its own."""

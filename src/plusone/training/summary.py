@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ from torch import Tensor
 
 from plusone.data.matrix import LabelMatrix
 from plusone.metrics import average_precision, evaluate, evaluate_recovery
+from plusone.results import RunResult
 from plusone.seeds import derive
-from plusone.training.run_folder import finite
 from plusone.training.task import RECOVERED, TESTED, Part, Task, blockwise, sample
 from plusone.training.thresholds import Thresholds, find_thresholds
 from plusone.training.trainer import Training
@@ -28,7 +28,9 @@ def validation_thresholds(training: Training) -> Thresholds:
     return find_thresholds(scores, val.observed, None if blind else val.truth, training.k)
 
 
-def summarise(training: Training, folder: Path | None, seconds: float) -> dict[str, Any]:
+def summarise(
+    training: Training, folder: Path | None, seconds: float, rules: Sequence[str] = ()
+) -> RunResult:
     """The result of a finished training."""
     task, recipe = training.task, training.recipe
     assert training.best is not None
@@ -70,8 +72,9 @@ def summarise(training: Training, folder: Path | None, seconds: float) -> dict[s
         metrics |= _recovered(training, task.train, task.train.truth)
     if sampled := _sampled(task):
         metrics["sampled"] = sampled
-    result: dict[str, Any] = finite(metrics)
-    return result
+    if rules:
+        metrics["rules"] = list(rules)
+    return RunResult(**metrics)
 
 
 def _tested(training: Training, part: Part, labels: LabelMatrix) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from plusone.data.dataset import Dataset
 from plusone.data.images import cached_images, decode_all
 from plusone.data.lazy import LARGE, LazyArray, rows_of
 from plusone.data.matrix import LabelMatrix
-from plusone.data.observe import observe_table
+from plusone.data.observation import observe_table
 from plusone.data.table import LabelTable, Strings, hold_out_validation
 from plusone.errors import InputError
 from plusone.methods import get_method

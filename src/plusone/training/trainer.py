@@ -22,7 +22,7 @@ from plusone.models.freezing import freeze_weights
 from plusone.parallel.processes import world
 from plusone.parallel.sharing import Sharing, check_equal_weights
 from plusone.recipe import Recipe
-from plusone.results import EpochRecord
+from plusone.results import EpochRecord, Probe
 from plusone.training.build import below, build
 from plusone.training.diverged import check_weights
 from plusone.training.epoch import train_epoch
@@ -237,7 +237,7 @@ class Training:
         self,
         losses: dict[str, float],
         found: tuple[Judgement, str, Classifier],
-        probe: dict[str, Any] | None,
+        probe: Probe | None,
         started: float,
     ) -> EpochRecord:
         """Counts an epoch: keeps the best weights, and goes on to the next stage after the last.
@@ -312,12 +312,12 @@ class Training:
         """What validation logits `[N, L]` are worth."""
         return self.judge(self.method.probabilities(logits))
 
-    def probe(self, predict: Callable[[], Tensor]) -> dict[str, Any] | None:
+    def probe(self, predict: Callable[[], Tensor]) -> Probe | None:
         """What training logits say about the hidden labels, where that is wanted."""
         wanted, cheap = self.recipe.probe, self.stages[self.stage].inputs == "features"
         if self._prober is None or wanted == "off" or (wanted == "auto" and not cheap):
             return None
-        return self._prober(self.method.probabilities(predict())).to_dict()
+        return self._prober(self.method.probabilities(predict()))
 
     def train_logits(self) -> Tensor:
         """Logits `[N, L]` of the training items under the present weights."""
