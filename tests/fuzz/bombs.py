@@ -25,7 +25,7 @@ from plusone.data.formats import read
 from plusone.data.images import decode
 from plusone.errors import InputError
 from plusone.recipe import make_recipe
-from plusone.review.pictures import open_image
+from plusone.review.pictures import thumbnail
 from plusone.suggest.folder import read_suggestions
 from plusone.training import checkpoint
 from plusone.training.build import load_run
@@ -211,5 +211,5 @@ if __name__ == "__main__":
             said[name] = f"InputError: {error}"
         except BaseException as error:
             said[name] = f"{type(error).__name__}: {error}"
-    assert open_image(made["image of 30,000 x 30,000"], 100) is None
+    assert thumbnail(made["image of 30,000 x 30,000"], 100) is None
     print(json.dumps(said))

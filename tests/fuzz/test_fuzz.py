@@ -28,7 +28,7 @@ from plusone.errors import InputError, RunError
 from plusone.models.weights import read_weights
 from plusone.recipe import parse_settings
 from plusone.review.new_items import read_unlabelled
-from plusone.review.pictures import open_image
+from plusone.review.pictures import thumbnail
 from plusone.review.store import Store
 from plusone.suggest.folder import read_suggestions
 from plusone.training import checkpoint
@@ -256,4 +256,4 @@ def test_a_line_of_pixels_is_no_image(tmp_path):
     Image.new("1", (70_000, 1)).save(tmp_path / "line.png")
     with pytest.raises(InputError, match="no side may have more than 65,535"):
         decode(tmp_path / "line.png", 8)
-    assert open_image(tmp_path / "line.png", 8) is None
+    assert thumbnail(tmp_path / "line.png", 8) is None

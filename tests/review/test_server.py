@@ -337,7 +337,7 @@ def test_large_and_odd_images_are_bounded(serve, tmp_path, monkeypatch):
     assert sizes == [(1600, 533)] + [(300, 300)] * 3
     assert client.get("/image/small/0") == 200
     assert max(Image.open(io.BytesIO(client.text)).size) == 360
-    monkeypatch.setattr("plusone.review.pictures.MAX_PIXELS", 1000)
+    monkeypatch.setattr("plusone.data.images.MAX_PIXELS", 1000)
     other = serve_names(serve, tmp_path, ["wide.jpg"])
     assert other.get("/image/large/0") == 404
 

@@ -285,10 +285,10 @@ def images(folder: Path) -> Seeds:
 def read_images(folder: Path) -> None:
     """Reads them as a command does."""
     from plusone.data.images import decode
-    from plusone.review.pictures import encode, open_image
+    from plusone.review.pictures import encode, thumbnail
 
     for path in sorted(folder.glob("*.*")):
-        shown = open_image(path, 32)
+        shown = thumbnail(path, 32)
         if shown is not None:
             encode(shown)
     for path in sorted(folder.glob("*.*")):

@@ -1,4 +1,8 @@
-"""Image files to tensors."""
+"""Image files: opened in one way everywhere, decoded to tensors, and kept decoded on disk.
+
+`open_image` decides what the pixels of a file are; training, the report and the review page all
+take it, so that a person sees what a model sees.
+"""
 
 from __future__ import annotations
 
@@ -9,34 +13,59 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from stat import S_ISREG
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
-from torch import Tensor
-from torch.nn import functional
 
-from plusone.data.formats.folders import IMAGE_KINDS
 from plusone.errors import InputError
 from plusone.io.files import replacing, reserve
 from plusone.io.keys import content_key, file_state
 from plusone.io.readers import MAX_PIXELS, MAX_SIDE
 
+if TYPE_CHECKING:  # torch takes a second to load, and pages need no tensors
+    from torch import Tensor
+
+# What is decoded, whatever a file is called. Pillow knows more kinds; one of them (EPS) would call
+# another program with the file of a stranger.
+IMAGE_KINDS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 CROPPED = 256 / 224  # short side over the crop's side, the common choice for ImageNet models
+VERSION = 2  # of the cache of decoded images; to be raised when decoding changes
 
 # Pillow warns from half of `MAX_PIXELS` on; that limit is the one that counts here.
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
-warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # on odd camera notes
+warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # on odd EXIF data
 
 Aspect = Literal["stretch", "crop"]
 
 
-def decode(path: Path, size: int, aspect: Aspect = "stretch") -> Tensor:
-    """Reads one image as bytes `[3, size, size]`.
+def open_image(path: Path, *, at_least: int | None = None) -> Image.Image:
+    """An image file as RGB, 8 bits a channel, upright.
 
-    The orientation that cameras note beside the pixels is applied; palettes, grey and CMYK become
-    RGB, transparency is dropped; of an animation the first picture counts. Resizing antialiases.
+    The EXIF orientation is applied; palettes, grey and CMYK become RGB; transparency is dropped; of
+    an animation the first frame counts. 16-bit grey is scaled from its full range (0 to 65,535, by
+    1 / 257), whatever values the image uses.
+
+    Args:
+        path: The file.
+        at_least: A side that is enough: a JPEG may be decoded at a half, a quarter or an eighth of
+            its size, as long as no side falls below it. That is faster.
+
+    Raises:
+        InputError: The file cannot be decoded, or exceeds `MAX_PIXELS` or `MAX_SIDE`.
+    """
+    with _opened(path) as opened:
+        if at_least is not None:
+            opened.draft("RGB", (at_least, at_least))
+        # Pillow before 11 opens 16-bit PNG as 32-bit integers.
+        sixteen_bits = opened.mode[:4] == "I;16" or (opened.mode == "I" and opened.format == "PNG")
+        image = _eight_bits(_upright(opened), sixteen_bits)
+        return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def decode(path: Path, size: int, aspect: Aspect = "stretch") -> Tensor:
+    """Reads one image as bytes `[3, size, size]`; resizing antialiases.
 
     Args:
         path: The file.
@@ -45,13 +74,18 @@ def decode(path: Path, size: int, aspect: Aspect = "stretch") -> Tensor:
             protocol does; "crop" cuts the middle square of 224 / 256 of the short side out and
             resizes it.
     """
-    with _opened(path) as opened:
-        image = _eight_bits(_upright(opened))
-        image = image if image.mode == "RGB" else image.convert("RGB")
+    import torch
+    from torch.nn import functional
+
+    image = open_image(path)
     if aspect == "crop":
         image = image.crop(middle(*image.size, size))
     pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1)
-    return _resized(pixels, size).contiguous()
+    if image.size != (size, size):
+        pixels = functional.interpolate(
+            pixels[None], size=(size, size), mode="bilinear", antialias=True, align_corners=False
+        )[0]
+    return pixels.contiguous()
 
 
 def fault(path: Path) -> str | None:
@@ -70,7 +104,7 @@ def fault(path: Path) -> str | None:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Image.Image]:
-    """An image file; whatever is wrong with it, also while it is decoded, is an `InputError`."""
+    """An image file within the limits; an error inside the block becomes an `InputError`."""
     try:
         about = path.stat()
         if not S_ISREG(about.st_mode):  # reading from a pipe would wait for ever
@@ -109,10 +143,10 @@ def _reason(error: Exception) -> str:
 
 
 def _upright(opened: Image.Image) -> Image.Image:
-    """The picture as the camera was held; notes of a camera that make no sense are passed over."""
+    """Applies the EXIF orientation; EXIF data that cannot be read is passed over."""
     opened.load()
     try:
-        ImageOps.exif_transpose(opened, in_place=True)  # a copy of each would take a fifth of all
+        ImageOps.exif_transpose(opened, in_place=True)  # a copy would take a fifth of the time
     except MemoryError:
         raise
     except Exception:
@@ -131,27 +165,22 @@ def middle(width: int, height: int, size: int) -> tuple[int, int, int, int]:
     return left, top, left + side, top + side
 
 
-def _resized(pixels: Tensor, size: int) -> Tensor:
-    if pixels.shape[1:] == (size, size):
-        return pixels
-    resized = functional.interpolate(
-        pixels[None], size=(size, size), mode="bilinear", antialias=True, align_corners=False
-    )
-    return resized[0]
+def _eight_bits(image: Image.Image, sixteen_bits: bool) -> Image.Image:
+    """Grey of more than 8 bits a pixel as bytes; plain conversion would cut it to white.
 
-
-def _eight_bits(image: Image.Image) -> Image.Image:
-    """Scans and medical images often have 16 bits a pixel, which plain conversion cuts to white.
-
-    Floats up to 1 are stretched to bytes too; a value that is no number becomes black.
+    16 bits are scaled by their full range. 32-bit integers count as 16 bits if one of them exceeds
+    255, else as bytes; so do floats, unless none exceeds 1, which stands for white then. NaN
+    becomes black.
     """
     if image.mode[0] not in "IF":
         return image
     values = np.nan_to_num(np.asarray(image, dtype=np.float64))
-    scale = 257.0 if values.max() > 255 else 1.0
-    if image.mode == "F" and values.max() <= 1:
-        scale = 1 / 255
-    return Image.fromarray((values / scale).clip(0, 255).round().astype(np.uint8))
+    highest = values.max()
+    if sixteen_bits or highest > 255:
+        values /= 257
+    elif image.mode == "F" and highest <= 1:
+        values *= 255
+    return Image.fromarray(values.clip(0, 255).round().astype(np.uint8))
 
 
 def decode_all(
@@ -170,6 +199,8 @@ def decode_all(
         aspect: As for `decode`.
         out: Where to put them; new memory by default.
     """
+    import torch
+
     if out is None:
         out = torch.empty(len(paths), 3, size, size, dtype=torch.uint8)
     with ThreadPoolExecutor(max_workers=4) as pool:
@@ -178,9 +209,6 @@ def decode_all(
             if tick is not None:
                 tick()
     return out
-
-
-VERSION = 1  # to be raised when decoding changes
 
 
 def cached_images(
@@ -197,8 +225,10 @@ def cached_images(
         size: Side of the results.
         folder: Where cache files live.
         tick: Called once per image that had to be decoded.
-        aspect: As for `plusone.data.images.decode`.
+        aspect: As for `decode`.
     """
+    import torch
+
     path = folder / f"images-{size}-{_key(paths, size, aspect)}.npy"
     if not path.exists():
         _write(path, paths, size, tick, aspect)
@@ -222,6 +252,8 @@ def _write(
     tick: Callable[[], None] | None,
     aspect: Aspect,
 ) -> None:
+    import torch
+
     shape = (len(paths), 3, size, size)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from plusone.data.broken import without_broken
 from plusone.data.dataset import Broken, Dataset
 from plusone.data.features import align, read_features
 from plusone.data.formats import read
@@ -62,8 +63,6 @@ def load_source(
         return replace(dataset, features=align(found, dataset.table))
     if not check_images:
         return dataset
-    from plusone.data.broken import without_broken  # it needs torch, which takes a second to load
-
     return without_broken(dataset, on_image)
 
 

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
 
 from plusone.data.dataset import Dataset
-from plusone.data.formats.folders import IMAGE_KINDS
+from plusone.data.images import open_image
 from plusone.data.source import EMBEDDED, load_source
 from plusone.errors import InputError
-from plusone.io.readers import MAX_PIXELS, MAX_SIDE
 
 SIDE = 160
 
@@ -84,10 +83,6 @@ def _image(dataset: Dataset, row: int) -> Image.Image | None:
     if not path.is_relative_to(root.resolve()) or not path.is_file():
         return None
     try:
-        with Image.open(path, formats=IMAGE_KINDS) as opened:
-            if opened.width * opened.height > MAX_PIXELS or max(opened.size) > MAX_SIDE:
-                return None
-            opened.draft("RGB", (2 * SIDE, 2 * SIDE))
-            return ImageOps.exif_transpose(opened).convert("RGB")
-    except Exception:  # broken files make decoders fail in many ways
+        return open_image(path, at_least=2 * SIDE)
+    except (InputError, MemoryError):
         return None

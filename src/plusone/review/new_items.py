@@ -19,7 +19,7 @@ import numpy.typing as npt
 from plusone.data.formats import read
 from plusone.data.formats.checks import check_ids, id_array, missing_images
 from plusone.data.formats.csv_text import header_of, id_column, read_class_list, records
-from plusone.data.formats.folders import IMAGE_SUFFIXES
+from plusone.data.images import IMAGE_SUFFIXES
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems

@@ -14,10 +14,10 @@ from threading import Lock, Semaphore
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageOps
+from PIL import Image
 
-from plusone.data.formats.folders import IMAGE_KINDS, IMAGE_SUFFIXES
-from plusone.io.readers import MAX_PIXELS, MAX_SIDE
+from plusone.data.images import IMAGE_SUFFIXES, open_image
+from plusone.errors import InputError
 
 SIDES = {"large": 1600, "small": 360}
 MAX_FILE_BYTES = 500_000_000
@@ -58,7 +58,7 @@ class Pictures:
     def image(self, row: int, side: int) -> Image.Image | None:
         """An item's image of at most the given side, or None if it cannot be shown."""
         path = self.path(row)
-        return None if path is None else open_image(path, side)
+        return None if path is None else thumbnail(path, side)
 
     def get(self, row: int, size: str) -> tuple[bytes, str] | None:
         """Bytes and media type of an item's image, or None if it cannot be shown."""
@@ -110,20 +110,16 @@ class Scenes(Pictures):
         return Image.fromarray(self._scenes[int(number)])
 
 
-def open_image(path: Path, side: int) -> Image.Image | None:
+def thumbnail(path: Path, side: int) -> Image.Image | None:
     """An image file of at most the given side; None if it cannot be read."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             return None
-        with Image.open(path, formats=IMAGE_KINDS) as opened:
-            if opened.width * opened.height > MAX_PIXELS or max(opened.size) > MAX_SIDE:
-                return None
-            opened.draft("RGB", (side, side))
-            image = ImageOps.exif_transpose(opened)
-            image.thumbnail((side, side))
-            return _eight_bits(image).convert("RGB")
-    except Exception:  # broken files make decoders fail in many ways
+        image = open_image(path, at_least=side)
+    except (InputError, MemoryError, OSError):
         return None
+    image.thumbnail((side, side))
+    return image
 
 
 def encode(image: Image.Image) -> tuple[bytes, str]:
@@ -131,13 +127,3 @@ def encode(image: Image.Image) -> tuple[bytes, str]:
     stream, lossless = io.BytesIO(), max(image.size) <= LOSSLESS
     image.save(stream, format="PNG" if lossless else "JPEG", quality=88)
     return stream.getvalue(), "image/png" if lossless else "image/jpeg"
-
-
-def _eight_bits(image: Image.Image) -> Image.Image:
-    """Scans of 16 bits a pixel, stretched over the range of a screen."""
-    if image.mode[0] not in "IF":
-        return image
-    values = np.asarray(image, dtype=np.float64)
-    low, high = float(values.min()), float(values.max())
-    scaled = (values - low) * (255 / (high - low) if high > low else 0)
-    return Image.fromarray(scaled.round().astype(np.uint8))

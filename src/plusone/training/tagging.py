@@ -23,9 +23,8 @@ from plusone.data.features import read_features
 from plusone.data.formats.base import sidecar_root
 from plusone.data.formats.checks import id_fault
 from plusone.data.formats.csv_text import id_column, records
-from plusone.data.formats.folders import IMAGE_SUFFIXES
 from plusone.data.formats.longform import SEPARATOR
-from plusone.data.images import decode
+from plusone.data.images import IMAGE_SUFFIXES, decode
 from plusone.data.lazy import rows_of
 from plusone.data.source import EMBEDDED, load_source
 from plusone.errors import InputError, Problems

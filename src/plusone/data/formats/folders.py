@@ -15,14 +15,10 @@ import numpy as np
 from plusone.data.dataset import Dataset
 from plusone.data.formats.base import ReadOptions
 from plusone.data.formats.checks import check_ids, name_fault, split_name
+from plusone.data.images import IMAGE_SUFFIXES
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
-
-# What is decoded, whatever a file is called. Pillow knows more kinds; one of them (EPS) would call
-# another program with the file of a stranger.
-IMAGE_KINDS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 
 
 def detects(path: Path) -> bool:
