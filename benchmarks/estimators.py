@@ -30,8 +30,7 @@ from torch import nn
 from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
 from plusone.data.source import load_source
-from plusone.methods.estimators import FactoredEstimator, NetworkEstimator
-from plusone.methods.role import Role, RoleOptions
+from plusone.methods.role import FactoredEstimator, NetworkEstimator, Role, RoleOptions
 from plusone.models.classifier import Classifier
 from plusone.recipe import Recipe
 from plusone.training.optim import make_optimizer, row_state

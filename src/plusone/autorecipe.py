@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from plusone.data.dataset import Dataset
+from plusone.methods import METHODS
 from plusone.models.backbones import BACKBONES, TIMM
 
 EM_BELOW = 1800  # training items; at 1,830 of VOC em and gr are equal, below em leads
@@ -23,13 +24,6 @@ SMALL_SIDE = 96  # images in memory with a smaller side are not for networks mad
 LITE0_SCALE = 260.0  # mean sum of the absolute features of lite0, on two data sets
 # How far one step of Adam may move a logit, least and most, and how far all steps together.
 LEAST, MOST, ALL = 0.04, 0.25, 90.0
-# These methods were best at a tenth of the learning rate of the others, on features.
-GENTLE = frozenset(
-    {
-        "gr", "em", "em_apl", "role", "lasd", "las", "softmax", "splc", "asl", "asl_ps", "an_ls",
-        "an_als", "n_ls", "bce_ls", "focal",
-    }
-)  # fmt: skip
 FEW = 5
 UNEVEN, MANY = 0.2, 20  # one feature has this share of all size, of so many or more
 SAMPLE = 500
@@ -174,7 +168,8 @@ def _rate(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
     scale = facts.scale if facts.scale is not None else LITE0_SCALE
     steps = _steps(facts, now) * int(now.get("epochs") or 25)
     why = f"for {now['method']}, {steps:,} steps, and features whose absolute values sum to"
-    travel = min(max(ALL / steps, LEAST), MOST) if now["method"] in GENTLE else MOST
+    small = now["method"] in METHODS and METHODS[now["method"]].small_rate
+    travel = min(max(ALL / steps, LEAST), MOST) if small else MOST
     return Choice({"lr": rounded(travel / max(scale, 1e-9))}, f"{why} {scale:.3g}")
 
 

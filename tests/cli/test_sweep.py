@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from plusone.compare import jobs as module
-from plusone.compare.ablate import ABLATIONS
+from plusone.methods import METHODS
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +59,7 @@ def test_an_ablation_says_what_each_part_is_worth(cli, data, tmp_path):
     assert answer.code == 0, answer.err
     lines = [line for line in answer.out.splitlines() if line.strip()]
     assert max(map(len, lines)) <= 80
-    for part, line in zip(ABLATIONS["lasd"], lines[3:], strict=True):
+    for part, line in zip(METHODS["lasd"].ablation, lines[3:], strict=True):
         assert part.name in line
     assert lines[-1].split()[-1] == "+0.00"
     assert "the consistency is zero" in answer.err
@@ -70,8 +70,10 @@ def test_an_ablation_says_what_each_part_is_worth(cli, data, tmp_path):
     assert again.json["rows"] == found["rows"]
 
 
-def test_help_names_every_method_that_has_parts(cli):
-    assert f"Methods: {', '.join(ABLATIONS)}." in cli("ablate", "--help").out
+def test_a_method_without_parts_is_told_which_have_some(cli, data):
+    answer = cli("ablate", *data, "-m", "an")
+    assert answer.code != 0
+    assert all(name in answer.err for name, info in METHODS.items() if info.ablation)
 
 
 @pytest.mark.parametrize(

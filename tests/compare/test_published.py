@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from plusone.compare.published import DATA, FIGURES, PARTS_OF_NAMES, published
+from plusone.compare.published import PARTS_OF_NAMES, published
 from plusone.data.public import PUBLIC
-from plusone.methods import METHODS
+from plusone.methods import METHODS, PublishedFigure
 
 VOC = {
     "data": "VOC2012",
@@ -56,12 +58,15 @@ def test_unknown_truth_has_no_published_figure(result):
 
 
 def test_the_tables_name_methods_and_data_that_exist():
-    assert set(DATA) == PUBLIC.keys() == PARTS_OF_NAMES.keys()
-    for figures in FIGURES.values():
-        assert figures.keys() <= METHODS.keys()
-        for source, values in figures.values():
-            assert len(values) == len(DATA)
-            assert any(place in source for place in ("CVPR", "ECCV", "ICLR", "IJCAI", "NeurIPS"))
+    names = {field.name for field in dataclasses.fields(PublishedFigure)} - {"mode", "source"}
+    assert names == PUBLIC.keys() == PARTS_OF_NAMES.keys()
+    for info in METHODS.values():
+        modes = [figure.mode for figure in info.published]
+        assert len(set(modes)) == len(modes)
+        assert set(modes) <= {"linear", "finetune", "linear_init"}
+        for figure in info.published:
+            places = ("CVPR", "ECCV", "ICLR", "IJCAI", "NeurIPS")
+            assert any(place in figure.source for place in places)
 
 
 def test_figures_agree_with_the_method_sheet(shared):
@@ -74,7 +79,9 @@ def test_figures_agree_with_the_method_sheet(shared):
     for line in sheet.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) == 6 and cells[0] in names and cells[1].replace(".", "").isdigit():
-            figures = FIGURES["finetune"][names[cells[0]]][1]
+            info = METHODS[names[cells[0]]]
+            (figure,) = (figure for figure in info.published if figure.mode == "finetune")
+            figures = (figure.voc, figure.coco, figure.nuswide, figure.cub)
             assert figures == tuple(map(float, cells[1:5])), cells[0]
             found += 1
     assert found == len(names)

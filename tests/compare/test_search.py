@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 import threading
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from plusone.compare.entries import OPTIONS, Entry
+from plusone.compare.entries import Entry
 from plusone.compare.jobs import Source
-from plusone.compare.search import RATE, SPACES, Choice, Range, tune_by_optuna
+from plusone.compare.search import RATE, tune_by_optuna
 from plusone.errors import InputError
-from plusone.methods import METHODS
+from plusone.methods import METHODS, Choice, Range
 
 SOURCE = Source("digits-features")
 
@@ -23,17 +23,17 @@ def within(value, area):
 
 
 def test_every_space_fits_its_method():
-    assert SPACES.keys() == OPTIONS.keys()
-    for name, space in SPACES.items():
-        defaults = {f.name: f.default for f in dataclasses.fields(METHODS[name].options)}
+    for name, info in METHODS.items():
+        space, defaults = info.search_space, {f.name: f.default for f in fields(info.options)}
+        assert bool(space) == bool(info.grid), name
         for option, area in space.items():
             assert defaults[option] is None or within(defaults[option], area), (name, option)
             ends = area.values if isinstance(area, Choice) else (area.low, area.high)
             for value in ends:
-                METHODS[name].make_options({option: value})
+                info.make_options({option: value})
             assert not isinstance(area, Range) or area.low < area.high
-        for grid in OPTIONS[name]:
-            assert all(within(value, space[option]) for option, value in grid.items()), name
+        for options in info.grid:
+            assert all(within(value, space[option]) for option, value in options.items()), name
     assert within(1e-3, RATE)
 
 

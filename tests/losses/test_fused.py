@@ -11,11 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from plusone import losses
-from plusone.data.matrix import LabelMatrix
 from plusone.losses import closed_form, contrastive
-from plusone.methods import METHODS
-from plusone.methods.itemwise import Itemwise
-from plusone.types import Batch, Clock, Outputs, TrainLabels
 
 
 class Made(TorchDispatchMode):
@@ -145,37 +141,6 @@ def test_a_term_may_leave_out_some_blocks(monkeypatch):
     found = losses.reduced_terms(tables, (z,), (weight,), "sum")
     (slope,) = torch.autograd.grad(found["part"], z)
     torch.testing.assert_close(slope, 2 * z.detach() * weight)
-
-
-ITEMWISE = [
-    name for name in METHODS if name not in ("lac", "role", "epr", "ll_r", "ll_ct", "ll_cp")
-]
-
-
-@pytest.mark.parametrize("name", ITEMWISE)
-@pytest.mark.parametrize("epoch", [0, 3])
-def test_methods_do_not_notice_the_blocks(name, epoch, monkeypatch):
-    z, y = inputs(12, 7)
-    info = METHODS[name]
-    labels = TrainLabels(LabelMatrix.from_dense(y.numpy()), expected_positives=2.0)
-    method = info.build(labels, info.make_options({})).double()
-    assert isinstance(method, Itemwise)
-    outs = tuple(Outputs(z * (1 + 0.1 * view), z) for view in range(len(method.views)))
-    teacher = tuple(Outputs(out.logits.detach() + 0.2, z) for out in outs)
-    batch = Batch(tuple(z for _ in outs), y.double(), torch.arange(12), teacher)
-    clock = Clock(stage=0, epoch=epoch, epochs=5, step=0, steps=1)
-    inner = [z, *(weight for weight in method.parameters() if weight.requires_grad)]
-
-    def slopes():
-        terms = method.loss(outs, batch, clock)
-        total = torch.stack([term for term in terms.values() if term.requires_grad]).sum()
-        return terms, torch.autograd.grad(total, inner, allow_unused=True, retain_graph=True)
-
-    expected, by_hand = slopes()
-    monkeypatch.setattr(closed_form, "BLOCK", 20)
-    found, own = slopes()
-    torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(own, by_hand)
 
 
 @pytest.mark.parametrize("variant", ["paper", "released"])

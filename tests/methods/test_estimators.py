@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from plusone.data.matrix import LabelMatrix
-from plusone.methods import estimators
-from plusone.methods.estimators import (
+from plusone.methods import role
+from plusone.methods.role import (
     DenseEstimator,
     FactoredEstimator,
     NetworkEstimator,
@@ -108,7 +108,7 @@ def test_the_network_notes_what_it_says_about_the_batch(monkeypatch):
     )
     assert made.noted.view(40, -1).any(1).nonzero().flatten().tolist() == [4, 30]
     assert bytes_of(made.buffers()) == 2 * 40 * 6
-    monkeypatch.setattr(estimators, "KEPT", 40 * 6 - 1)
+    monkeypatch.setattr(role, "KEPT", 40 * 6 - 1)
     large = NetworkEstimator(3, labels(), 5)
     large.remember(index, features)
     assert not large.recalls

@@ -114,7 +114,7 @@ def test_blocks_of_rows_give_the_same_estimates(make, estimator, monkeypatch):
 
 
 def test_a_network_on_too_many_labels_trains_without_estimates(monkeypatch):
-    monkeypatch.setattr("plusone.methods.estimators.KEPT", 10)
+    monkeypatch.setattr("plusone.methods.role.KEPT", 10)
     training = make_training(feature_data(), "network", epochs=1)
     list(training.epochs())
     assert training.method.estimates() is None

@@ -63,7 +63,7 @@ class Follower(Method):
 
 
 def test_a_teacher_is_the_moving_average_of_the_model(training, feature_data, monkeypatch):
-    info = MethodInfo(Follower, Options, "none", 2026, "for this test")
+    info = MethodInfo("follower", Follower, Options, "none", 2026, "for this test")
     monkeypatch.setitem(METHODS, "follower", info)
     made = training(feature_data(), method="follower", epochs=1, batch_size=90)
     average = made.model.head.linear.weight.detach().clone()

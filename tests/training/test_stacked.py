@@ -14,7 +14,7 @@ from plusone.methods.pointwise import Pointwise
 from plusone.recipe import make_recipe
 from plusone.training.adam import LeanAdam
 from plusone.training.linear_epoch import Ledger
-from plusone.training.stacked import OneTable, StackedAdam, stacked_loss, train_stacked, why_alone
+from plusone.training.stacked import OneByOne, StackedAdam, train_stacked, why_alone
 from plusone.training.summary import summarise
 from plusone.training.task import make_task
 from plusone.training.trainer import Training
@@ -31,7 +31,6 @@ ALONE = {
     "en_cl": "teacher",
     "en_scl": "head",
 }
-ONE_BY_ONE = {"epr", "ll_r", "ll_ct", "ll_cp"}  # their losses look at whole batches
 
 
 def recipes_of(method, seeds=(0, 1), rates=(0.02, 0.003), **rest):
@@ -91,8 +90,6 @@ def test_every_method_is_as_alone_or_says_why_it_must_be(name, feature_data):
             train_stacked(task, recipes)
     else:
         assert reason is None
-        rows = [[Training(task, recipe).method for recipe in recipes]]
-        assert isinstance(stacked_loss(rows), OneTable) == (name not in ONE_BY_ONE)
         assert_as_alone(task, recipes)
 
 
@@ -112,7 +109,7 @@ def test_slopes_are_those_of_the_losses(name, feature_data):
             if buffer.shape == task.train.observed.shape:  # a memory that has seen something
                 buffer.copy_(torch.rand(buffer.shape) > 0.5)
     with torch.no_grad():
-        said = stacked_loss(rows)(logits, Batch((x,), observed, index), clock)
+        said = OneByOne(rows)(logits, Batch((x,), observed, index), clock)
     slope = said.slope * said.scale
     assert slope.shape == logits.shape
     ledger = Ledger(["run"] * 4, 1)

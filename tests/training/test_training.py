@@ -184,7 +184,9 @@ class Broken(Method):
 
 
 def register(monkeypatch, build, options=Options, name="toy", **rest):
-    monkeypatch.setitem(METHODS, name, MethodInfo(build, options, "none", 2024, "a toy", **rest))
+    monkeypatch.setitem(
+        METHODS, name, MethodInfo(name, build, options, "none", 2024, "a toy", **rest)
+    )
 
 
 def test_a_loss_that_is_no_number_stops_with_a_sentence(training, feature_data, monkeypatch):

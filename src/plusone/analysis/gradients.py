@@ -33,14 +33,6 @@ from plusone.errors import InputError
 from plusone.methods import METHODS, Method, get_method
 from plusone.types import Batch, Clock, Outputs, TrainLabels
 
-# Methods whose loss is not a function of one label's probability, and why.
-REFUSED: Mapping[str, str] = {
-    "lac": "it compares embeddings, not probabilities alone",
-    "role": "it pulls towards an estimate of its own, which begins at random",
-    "softmax": "its probabilities are those of a softmax over all classes",
-    "wan_sampled": "it draws the label it charges at random; on average it is wan",
-}
-SUMMED = ("epr", "las", "lasd")  # their losses are summed over classes, not averaged
 SHOWN = (0.05, 0.25, 0.5, 0.75, 0.95)  # probabilities for short tables
 
 
@@ -160,10 +152,9 @@ def _check(
     points: int,
 ) -> None:
     for name in (*methods, *options):
-        get_method(name)
-        if name in REFUSED:
-            able = ", ".join(other for other in METHODS if other not in REFUSED)
-            raise InputError(f"{name} has no such curve: {REFUSED[name]}; these have: {able}")
+        if reason := get_method(name).no_curve:
+            able = ", ".join(other for other, info in METHODS.items() if not info.no_curve)
+            raise InputError(f"{name} has no such curve: {reason}; these have: {able}")
     if extra := [name for name in options if name not in methods]:
         raise InputError(f"options are given for {', '.join(extra)}, which is not shown")
     for epoch in at:
@@ -276,7 +267,9 @@ def _loss(method: Method, z: Tensor, observed: Tensor, clock: Clock) -> Tensor:
 
 def _scale(method: Method) -> float:
     """What turns the loss of one item into a sum over its labels."""
-    summed = method.name in SUMMED and getattr(method.options, "variant", "paper") == "paper"
+    summed = (
+        get_method(method.name).summed and getattr(method.options, "variant", "paper") == "paper"
+    )
     return 1.0 if summed else float(method.labels.n_classes)
 
 

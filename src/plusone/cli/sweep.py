@@ -122,7 +122,7 @@ def ablate(
 ) -> None:
     """Switch the parts of a method off, one by one, as the tables of its paper do.
 
-    Methods: lasd, gr, lac, em_apl, role, epr, en_cl, splc.
+    A method without such parts is refused, with the names of those that have some.
 
     What is done is skipped when the command is run again.
 

@@ -1,19 +1,15 @@
 """Ablations: a method with some of its parts switched off, as in the tables of its paper.
 
-`ABLATIONS` lists the rows of each method. A row is the method with other options, or another
+The rows of a method are in its `MethodInfo`. A row is the method with other options, or another
 method; exactly one row is the method itself, and every other one is compared with it. Options that
 the user gives hold for all rows that know them, unless the row itself sets them.
-
-LASD's Table 3 tells what is switched off and its figures tell something else: A and B have those of
-AN and ASL in the paper's Table 2, while by the text, Eq. 5 and section 5 they are ASL and LAS. Both
-readings are listed.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,109 +20,8 @@ from plusone.compare.summary import markdown
 from plusone.compare.tables import percent
 from plusone.errors import InputError
 from plusone.io.files import write_json, write_text
-from plusone.methods import get_method
+from plusone.methods import METHODS, Part, get_method
 from plusone.version import __version__
-
-
-@dataclass(frozen=True)
-class Part:
-    """A row of an ablation.
-
-    Args:
-        name: What is left of the method.
-        options: Options that switch the rest off.
-        method: Another method, where no option does it.
-        paper: The row it stands for.
-        leaves: Options the user gave that have no meaning in this row.
-    """
-
-    name: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    method: str | None = None
-    paper: str = ""
-    leaves: tuple[str, ...] = ()
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it is the method itself."""
-        return self.method is None and not self.options
-
-
-NO_KHAT = {"w": 0.0, "w_start": 0.0, "b": -90.0, "b_start": -90.0}  # sigmoid(-90) is 0
-NO_V = {"sigma": 1e6, "sigma_start": 1e6}  # v is 1
-NO_ROBUST = {"q1": 0.01, "q2": 0.01, "q3": 0.01}
-NEVER = 1_000_000  # an epoch that does not come
-
-ABLATIONS: dict[str, list[Part]] = {
-    "lasd": [
-        Part("none: AN", method="an", paper="LASD Table 3, A by its figure"),
-        Part("none: ASL", method="asl", paper="LASD Table 3, A by its text, B by its figure"),
-        Part("leverage", {"tau": 1.0, "alpha": 0.0}, paper="LASD Table 3, B"),
-        Part("leverage + disambiguation", {"alpha": 0.0}, paper="LASD Table 3, C"),
-        Part("leverage + disambiguation + consistency", paper="LASD Table 3, D"),
-    ],
-    "gr": [
-        Part("none: AN", method="an", paper="GR Table 3, AN loss"),
-        Part("khat", NO_V | NO_ROBUST, paper="GR Table 3, row 1"),
-        Part("v", NO_KHAT | NO_ROBUST, paper="GR Table 3, row 2"),
-        Part("robust losses", NO_KHAT | NO_V, paper="GR Table 3, row 3"),
-        Part("khat + v", NO_ROBUST, paper="GR Table 3, row 4"),
-        Part("khat + robust losses", NO_V, paper="GR Table 3, row 5"),
-        Part("v + robust losses", NO_KHAT, paper="GR Table 3, row 6"),
-        Part("khat + v + robust losses", paper="GR Table 3, row 7"),
-        Part(
-            "khat and v learned",
-            method="gr_learned",
-            paper="GR Table 3, row 8",
-            leaves=("mu", "sigma"),
-        ),
-    ],
-    "lac": [
-        Part("AN", {"lam_plc": 0.0, "lam_lac": 0.0}, paper="LAC Table 3, row 1"),
-        Part("AN + PLC", {"lam_lac": 0.0}, paper="LAC Table 3, row 2"),
-        Part(
-            "AN + PLC + LAC, end to end",
-            {"end_to_end": True, "queue": 0},
-            paper="LAC Table 3, row 3",
-        ),
-        Part("AN + PLC + LAC, two stages", {"queue": 0}, paper="LAC Table 3, row 4"),
-        Part("AN + PLC + LAC, two stages, queue", paper="LAC Table 3, row 5"),
-    ],
-    "em_apl": [
-        Part("none: AN", method="an"),
-        Part("EM", {"warmup": NEVER}),
-        Part("APL", {"alpha": 0.0}),
-        Part("EM + APL"),
-    ],
-    "role": [
-        Part("none: AN", method="an"),
-        Part("count of positives: EPR", {"variant": "released"}, method="epr"),
-        Part("online estimation", {"lam": 0.0}),
-        Part("count of positives + online estimation"),
-    ],
-    "epr": [
-        Part("seen positives", {"lam": 0.0}),
-        Part("seen positives + count of positives"),
-    ],
-    "en_cl": [
-        Part("none: AN", method="an"),
-        Part("expected negatives", {"weight": 0.0}),
-        Part("expected negatives + consistency"),
-    ],
-    "splc": [
-        Part("focal loss", {"tau": 1.0, "margin": 0.0}),
-        Part("focal loss + margin", {"tau": 1.0}),
-        Part("focal loss + correction", {"margin": 0.0}),
-        Part("focal loss + margin + correction"),
-    ],
-}
-
-SAME_VIEWS = {
-    "lasd": "On features the augmented views are the same as the plain one: the consistency is "
-    "zero, and rows with and without it are the same training.",
-    "lac": "On features the weak and the strong view are the same, apart from dropout: what PLC "
-    "and LAC gain from augmentation does not show here.",
-}
 
 
 @dataclass(frozen=True)
@@ -153,7 +48,7 @@ class Ablation:
         title: What it is, in a line.
         command: How to repeat it.
         method: The full method.
-        rows: One per row of `ABLATIONS`.
+        rows: One per row of the method's `ablation`.
         notes: What a reader must know.
     """
 
@@ -194,7 +89,7 @@ def run_ablation(
 
     Args:
         source: The data.
-        method: A name in `ABLATIONS`.
+        method: Name of a method that has an ablation.
         folder: Where the journal of trainings is.
         seeds: Seeds of each row.
         rates: Learning rates; for each row validation picks one.
@@ -209,22 +104,24 @@ def run_ablation(
     journal = folder / "journal.jsonl"
     results = run_cells(cells, run or (lambda jobs: run_jobs(jobs, journal, workers=workers)))
     rows = summarise_ablation(parts, results)
+    note = get_method(method).on_features
     linear = all(result["mode"] == "linear" for found in results for result in found)
     return Ablation(
         title=title or f"{rows[0].outcome.data}: what the parts of {method} are worth",
         command=command,
         method=method,
         rows=rows,
-        notes=(SAME_VIEWS[method],) if linear and method in SAME_VIEWS else (),
+        notes=(note,) if linear and note else (),
     )
 
 
-def parts_of(method: str) -> list[Part]:
+def parts_of(method: str) -> Sequence[Part]:
     """The rows of a method's ablation."""
-    get_method(method)
-    if method not in ABLATIONS:
-        raise InputError(f"{method} has no parts to switch off; methods: {', '.join(ABLATIONS)}")
-    return ABLATIONS[method]
+    parts = get_method(method).ablation
+    if not parts:
+        able = ", ".join(name for name, info in METHODS.items() if info.ablation)
+        raise InputError(f"{method} has no parts to switch off; methods: {able}")
+    return parts
 
 
 def plan_part(

@@ -111,38 +111,6 @@ def _has_images(source: Source) -> bool:
 
 Runner = Callable[[Sequence["Job"]], list[dict[str, Any]]]
 
-# Alternatives to a method's default options, each tried beside the defaults.
-OPTIONS: dict[str, list[Settings]] = {
-    "bce_ls": [{"eps": 0.05}, {"eps": 0.2}],
-    "an_ls": [{"eps": 0.2}, {"eps": 0.4}],
-    "an_als": [{"eps_p": 0.0, "eps_n": 0.2}, {"eps_p": 0.1, "eps_n": 0.3}],
-    "n_ls": [{"eps_n": 0.2}, {"eps_n": 0.4}],
-    "wan": [{"gamma": 0.1}, {"gamma": 0.3}],
-    "l1r": [{"lam": 1e-6}, {"lam": 1e-4}],
-    "l2r": [{"lam": 1e-5}, {"lam": 1e-3}],
-    "focal": [{"gamma": 1.0}, {"gamma": 4.0}],
-    "asl": [{"gamma_neg": 2.0}, {"gamma_neg": 6.0}],
-    "asl_ps": [{"gamma_neg": 2.0}, {"shift": 0.2}],
-    "hill": [{"margin": 0.0, "gamma": 0.0}, {"lam": 1.2}],
-    "epr": [{"variant": "released"}, {"lam": 100.0}],
-    "role": [{"variant": "paper"}, {"lam": 10.0}],
-    "ll_r": [{"delta_rel": 0.5}, {"delta_rel": 1.0}],
-    "ll_ct": [{"delta_rel": 0.05}, {"delta_rel": 0.5}],
-    "ll_cp": [{"delta_rel": 0.05}, {"delta_rel": 0.5}],
-    "splc": [{"tau": 0.5}, {"tau": 0.8}],
-    "en": [{"decay": 0.0}, {"decay": 0.9}],
-    "en_cl": [{"weight": 0.1}, {"weight": 10.0}],
-    "en_scl": [{"weight": 0.1}, {"weight": 10.0}],
-    "las": [{"gamma_neg": 2.0}, {"gamma_neg": 1.0}],
-    "lasd": [{"lam_plus": 0.03}, {"tau": 0.7}, {"gamma_neg": 2.0}],
-    "em": [{"alpha": 0.05}, {"alpha": 0.2}],
-    "em_apl": [{"alpha": 0.1, "beta": 0.4}, {"alpha": 0.1, "beta": 0.9}],
-    "entmin": [{"alpha": 0.01}, {"negatives": True}],
-    "gr": [{"w": 10.0, "b": -8.0}, {"w": 4.0, "b": -2.0}],
-    "gr_learned": [{"learn_v": False}],
-    "lac": [{"variant": "released"}, {"delta": 0.7}],
-}
-
 
 def option_grid(method: str, chosen: Settings, given: Settings) -> list[Settings]:
     """The chosen settings, and the same with each of the method's alternative options.
@@ -152,7 +120,8 @@ def option_grid(method: str, chosen: Settings, given: Settings) -> list[Settings
         chosen: Settings so far.
         given: Options the user gave; alternatives to these are not tried.
     """
-    others = [options for options in OPTIONS.get(method, []) if not options.keys() & given.keys()]
+    grid = get_method(method).grid
+    others = [dict(options) for options in grid if not options.keys() & given.keys()]
     return [chosen, *(chosen | {"options": options} for options in others)]
 
 

@@ -1,14 +1,20 @@
-"""`Method`: what a training procedure adds to a model. The engine knows nothing else of it."""
+"""What a method is: the class `Method`, its `Options`, and `MethodInfo`, its row in the table.
+
+A method is one file: a docstring (paper, equations, deviations), its options, its class, and at the
+end its `MethodInfo`, which holds everything that other packages ask about it: what to tune, what to
+switch off, what was published, whether runs of it can be stacked.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import TypeVar
 
 from plusone.errors import InputError
 from plusone.models.heads import Head, LinearHead
@@ -24,16 +30,23 @@ class Options:
     """
 
 
-class Method(nn.Module):
+O_co = TypeVar("O_co", bound=Options, covariant=True, default=Options)
+
+
+class Method(nn.Module, Generic[O_co]):
     """One way to learn from incomplete labels. Only `loss` must be written.
 
     Rules that the contract tests hold every method to:
 
-    - `loss` reads only: called twice it gives the same terms and changes nothing.
+    - `loss` reads only: called twice it gives the same terms and changes nothing. It reads no value
+      on the host (no `.item()`, no `bool(tensor)`).
     - What a method remembers lives in registered buffers or parameters and is written in
       `after_step` or `after_epoch`, so it is saved and resumed without further code.
     - Observed labels never change. Corrections and estimates are the method's own, found by
       `batch.index`.
+
+    Runs that differ in their learning rate and seed only can be trained as one stack, if the
+    method's `MethodInfo.alone` is None: its `loss` and `penalty` then accept leading dimensions.
 
     Args:
         labels: What is known of the training items.
@@ -46,18 +59,25 @@ class Method(nn.Module):
     name: str = ""  # in the method table; for messages
     fixed: ClassVar[tuple[str, ...]] = ()  # options that cannot change from stage to stage
 
-    def __init__(self, labels: TrainLabels, options: Options) -> None:
+    def __init__(self, labels: TrainLabels, options: O_co) -> None:
         super().__init__()
         self.labels = labels
-        self.options: Any = options
-        self._first_options: Any = options
+        self.options = options
+        self._first_options = options
 
     def make_head(self, dim: int) -> Head:
-        """The part of the model above the backbone; a linear layer unless overridden."""
+        """The part of the model above the backbone; a linear layer unless overridden.
+
+        Called once, right after the method is built. It is the only place where the feature width
+        is known: whatever else needs it (a network of the method's own) is built here too.
+
+        Args:
+            dim: Feature width `D`.
+        """
         return LinearHead(dim, self.labels.n_classes)
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """Scores in [0, 1] from logits `[B, L]`, used for ranking and thresholds."""
+        """Scores in [0, 1] from logits `[..., L]`, used for ranking and thresholds."""
         return torch.sigmoid(logits)
 
     def begin_stage(self, stage: Stage) -> None:
@@ -72,11 +92,29 @@ class Method(nn.Module):
         self.options = dataclasses.replace(self._first_options, **stage.options)
 
     def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
-        """Named scalar terms, one `Outputs` per view. The engine minimises their sum."""
+        """Named terms; their sum is minimised.
+
+        Args:
+            outs: The model's outputs for each view, with logits `[B, L]`. In a stack of R learning
+                rates and S seeds they are `[R, S, B, L]`.
+            batch: Labels `[B, L]` and index `[B]`; in a stack `[R, S, B, L]` and `[S, B]`.
+            clock: Where training is.
+
+        Returns:
+            Scalars; in a stack `[R, S]` each.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define loss()")
 
     def penalty(self, head: nn.Module) -> dict[str, Tensor]:
-        """Named scalar terms that depend on the head's weights alone."""
+        """Named terms that depend on the head's weights alone.
+
+        Args:
+            head: What `make_head` built, or a stack of linear heads: its `weight` is `[..., L, D]`
+                and its `bias` `[..., L]`.
+
+        Returns:
+            Terms `[...]`, scalars for a single head.
+        """
         return {}
 
     def after_step(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> None:
@@ -95,10 +133,75 @@ class Method(nn.Module):
 
 
 @dataclass(frozen=True)
-class MethodInfo:
-    """A row of the method table.
+class Range:
+    """Numbers from `low` to `high` to search, evenly or evenly in their logarithm."""
+
+    low: float
+    high: float
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of some values to search."""
+
+    values: tuple[Any, ...]
+
+
+VARIANTS = Choice(("paper", "released"))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A row of an ablation: the method with some of its parts switched off.
 
     Args:
+        name: What is left of the method.
+        options: Options that switch the rest off.
+        method: Another method, where no option does it.
+        paper: The row of a published table that it stands for.
+        leaves: Options the user gave that have no meaning in this row.
+    """
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    method: str | None = None
+    paper: str = ""
+    leaves: tuple[str, ...] = ()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is the method itself."""
+        return self.method is None and not self.options
+
+
+@dataclass(frozen=True)
+class PublishedFigure:
+    """Published test mAP in per cent, of ResNet-50.
+
+    Args:
+        mode: "linear", "finetune" or "linear_init".
+        source: The paper and its table.
+        voc: On VOC 2012; None where the table has no figure.
+        coco: On COCO 2014.
+        nuswide: On NUS-WIDE.
+        cub: On CUB-200-2011.
+    """
+
+    mode: str
+    source: str
+    voc: float | None = None
+    coco: float | None = None
+    nuswide: float | None = None
+    cub: float | None = None
+
+
+@dataclass(frozen=True)
+class MethodInfo(Generic[O_co]):
+    """A row of the method table: all that is said of a method outside its class.
+
+    Args:
+        name: Its short name.
         build: The method class, or a function of (labels, options).
         options: Its options class; field defaults are the method's defaults.
         paper: Where it was published.
@@ -110,10 +213,23 @@ class MethodInfo:
             phases is trained twice the recipe's epochs, the second time from the best weights of
             the first; in the mode linear_init the linear stage is of the first phase.
         defaults: Recipe settings that differ from the general defaults.
+        has_maps: Whether its head says where in an image a class is.
+        small_rate: Whether on features it is best at a tenth of the learning rate of others.
+        alone: Why runs of it cannot be trained as one stack; None if they can.
+        no_curve: Why its loss is not a function of one label's probability, so that its gradient
+            regime cannot be drawn; None if it can.
+        summed: Whether its loss is summed over classes, not averaged.
+        grid: Alternatives to the default options, each tried beside the defaults by `--tune`.
+        search_space: What a search draws options from.
+        ablation: The method with its parts switched off, one row each; exactly one row is the
+            method itself.
+        on_features: What its ablation cannot show on feature vectors, a sentence.
+        published: Published figures, at most one for each mode.
     """
 
-    build: Callable[[TrainLabels, Any], Method]
-    options: type[Options]
+    name: str
+    build: Callable[[TrainLabels, O_co], Method]
+    options: type[O_co]
     paper: str
     year: int
     summary: str
@@ -121,8 +237,23 @@ class MethodInfo:
     needs_k: bool = False
     phases: tuple[Mapping[str, Any], ...] = ({},)
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    has_maps: bool = False
+    small_rate: bool = False
+    alone: str | None = None
+    no_curve: str | None = None
+    summed: bool = False
+    grid: Sequence[Mapping[str, Any]] = ()
+    search_space: Mapping[str, Range | Choice] = field(default_factory=dict)
+    ablation: Sequence[Part] = ()
+    on_features: str = ""
+    published: Sequence[PublishedFigure] = ()
 
-    def make_options(self, values: Mapping[str, Any]) -> Options:
+    @property
+    def stacks(self) -> bool:
+        """Whether runs of it that differ in rate and seed only can be trained as one stack."""
+        return self.alone is None
+
+    def make_options(self, values: Mapping[str, Any]) -> O_co:
         """Builds the options, refusing unknown names and values of another type."""
         known = {entry.name: entry for entry in dataclasses.fields(self.options)}
         for name, value in values.items():

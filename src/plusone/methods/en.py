@@ -1,7 +1,7 @@
 """EN: as many of each class's lowest predictions count as negatives as there should be negatives.
 
 Verelst et al. 2023, Spatial Consistency Loss for Training Multi-Label Classifiers from Single-Label
-Annotations, WACV, as told by Chen et al. 2024 (GR), https://arxiv.org/abs/2405.03501, App. B,
+Annotations, WACV, as described by Chen et al. 2024 (GR), https://arxiv.org/abs/2405.03501, App. B,
 Eq. 20. At the beginning of each epoch and for each class, the N - N_c items with the lowest moving
 average of the class's probability become negatives; the other unobserved labels cost nothing.
 
@@ -31,11 +31,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from typing_extensions import TypeVar
 
 from plusone.errors import InputError
 from plusone.losses import consistency, observed_bce, reduce
-from plusone.methods.base import Options
-from plusone.methods.itemwise import Itemwise
+from plusone.methods.base import Method, MethodInfo, Options, Part, Range
+from plusone.methods.papers import VERELST
 from plusone.models.heads import Head, SpatialHead
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
 
@@ -68,10 +69,13 @@ class EnConsistencyOptions(EnOptions):
             raise ValueError(f"need 0 < teacher_decay < 1 and weight >= 0, got {got}")
 
 
-class En(Itemwise):
-    """Averages of probabilities and the present negatives, found by the items' index."""
+E_co = TypeVar("E_co", bound=EnOptions, covariant=True, default=EnOptions)
 
-    def __init__(self, labels: TrainLabels, options: EnOptions) -> None:
+
+class En(Method[E_co]):
+    """`en`: averages of probabilities and the present negatives, found by the items' index."""
+
+    def __init__(self, labels: TrainLabels, options: E_co) -> None:
         super().__init__(labels, options)
         self.counts = missing_negatives(labels)
         self.confidence: Tensor  # -1 before the first visit
@@ -79,12 +83,10 @@ class En(Itemwise):
         self.register_buffer("confidence", torch.full(labels.observed.shape, -1.0))
         self.register_buffer("negatives", torch.from_numpy(labels.observed.dense() == 0))
 
-    def known(self, batch: Batch, clock: Clock) -> tuple[Tensor, ...]:
+    def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
         assumed = self.negatives[batch.index] & (batch.observed == 0)
-        return (torch.where(assumed, -1.0, batch.observed),)
-
-    def table(self, logits: Tensor, known: tuple[Tensor, ...], clock: Clock) -> Tensor:
-        return observed_bce(logits, *known)
+        y = torch.where(assumed, -1.0, batch.observed)
+        return {"loss": reduce(observed_bce(outs[0].logits, y))}
 
     def after_step(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> None:
         now = self.probabilities(outs[0].logits).to(self.confidence.dtype)
@@ -99,11 +101,11 @@ class En(Itemwise):
     def estimates(self, rows: Tensor | None = None) -> Tensor:
         seen = torch.from_numpy(self.labels.observed.dense(rows))
         confidence = self.confidence if rows is None else self.confidence[rows]
-        found = torch.where(seen == 0, confidence.clamp(min=0), 0.0)
-        return torch.where(seen == 1, 1.0, found)
+        unobserved = torch.where(seen == 0, confidence.clamp(min=0), 0.0)
+        return torch.where(seen == 1, 1.0, unobserved)
 
 
-class EnConsistent(En):
+class EnConsistent(En[EnConsistencyOptions]):
     """`en_cl`: the model on one augmentation agrees with its moving average on the other."""
 
     views: tuple[str, ...] = ("weak", "weak")
@@ -117,15 +119,14 @@ class EnConsistent(En):
         self.teacher = self.options.teacher_decay
 
     def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
-        o = self.options
         if len(batch.teacher) != len(outs):
             raise ValueError("the batch lacks the outputs of the model's moving average")
         distances = [
             consistency(self.compared(out), self.compared(other))
             for out, other in zip(outs, reversed(batch.teacher), strict=True)
         ]
-        mean = reduce(torch.stack(distances))
-        return super().loss(outs, batch, clock) | {"consistency": o.weight * mean}
+        mean = torch.stack(distances).mean()
+        return super().loss(outs, batch, clock) | {"consistency": self.options.weight * mean}
 
     def compared(self, out: Outputs) -> Tensor:
         """The logits that must agree."""
@@ -180,3 +181,51 @@ def lowest(confidence: Tensor, among: Tensor, counts: Tensor) -> Tensor:
     order = torch.sort(torch.where(among, confidence, torch.inf), dim=0, stable=True).indices
     ranks = torch.arange(len(confidence)).unsqueeze(1)
     return torch.zeros_like(among).scatter_(0, order, ranks < counts)
+
+
+INFOS = (
+    MethodInfo(
+        name="en",
+        build=En,
+        options=EnOptions,
+        paper=VERELST,
+        year=2023,
+        summary=(
+            "each class's lowest predictions are negatives, as many as expected; others are ignored"
+        ),
+        needs_k=True,
+        alone="it remembers predictions of its own",
+        grid=({"decay": 0.0}, {"decay": 0.9}),
+        search_space={"decay": Range(0.0, 0.95)},
+    ),
+    MethodInfo(
+        name="en_cl",
+        build=EnConsistent,
+        options=EnConsistencyOptions,
+        paper=VERELST,
+        year=2023,
+        summary="en, and predictions agree with those of the model's moving average",
+        needs_k=True,
+        alone="it has a teacher",
+        grid=({"weight": 0.1}, {"weight": 10.0}),
+        search_space={"decay": Range(0.0, 0.95), "weight": Range(0.01, 100.0, log=True)},
+        ablation=(
+            Part("none: AN", method="an"),
+            Part("expected negatives", {"weight": 0.0}),
+            Part("expected negatives + consistency"),
+        ),
+    ),
+    MethodInfo(
+        name="en_scl",
+        build=EnSpatial,
+        options=EnConsistencyOptions,
+        paper=VERELST,
+        year=2023,
+        summary="en, and class maps agree with those of the model's moving average",
+        needs_k=True,
+        has_maps=True,
+        alone="it has a teacher",
+        grid=({"weight": 0.1}, {"weight": 10.0}),
+        search_space={"decay": Range(0.0, 0.95), "weight": Range(0.01, 100.0, log=True)},
+    ),
+)

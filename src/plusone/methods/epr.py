@@ -13,8 +13,17 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from plusone.errors import InputError
-from plusone.losses import expected_positives
-from plusone.methods.base import Method, Options
+from plusone.losses import Variant, expected_positives
+from plusone.methods.base import (
+    VARIANTS,
+    Method,
+    MethodInfo,
+    Options,
+    Part,
+    PublishedFigure,
+    Range,
+)
+from plusone.methods.papers import COLE, COLE_TABLE_1, LASD_TABLE_2
 from plusone.types import Batch, Clock, Outputs
 
 
@@ -23,10 +32,10 @@ class EprOptions(Options):
     """Weight of the count's penalty: None is L ("paper") or 1 ("released")."""
 
     lam: float | None = None
-    variant: str = "paper"
+    variant: Variant = "paper"
 
 
-class Epr(Method):
+class Epr(Method[EprOptions]):
     """Needs `expected_positives`."""
 
     def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
@@ -36,3 +45,25 @@ class Epr(Method):
         if lam is None:
             lam = 1.0 if variant == "released" else float(self.labels.n_classes)
         return expected_positives(outs[0].logits, batch.observed, k=k, lam=lam, variant=variant)
+
+
+INFO = MethodInfo(
+    name="epr",
+    build=Epr,
+    options=EprOptions,
+    paper=COLE,
+    year=2021,
+    summary="only seen labels cost, and the mean number of positives must be right",
+    needs_k=True,
+    summed=True,
+    grid=({"variant": "released"}, {"lam": 100.0}),
+    search_space={"variant": VARIANTS, "lam": Range(0.01, 100.0, log=True)},
+    ablation=(
+        Part("seen positives", {"lam": 0.0}),
+        Part("seen positives + count of positives"),
+    ),
+    published=(
+        PublishedFigure("linear", COLE_TABLE_1, 83.8, 62.6, 46.4, 18.0),
+        PublishedFigure("finetune", LASD_TABLE_2, 85.15, 63.94, 45.41, 19.53),
+    ),
+)

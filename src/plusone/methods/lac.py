@@ -27,14 +27,23 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from plusone.losses import (
+    Reduction,
+    Variant,
     assume_negative,
     label_aware_contrast,
     pseudo_label_consistency,
-    reduced,
+    reduce,
 )
-from plusone.losses.reduction import Reduction
-from plusone.losses.variant import is_released
-from plusone.methods.base import Method, Options
+from plusone.methods.base import (
+    VARIANTS,
+    Method,
+    MethodInfo,
+    Options,
+    Part,
+    PublishedFigure,
+    Range,
+)
+from plusone.methods.papers import XIE, XIE_TABLE_2
 from plusone.models.heads import Head, LabelwiseHead
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
 
@@ -58,7 +67,7 @@ class LacOptions(Options):
     lam_lac: float = 1.0
     temperature: float = 0.5
     queue: int = 512
-    variant: str = "paper"
+    variant: Variant = "paper"
     width: int | None = None
     heads: int = 4
     feedforward: int | None = None
@@ -96,10 +105,7 @@ class LacOptions(Options):
         )
 
 
-PHASES: tuple[dict[str, float], ...] = ({"lam_lac": 0.0}, {})
-
-
-class Lac(Method):
+class Lac(Method[LacOptions]):
     """Keeps a ring buffer of the last `queue` embeddings."""
 
     views = ("weak", "strong")
@@ -124,6 +130,9 @@ class Lac(Method):
 
     def make_head(self, dim: int) -> Head:
         o = self._first_options
+        assert o.width is not None
+        assert o.feedforward is not None
+        assert o.decoder_layers is not None
         return LabelwiseHead(
             dim,
             self.labels.n_classes,
@@ -142,8 +151,8 @@ class Lac(Method):
 
     def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
         o, (weak, strong), y = self.options, outs, batch.observed
-        reduction: Reduction = "mean" if is_released(o.variant) else "item"
-        terms = {"an": reduced(assume_negative, weak.logits, y, reduction=reduction)}
+        reduction: Reduction = "mean" if o.variant == "released" else "item"
+        terms = {"an": reduce(assume_negative(weak.logits, y), reduction)}
         if o.lam_plc:
             delta = o.delta if o.lam_lac else o.delta_first
             terms["plc"] = o.lam_plc * pseudo_label_consistency(
@@ -184,3 +193,46 @@ class Lac(Method):
             chosen.append(out.embeddings[items, classes])
         z = functional.normalize(self.projector(torch.cat(chosen)), dim=1)
         return z, classes.repeat(len(outs))
+
+
+INFO = MethodInfo(
+    name="lac",
+    build=Lac,
+    options=LacOptions,
+    paper=XIE,
+    year=2022,
+    summary="one embedding per class; confident labels agree between views and across images",
+    phases=({"lam_lac": 0.0}, {}),
+    defaults={
+        "optimizer": "adamw",
+        "weight_decay": 0.01,
+        "schedule": "one_cycle",
+        "lr": 1e-4,
+        "ema": 0.9997,
+    },
+    has_maps=True,
+    alone="its head is not one linear layer",
+    no_curve="it compares embeddings, not probabilities alone",
+    grid=({"variant": "released"}, {"delta": 0.7}),
+    search_space={
+        "variant": VARIANTS,
+        "delta": Range(0.6, 0.98),
+        "lam_lac": Range(0.1, 3.0, log=True),
+    },
+    ablation=(
+        Part("AN", {"lam_plc": 0.0, "lam_lac": 0.0}, paper="LAC Table 3, row 1"),
+        Part("AN + PLC", {"lam_lac": 0.0}, paper="LAC Table 3, row 2"),
+        Part(
+            "AN + PLC + LAC, end to end",
+            {"end_to_end": True, "queue": 0},
+            paper="LAC Table 3, row 3",
+        ),
+        Part("AN + PLC + LAC, two stages", {"queue": 0}, paper="LAC Table 3, row 4"),
+        Part("AN + PLC + LAC, two stages, queue", paper="LAC Table 3, row 5"),
+    ),
+    on_features=(
+        "On features the weak and the strong view are the same, apart from dropout: what PLC "
+        "and LAC gain from augmentation does not show here."
+    ),
+    published=(PublishedFigure("finetune", XIE_TABLE_2, 89.6, 75.6, 51.1, 23.3),),
+)

@@ -13,13 +13,13 @@ buffer of the method's own, `[N, L]` booleans, and the observed labels never cha
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
 
-from plusone.losses import large_loss_from, large_loss_level, large_losses, reduced
-from plusone.methods.base import Method, Options
+from plusone.losses import large_loss, large_losses, reduce
+from plusone.methods.base import Method, MethodInfo, Options, PublishedFigure, Range
+from plusone.methods.papers import CHEN_TABLE_2, KIM
 from plusone.types import Batch, Clock, Outputs, TrainLabels
 
 
@@ -30,24 +30,18 @@ class LargeLossOptions(Options):
     delta_rel: float = 0.2
 
 
-class LargeLossRejection(Method):
+class LargeLossRejection(Method[LargeLossOptions]):
     """LL-R."""
 
     rule = "reject"
 
     def share(self, clock: Clock) -> float:
         """Share of a batch's labels that is affected in an epoch."""
-        return float(clock.epoch * self.options.delta_rel / 100)
+        return min(clock.epoch * self.options.delta_rel / 100, 1.0)
 
     def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
-        share = min(self.share(clock), 1.0)
-        z, y = outs[0].logits, self.labels_of(batch)
-        level = large_loss_level(z, y, share=share)
-        return {"loss": reduced(partial(large_loss_from, level=level, rule=self.rule), z, y)}
-
-    def labels_of(self, batch: Batch) -> Tensor:
-        """The labels the loss starts from."""
-        return batch.observed
+        z, y = outs[0].logits, batch.observed
+        return {"loss": reduce(large_loss(z, y, share=self.share(clock), rule=self.rule))}
 
 
 class LargeLossTemporary(LargeLossRejection):
@@ -56,28 +50,71 @@ class LargeLossTemporary(LargeLossRejection):
     rule = "correct"
 
 
-class LargeLossPermanent(LargeLossTemporary):
+class LargeLossPermanent(Method[LargeLossOptions]):
     """LL-Cp."""
 
-    def __init__(self, labels: TrainLabels, options: Options) -> None:
+    def __init__(self, labels: TrainLabels, options: LargeLossOptions) -> None:
         super().__init__(labels, options)
         self.corrected: Tensor
         empty = torch.zeros(labels.n_items, labels.n_classes, dtype=torch.bool)
         self.register_buffer("corrected", empty)
 
     def share(self, clock: Clock) -> float:
-        return float(self.options.delta_rel / 100) if clock.epoch else 0.0
+        """Share of a batch's labels that is corrected at each step of an epoch."""
+        return min(self.options.delta_rel / 100, 1.0) if clock.epoch else 0.0
 
-    def labels_of(self, batch: Batch) -> Tensor:
+    def corrected_labels(self, batch: Batch) -> Tensor:
+        """The observed labels with the corrections so far, `[B, L]`."""
         return torch.where(self.corrected[batch.index], 1.0, batch.observed)
 
+    def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
+        z, y = outs[0].logits, self.corrected_labels(batch)
+        return {"loss": reduce(large_loss(z, y, share=self.share(clock), rule="correct"))}
+
     def after_step(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> None:
-        share = self.share(clock)
-        if share:
-            marked = large_losses(outs[0].logits, self.labels_of(batch), share=share)
+        if share := self.share(clock):
+            marked = large_losses(outs[0].logits, self.corrected_labels(batch), share=share)
             self.corrected[batch.index] |= marked
 
     def estimates(self, rows: Tensor | None = None) -> Tensor:
         seen = torch.from_numpy(self.labels.observed.dense(rows) == 1)
         corrected = self.corrected if rows is None else self.corrected[rows]
         return (corrected | seen).float()
+
+
+INFOS = (
+    MethodInfo(
+        name="ll_r",
+        build=LargeLossRejection,
+        options=LargeLossOptions,
+        paper=KIM,
+        year=2022,
+        summary="assume negative, the largest losses of unobserved labels are dropped",
+        grid=({"delta_rel": 0.5}, {"delta_rel": 1.0}),
+        search_space={"delta_rel": Range(0.02, 2.0, log=True)},
+        published=(PublishedFigure("finetune", CHEN_TABLE_2, 89.15, 71.77, 48.05, 19.00),),
+    ),
+    MethodInfo(
+        name="ll_ct",
+        build=LargeLossTemporary,
+        options=LargeLossOptions,
+        paper=KIM,
+        year=2022,
+        summary="assume negative, the largest losses are charged as positives for this step",
+        grid=({"delta_rel": 0.05}, {"delta_rel": 0.5}),
+        search_space={"delta_rel": Range(0.02, 2.0, log=True)},
+        published=(PublishedFigure("finetune", CHEN_TABLE_2, 88.97, 71.20, 48.00, 19.31),),
+    ),
+    MethodInfo(
+        name="ll_cp",
+        build=LargeLossPermanent,
+        options=LargeLossOptions,
+        paper=KIM,
+        year=2022,
+        summary="assume negative, the largest losses are charged as positives for good",
+        alone="it remembers corrections of its own",
+        grid=({"delta_rel": 0.05}, {"delta_rel": 0.5}),
+        search_space={"delta_rel": Range(0.02, 2.0, log=True)},
+        published=(PublishedFigure("finetune", CHEN_TABLE_2, 88.62, 70.84, 47.93, 19.01),),
+    ),
+)

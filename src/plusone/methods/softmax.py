@@ -9,18 +9,29 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from plusone.losses import softmax_cross_entropy
-from plusone.methods.itemwise import Itemwise
-from plusone.types import Clock
+from plusone.losses import reduce, softmax_cross_entropy
+from plusone.methods.base import Method, MethodInfo, Options
+from plusone.types import Batch, Clock, Outputs
 
 
-class Softmax(Itemwise):
+class Softmax(Method[Options]):
     """Cross-entropy of the seen label, mean over items."""
 
-    reduction = "item"
-
     def probabilities(self, logits: Tensor) -> Tensor:
-        return torch.softmax(logits, dim=1)
+        return torch.softmax(logits, dim=-1)
 
-    def table(self, logits: Tensor, known: tuple[Tensor, ...], clock: Clock) -> Tensor:
-        return softmax_cross_entropy(logits, *known)
+    def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
+        losses = softmax_cross_entropy(outs[0].logits, batch.observed)
+        return {"loss": reduce(losses, "item")}
+
+
+INFO = MethodInfo(
+    name="softmax",
+    build=Softmax,
+    options=Options,
+    paper="no paper: the multi-class baseline",
+    year=2021,
+    summary="multi-class cross-entropy on the seen label",
+    small_rate=True,
+    no_curve="its probabilities are those of a softmax over all classes",
+)

@@ -38,6 +38,16 @@ class LinearHead(Head):
         self.linear = nn.Linear(dim, n_classes)
         self._scratch: Tensor | None = None
 
+    @property
+    def weight(self) -> Tensor:
+        """Weights `[L, D]`."""
+        return self.linear.weight
+
+    @property
+    def bias(self) -> Tensor:
+        """One number per class, `[L]`."""
+        return self.linear.bias
+
     @torch.no_grad()
     def add_gradients(self, features: Tensor, slope: Tensor) -> None:
         """Adds the gradients of the weights, given that of the logits.

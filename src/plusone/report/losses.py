@@ -274,11 +274,10 @@ def regimes(material: Material) -> Section | None:
 
 def _curved(groups: tuple[Group, ...]) -> list[str]:
     """Methods in focus whose loss has such a curve."""
-    from plusone.analysis.gradients import REFUSED
     from plusone.methods import METHODS
 
     names = [entry.method for entry in groups[0].focus if not entry.reference]
-    return [name for name in names if name in METHODS and name not in REFUSED][:MOST]
+    return [name for name in names if name in METHODS and not METHODS[name].no_curve][:MOST]
 
 
 def _regimes(group: Group, names: list[str]) -> Figure:

@@ -18,6 +18,7 @@ from plusone.errors import InputError, RunError
 from plusone.io.files import replacing
 from plusone.io.keys import content_key, file_state
 from plusone.io.readers import read_json
+from plusone.methods import METHODS
 from plusone.report.blocks import Block, Note, Section, Strips, Work
 from plusone.report.material import Material, Result
 
@@ -65,11 +66,15 @@ def _shortened(text: str, width: int = 30) -> str:
     return plain if len(plain) <= width else plain[: width - 1] + "."
 
 
-MAPPED = ("lac", "en_scl")
 ITEMS = 4
 CLASSES = 3
 MOST_RUNS = 3
 MapImage = tuple[str, str]
+
+
+def _has_maps(method: str) -> bool:
+    info = METHODS.get(method)  # a result may name a method of somebody's own
+    return info is not None and info.has_maps
 
 
 def attention(material: Material, cache: Path) -> Section | None:
@@ -82,7 +87,7 @@ def attention(material: Material, cache: Path) -> Section | None:
     runs = [
         (folder, result)
         for folder, result in material.runs
-        if result["method"] in MAPPED and result.get("examples")
+        if _has_maps(result["method"]) and result.get("examples")
     ][:MOST_RUNS]
     if not runs:
         return None

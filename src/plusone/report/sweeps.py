@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from plusone.compare.ablate import ABLATIONS
 from plusone.compare.tables import options_text, spread
+from plusone.methods import METHODS
 from plusone.report.blocks import Block, Cell, Drawing, Section, Table
 from plusone.report.material import Document, Material
 from plusone.report.style import (
@@ -247,8 +247,8 @@ def _ablation(document: Document) -> Table:
         ("options", "that switch the rest off"),
         ("seeds", "trainings behind the row"),
     )
-    parts = ABLATIONS.get(str(document["method"]), [])
-    full = {part.name for part in parts if part.is_full}
+    info = METHODS.get(str(document["method"]))
+    full = {part.name for part in info.ablation if part.is_full} if info else set()
     rows = []
     for row in document["rows"]:
         value, change = score(row), row.get("change")

@@ -14,15 +14,13 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import lru_cache, partial
-from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
 from plusone.methods import get_method
 from plusone.methods.base import Method
-from plusone.methods.itemwise import Itemwise
-from plusone.methods.slopes import Sloped, TableSlopes, is_itemwise
+from plusone.methods.slopes import Sloped
 from plusone.models.heads import LinearHead
 from plusone.parallel.processes import world
 from plusone.recipe import Recipe
@@ -81,68 +79,8 @@ class StackedAdam:
             move(moved, slopes, rate, weight_decay=self.weight_decay)
 
 
-class StackedLoss(Protocol):
-    """Gives the loss of each training and its derivative, step by step."""
-
-    def __call__(self, logits: Tensor, batch: Batch, clock: Clock) -> Sloped:
-        """What the losses say of one step.
-
-        Args:
-            logits: `[S, B, R, L]`.
-            batch: Its one view is `[S, B, D]`, its labels `[S, B, L]`, its index `[S, B]`.
-            clock: Where training is.
-
-        Returns:
-            Terms as `Ledger.add` takes them, and the derivatives `[S, B, R, L]`.
-        """
-        ...
-
-
-def stacked_loss(methods: list[list[Method]]) -> StackedLoss:
-    """The fastest way for a method, of which each training has one: a row per seed, `S x R`."""
-    if is_itemwise(methods[0][0]):
-        return OneTable(cast(list[list[Itemwise]], methods))
-    return OneByOne(methods)
-
-
-class OneTable:
-    """For `Itemwise` methods: the items of all trainings are rows of one table."""
-
-    def __init__(self, methods: list[list[Itemwise]]) -> None:
-        self.methods, self.first = methods, methods[0][0]
-        self.slopes = TableSlopes(self.first)
-        self.plain = type(self.first).known is Itemwise.known
-        # Without memory, what is known can depend on the seed but not on the training.
-        self.remembers = next(self.first.buffers(), None) is not None
-
-    def __call__(self, logits: Tensor, batch: Batch, clock: Clock) -> Sloped:
-        shape = logits.shape
-        rows = logits.view(-1, shape[3])
-        tables, slope = self.slopes(rows, self.known(logits, batch, clock), clock)
-        part = self.slopes.part(shape[1], shape[3])
-        terms = {name: table.view(shape) for name, table in tables.items()}
-        return Sloped(terms, self.slopes.factors(part), slope.view(shape), part)
-
-    def known(self, logits: Tensor, batch: Batch, clock: Clock) -> tuple[Tensor, ...]:
-        """What the tables must know, `[S * B * R, L]` each."""
-        shape = logits.shape
-        if self.plain:
-            found = [batch.observed.unsqueeze(2)]
-        else:
-            used = [row if self.remembers else row[:1] for row in self.methods]
-            each = [
-                [method.known(of_seed(batch, seed, 1), clock) for method in row]
-                for seed, row in enumerate(used)
-            ]
-            found = [
-                torch.stack([torch.stack([known[place] for known in row], 1) for row in each])
-                for place in range(len(each[0][0]))
-            ]
-        return tuple(table.expand(shape).reshape(-1, shape[3]) for table in found)
-
-
 class OneByOne:
-    """For all other methods: each training's own loss, and one pass back through all of them."""
+    """Each training's own loss, and one pass back through all of them."""
 
     def __init__(self, methods: list[list[Method]]) -> None:
         self.methods = methods
@@ -272,7 +210,7 @@ class Stack:
         for training in self.trainings:
             training.optimizer.state.clear()  # its moments are in the joint optimizer
         self.optimizer = StackedAdam(stacks, grads, rates, self.recipe.weight_decay)
-        self.loss = stacked_loss([[training.method for training in row] for row in rows])
+        self.loss = OneByOne([[training.method for training in row] for row in rows])
         self.names = [
             f"{each.method} with lr {each.lr:g} and seed {each.seed}"
             for each in (training.recipe for training in self.trainings)
