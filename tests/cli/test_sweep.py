@@ -70,12 +70,6 @@ def test_an_ablation_says_what_each_part_is_worth(cli, data, tmp_path):
     assert again.json["rows"] == found["rows"]
 
 
-def test_a_method_without_parts_is_told_which_have_some(cli, data):
-    answer = cli("ablate", *data, "-m", "an")
-    assert answer.code != 0
-    assert all(name in answer.err for name, info in METHODS.items() if info.ablation)
-
-
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -96,5 +90,6 @@ def test_mistakes_are_told_in_a_sentence(bad, data, tmp_path, words, sentence):
 
 def test_ablate_refuses_methods_without_parts(bad, data, tmp_path):
     answer = bad("ablate", *data, "-m", "an", "--out", tmp_path / "a")
-    assert "an has no parts to switch off; methods: lasd, gr" in answer.err
+    able = ", ".join(name for name, info in METHODS.items() if info.ablation)
+    assert f"an has no parts to switch off; methods: {able}" in answer.err
     assert "no such file" in bad("ablate", "nowhere.csv", "--out", tmp_path / "a").err
