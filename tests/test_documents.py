@@ -63,6 +63,13 @@ def test_links_resolve(path):
             assert anchor in anchors(page), link
 
 
+def test_the_layout_lists_every_package():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = text.split("## Layout")[1].split("\n## ")[0]
+    packages = {path.parent.name for path in (ROOT / "src" / "plusone").glob("*/__init__.py")}
+    assert set(re.findall(r"^\| `(\w+)/` \|", section, re.MULTILINE)) == packages
+
+
 TABLES = {"VOC 2012": "voc-linear", "UC Merced": "ucmerced-linear", "yeast": "yeast-linear"}
 
 
