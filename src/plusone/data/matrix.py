@@ -18,29 +18,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import coo_array, csr_array, vstack
 
 from plusone.io.keys import content_key
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LabelMatrix:
-    """Labels `[N, L]` as compressed rows: row `i` owns entries `indptr[i]:indptr[i + 1]`.
+    """Labels `[N, L]`: compressed sparse rows, and the state of all that is not stored.
 
     Args:
-        indptr: Row starts, int64 `[N + 1]`.
-        indices: Class of each stored entry, int32 `[nnz]`, ascending within a row.
-        values: State of each stored entry, int8 `[nnz]`, in {1, 0, -1}.
-        n_classes: `L`.
+        entries: The stored states, int8 `[N, L]`, columns ascending within a row. A stored 0 is a
+            state like the others.
         default: State of every entry that is not stored.
     """
 
-    indptr: npt.NDArray[np.int64]
-    indices: npt.NDArray[np.int32]
-    values: npt.NDArray[np.int8]
-    n_classes: int
+    entries: csr_array
     default: int = 0
 
     @classmethod
@@ -58,15 +55,9 @@ class LabelMatrix:
         >>> LabelMatrix.from_entries([1, 0], [2, 0], [1, 1], (2, 3)).dense().tolist()
         [[1, 0, 0], [0, 0, 1]]
         """
-        row = np.asarray(rows, dtype=np.int64)
-        column = np.asarray(columns, dtype=np.int32)
+        row, column = (np.asarray(part, dtype=np.int32) for part in (rows, columns))
         value = np.broadcast_to(np.asarray(values, dtype=np.int8), row.shape)
-        if not (np.diff(row) > 0).all():
-            order = np.lexsort((column, row))
-            row, column, value = row[order], column[order], value[order]
-        indptr = np.zeros(shape[0] + 1, dtype=np.int64)
-        np.cumsum(np.bincount(row, minlength=shape[0]), out=indptr[1:])
-        return cls(indptr, column, np.ascontiguousarray(value), shape[1], default)
+        return cls(coo_array((value, (row, column)), shape=shape).tocsr(), default)
 
     @classmethod
     def from_dense(cls, array: npt.ArrayLike, *, default: int = 0) -> LabelMatrix:
@@ -110,18 +101,10 @@ class LabelMatrix:
     @classmethod
     def concatenate(cls, parts: Sequence[LabelMatrix]) -> LabelMatrix:
         """Stacks matrices over the same classes, one below the other."""
-        starts = np.cumsum([0, *(part.nnz for part in parts)])
-        indptr = [part.indptr[1:] + start for part, start in zip(parts, starts, strict=False)]
-        return cls(
-            np.concatenate([np.zeros(1, np.int64), *indptr]),
-            np.concatenate([part.indices for part in parts]),
-            np.concatenate([part.values for part in parts]),
-            parts[0].n_classes,
-            parts[0].default,
-        )
+        return cls(vstack([part.entries for part in parts], format="csr"), parts[0].default)
 
     def __len__(self) -> int:
-        return len(self.indptr) - 1
+        return int(self.entries.shape[0])
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -129,9 +112,29 @@ class LabelMatrix:
         return len(self), self.n_classes
 
     @property
+    def n_classes(self) -> int:
+        """`L`."""
+        return int(self.entries.shape[1])
+
+    @property
     def nnz(self) -> int:
         """How many entries are stored."""
-        return len(self.indices)
+        return len(self.values)
+
+    @property
+    def indptr(self) -> npt.NDArray[np.signedinteger[Any]]:
+        """Row `i` owns the entries `indptr[i]:indptr[i + 1]`, `[N + 1]`."""
+        return self.entries.indptr  # type: ignore[no-any-return]
+
+    @property
+    def indices(self) -> npt.NDArray[np.signedinteger[Any]]:
+        """Class of each stored entry, `[nnz]`."""
+        return self.entries.indices  # type: ignore[no-any-return]
+
+    @property
+    def values(self) -> npt.NDArray[np.int8]:
+        """State of each stored entry, `[nnz]`."""
+        return self.entries.data  # type: ignore[no-any-return]
 
     def row_of_entry(self) -> npt.NDArray[np.int64]:
         """The row of each stored entry, int64 `[nnz]`."""
@@ -139,33 +142,17 @@ class LabelMatrix:
 
     def take(self, rows: npt.ArrayLike) -> LabelMatrix:
         """The given rows, in the given order."""
-        row = np.asarray(rows, dtype=np.int64)
-        counts = np.diff(self.indptr)[row]
-        indptr = np.zeros(len(row) + 1, dtype=np.int64)
-        np.cumsum(counts, out=indptr[1:])
-        entries = np.arange(indptr[-1]) + np.repeat(self.indptr[row] - indptr[:-1], counts)
-        return LabelMatrix(
-            indptr, self.indices[entries], self.values[entries], self.n_classes, self.default
-        )
+        return LabelMatrix(self.entries[np.asarray(rows, dtype=np.int64)], self.default)
 
-    def columns(self, wanted: npt.ArrayLike) -> LabelMatrix:
+    def columns(self, classes: npt.ArrayLike) -> LabelMatrix:
         """The given classes, in the given order.
 
         >>> LabelMatrix.from_dense([[1, 0, -1]]).columns([2, 0]).dense().tolist()
         [[-1, 1]]
         """
-        kept = np.asarray(wanted, dtype=np.int64)
-        place = np.full(self.n_classes, -1, dtype=np.int64)
-        place[kept] = np.arange(len(kept))
-        column = place[self.indices]
-        entries = np.flatnonzero(column >= 0)
-        return LabelMatrix.from_entries(
-            self.row_of_entry()[entries],
-            column[entries],
-            self.values[entries],
-            (len(self), len(kept)),
-            default=self.default,
-        )
+        chosen = self.entries[:, np.asarray(classes, dtype=np.int64)]
+        chosen.sort_indices()
+        return LabelMatrix(chosen, self.default)
 
     def dense(self, rows: npt.ArrayLike | None = None) -> npt.NDArray[np.int8]:
         """The states of the given rows (or of all), int8 `[n, L]`."""
@@ -174,11 +161,11 @@ class LabelMatrix:
         out[part.row_of_entry(), part.indices] = part.values
         return out
 
-    def positives(self, row: int) -> npt.NDArray[np.int32]:
+    def positives(self, row: int) -> npt.NDArray[np.signedinteger[Any]]:
         """The classes that are positive for one item, ascending."""
-        entries = slice(self.indptr[row], self.indptr[row + 1])
-        found: npt.NDArray[np.int32] = self.indices[entries][self.values[entries] == 1]
-        return found
+        own = slice(self.indptr[row], self.indptr[row + 1])
+        classes: npt.NDArray[np.signedinteger[Any]] = self.indices[own][self.values[own] == 1]
+        return classes
 
     def per_item(self, state: int) -> npt.NDArray[np.int64]:
         """How many classes of each item are in the given state, int64 `[N]`."""

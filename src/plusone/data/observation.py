@@ -246,9 +246,10 @@ def describe_scheme(scheme: Scheme) -> str:
 def _with_all_negatives(seen: LabelMatrix, truth: LabelMatrix) -> LabelMatrix:
     """The seen positives plus every true negative; the other positives stay unobserved."""
     positives = truth.only_positives(default=-1)
-    entries = positives.row_of_entry() * truth.n_classes + positives.indices
-    is_seen = np.isin(entries, seen.row_of_entry() * truth.n_classes + seen.indices)
-    return replace(positives, values=is_seen.astype(np.int8))
+    rows, columns = positives.row_of_entry(), positives.indices
+    places = rows * truth.n_classes + columns
+    is_seen = np.isin(places, seen.row_of_entry() * truth.n_classes + seen.indices)
+    return LabelMatrix.from_entries(rows, columns, is_seen, truth.shape, default=-1)
 
 
 Labels = TypeVar("Labels")

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
@@ -223,16 +224,11 @@ def _dense(values: npt.NDArray[Any]) -> LabelMatrix:
 
 def _sparse(y: Any) -> LabelMatrix:
     """A scipy matrix; entries that are not stored are 0."""
-    rows = y.tocsr().copy()
+    rows = csr_array(y, copy=True)
     rows.sum_duplicates()
     rows.eliminate_zeros()
     _check_states(rows.data)
-    return LabelMatrix(
-        rows.indptr.astype(np.int64),
-        rows.indices.astype(np.int32),
-        rows.data.astype(np.int8),
-        rows.shape[1],
-    )
+    return LabelMatrix(rows.astype(np.int8))
 
 
 def _are_states(values: npt.NDArray[Any]) -> bool:

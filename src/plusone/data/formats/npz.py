@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from plusone.data.dataset import Dataset
 from plusone.data.formats.base import ReadOptions, root_from
@@ -65,8 +66,8 @@ def write_npz(data: Dataset, path: Path) -> None:
     }
     for name, matrix in (("labels", table.labels), ("truth", table.truth)):
         if matrix is not None and not (name == "truth" and matrix is table.labels):
-            arrays[f"{name}_indptr"] = matrix.indptr
-            arrays[f"{name}_indices"] = matrix.indices
+            arrays[f"{name}_indptr"] = matrix.indptr.astype(np.int64)
+            arrays[f"{name}_indices"] = matrix.indices.astype(np.int32)
             arrays[f"{name}_values"] = matrix.values
             arrays[f"{name}_shape"] = np.array([*matrix.shape, matrix.default])
     arrays["truth_is_labels"] = np.array(table.truth is table.labels)
@@ -144,4 +145,4 @@ def _matrix(arrays: Arrays, name: str) -> LabelMatrix:
     )
     if not sound:
         raise ValueError(f"{name} do not fit together")
-    return LabelMatrix(indptr, indices, values, n_classes, default)
+    return LabelMatrix(csr_array((values, indices, indptr), shape=(n, n_classes)), default)
