@@ -10,27 +10,41 @@ DATA holds VOCdevkit, voc2012_features, ucmerced and mulan. Three Markdown table
 3. what the estimated k costs EPR, ROLE and LASD in test mAP against the true one.
 
 Finished parts stay in FOLDER as JSON, and a stopped run goes on with the others.
+
+The estimators to compare with take out-of-sample scores. As in positive-unlabelled learning, `best
+bin` and `mixture` look at each class by itself: items it was seen on are positives, all others are
+unlabelled. If a share e of the items the class applies to was seen, its prior is seen share / e.
+
+- `best bin`: the items with the highest scores are all taken as positive, so that e is the share of
+  them that was seen (Elkan and Noto 2008); too high where they are not;
+- `mixture`: scores of all items are a mixture of those of the seen positives and of the rest; the
+  prior is the largest share of the first that fits below the whole; too high where scores do not
+  separate;
+- `perplexity`: exp of the entropy of the pick model: with certain labels, q is 1 / |Y| on each of
+  them; too high, because doubt counts as labels;
+- `largest`: 1 / max q of the pick model; the same, less so.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
 from plusone.data.source import load_source
 from plusone.io.files import write_json, write_text
-from plusone.priors.audit import from_audit
-from plusone.priors.classic import ESTIMATORS, estimate
-from plusone.priors.estimate import from_single_positives, picked_of
-from plusone.priors.features import cross_fitted_picks, usable_rows
+from plusone.priors import from_audit, from_single_positives, usable_rows
+from plusone.priors.estimate import guarded
+from plusone.priors.features import cross_fitted_picks
+from plusone.priors.picks import pick
 from plusone.recipe import Recipe
 from plusone.training.summary import summarise
 from plusone.training.task import make_task, split_and_observe
@@ -40,6 +54,76 @@ NAMES = ("voc", "ucmerced", "yeast", "emotions", "corel5k", "bibtex", "digits-fe
 AUDITS, DRAWS = (20, 50, 100), 500
 TRAINED = {"voc": 1e-4, "ucmerced": 1e-3}
 METHODS = ("epr", "role", "lasd")
+
+Floats = npt.NDArray[np.float64]
+POOLED = 20.0  # weight of the estimate over all classes together, in items
+BINS = 20
+
+
+def best_bin(scores: Floats, label: npt.NDArray[np.int64]) -> Floats:
+    """Priors by the highest scores of each class, shrunk to the estimate over all classes.
+
+    Args:
+        scores: Out-of-sample scores `[N, L]`.
+        label: Seen label of each item, `[N]`.
+    """
+    n, n_classes = scores.shape
+    seen = np.bincount(label, minlength=n_classes)
+    hits, tried = np.zeros(n_classes), np.zeros(n_classes)
+    for place in range(n_classes):
+        top = np.argsort(-scores[:, place], kind="stable")[: max(5, int(seen[place]) // 2)]
+        hits[place], tried[place] = (label[top] == place).sum(), len(top)
+    together = hits.sum() / tried.sum()
+    share = (hits + POOLED * together) / (tried + POOLED)
+    return np.asarray(seen / n / np.maximum(share, 1 / n_classes))
+
+
+def mixture(scores: Floats, label: npt.NDArray[np.int64]) -> Floats:
+    """Priors by matching score distributions: the largest share of positives that fits.
+
+    Scores are cut into bins at quantiles of the seen positives. In no bin can there be more
+    positives than items, which bounds the prior; a bin's noise is allowed for.
+    """
+    n, n_classes = scores.shape
+    found = np.bincount(label, minlength=n_classes) / n
+    for place in range(n_classes):
+        own = scores[label == place, place]
+        bins = min(BINS, len(own) // 5)
+        if bins < 2:
+            continue
+        edges = np.quantile(own, np.linspace(0, 1, bins + 1))[1:-1]
+        every = np.bincount(np.searchsorted(edges, scores[:, place]), minlength=bins)
+        positive = np.bincount(np.searchsorted(edges, own), minlength=bins) / len(own)
+        # Shares of all items over shares of positives: the least of them bounds the prior.
+        ratio = every / n / np.maximum(positive, 1e-12)
+        noise = 1 / np.sqrt(np.maximum(positive * len(own), 1.0))
+        found[place] = max(found[place], float((ratio * (1 + noise)).min()))
+    return np.asarray(found)
+
+
+def perplexity(picks: Floats, label: npt.NDArray[np.int64]) -> Floats:
+    """Priors by the entropy of the pick model."""
+    entropy = -(picks * np.log(np.maximum(picks, 1e-30))).sum(axis=1)
+    return np.asarray((picks * np.exp(entropy)[:, None]).mean(axis=0))
+
+
+def largest(picks: Floats, label: npt.NDArray[np.int64]) -> Floats:
+    """Priors by the largest chance of the pick model."""
+    return np.asarray((picks / picks.max(axis=1, keepdims=True)).mean(axis=0))
+
+
+ESTIMATORS: Mapping[str, Callable[[Floats, npt.NDArray[np.int64]], Floats]] = {
+    "best bin": best_bin,
+    "mixture": mixture,
+    "perplexity": perplexity,
+    "largest": largest,
+}
+
+
+def estimate(name: str, picks: Floats, label: npt.NDArray[np.int64]) -> tuple[Floats, float]:
+    """Class priors and k by an estimator in `ESTIMATORS`, clipped to the possible range."""
+    seen = np.bincount(label, minlength=picks.shape[1]) / len(label)
+    return guarded(ESTIMATORS[name](picks, label), seen)
 
 
 def load(name: str, data: Path, features: Path | None) -> Dataset:
@@ -70,7 +154,7 @@ def training_items(dataset: Dataset) -> tuple[torch.Tensor, LabelMatrix, LabelMa
 def estimates(dataset: Dataset) -> dict[str, Any]:
     """The k and the error of the priors by each estimator."""
     x, seen, truth = training_items(dataset)
-    label = picked_of(seen).label
+    label = pick(seen.dense()).label
     picks = cross_fitted_picks(x, label, seen.n_classes)
     true = truth.per_class(1) / len(truth)
     found = from_single_positives(picks, seen)

@@ -29,7 +29,7 @@ from plusone.data.table import LabelTable
 from plusone.io.files import write_text
 from plusone.methods import get_method
 from plusone.metrics.calibration import expected_calibration_error
-from plusone.priors.features import from_features
+from plusone.priors import from_features
 from plusone.recipe import make_recipe
 from plusone.suggest.accept import accept
 from plusone.suggest.answers import answers_from
@@ -82,7 +82,7 @@ def ways(
 ) -> Iterator[tuple[str, Calibrated]]:
     """Scores as they are, and calibrated with what is known."""
     raw = scores.astype(np.float64)
-    yield "raw", Calibrated(raw, (), raw, {})
+    yield "raw", Calibrated(raw, (), raw)
     blind = calibrate(scores, table.labels, k=cautious(k), origin="cautious")
     yield "no audit", blind
     rng = np.random.default_rng(1000 + seed)

@@ -48,7 +48,7 @@ LOADED = (
     "plusone.compare.run",
     "plusone.cli.bench_progress", "plusone.cli.compared", "plusone.training.extract",
     "plusone.training.run", "plusone.priors.features", "plusone.review.app",
-    "plusone.review.server", "plusone.suggest.find", "plusone.suggest.of_run",
+    "plusone.review.server", "plusone.suggest.find",
     "plusone.suggest.outputs",
 )  # fmt: skip
 TIMES = re.compile(r"seconds|date|alone|stacked")  # what may differ between two runs

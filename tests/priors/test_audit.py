@@ -6,7 +6,6 @@ import pytest
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.priors import from_audit
-from plusone.priors.audit import wilson
 
 
 def truth(n=2000, seed=0):
@@ -39,12 +38,10 @@ def test_counts_and_shrinking():
     assert set(found.to_dict()) >= {"k", "low", "high", "priors", "prior_low", "prior_high"}
 
 
-def test_wilson_has_room_where_nothing_was_found():
-    low, high = wilson(np.array([0.0, 10.0]), 10)
-    assert low[0] == pytest.approx(0.0)
-    assert high[0] > 0.2
-    assert low[1] < 0.8
-    assert high[1] == pytest.approx(1.0)
+def test_intervals_keep_a_width_where_a_class_was_found_on_no_item_or_all():
+    audit = from_audit(LabelMatrix.from_dense([[0, 1]] * 10, default=-1))
+    np.testing.assert_allclose(audit.prior_low, [0.0, 0.722467], atol=1e-6)
+    np.testing.assert_allclose(audit.prior_high, [0.277533, 1.0], atol=1e-6)
 
 
 def test_unknown_labels_are_refused():

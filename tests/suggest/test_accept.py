@@ -9,7 +9,7 @@ from plusone.suggest.calibration import Calibrated, Correction
 def some(others=()):
     p = np.array([[1.0, 0.9, 0.5], [0.95, 1.0, 0.2], [0.8, 0.3, 1.0]])
     observed = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1]], dtype=np.int8)
-    return Calibrated(p, others, p, {}), observed
+    return Calibrated(p, others, p), observed
 
 
 def test_the_largest_set_is_found():

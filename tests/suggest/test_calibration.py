@@ -8,8 +8,9 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.metrics.calibration import expected_calibration_error
+from plusone.priors.calibration import apply_curve, fit_curve, log_odds
 from plusone.suggest.answers import answers_from
-from plusone.suggest.calibration import apply_curve, calibrate, fit_correction, fit_curve, log_odds
+from plusone.suggest.calibration import calibrate, fit_correction
 
 pytestmark = pytest.mark.slow
 
@@ -42,8 +43,22 @@ def test_seen_labels_alone_calibrate_where_the_assumptions_hold(made, blind):
     found = blind
     assert error(made.scores, made) > 0.1
     assert error(found.probabilities, made) < 0.03
-    assert "No audit" in found.about["sentence"]
+    assert "No audit" in found.summary.sentence
     assert (found.probabilities[made.observed == 1] == 1).all()
+
+
+def test_the_probabilities_stay_what_they_were(made, blind):
+    """Values of the first version; the fit is not run to convergence, hence the tolerance."""
+    np.testing.assert_allclose(
+        blind.probabilities[0, :4], [0.12834, 0.07919, 0.38538, 0.14702], rtol=0, atol=5e-3
+    )
+    rows = np.random.default_rng(0).choice(len(made.truth), 200, replace=False)
+    answers = answers_from(audit_of(made, rows), made.table)
+    k = 0.7 * made.truth.sum(axis=1).mean()
+    audited = calibrate(made.scores, made.table.labels, k=k, origin="given", answers=answers)
+    np.testing.assert_allclose(
+        audited.probabilities[0, :4], [0.11392, 0.06866, 0.39694, 0.16823], rtol=0, atol=2e-3
+    )
 
 
 def test_a_wrong_k_is_put_right_by_an_audit(made):
@@ -52,9 +67,9 @@ def test_a_wrong_k_is_put_right_by_an_audit(made):
     answers = answers_from(audit_of(made, rows), made.table)
     found = calibrate(made.scores, made.table.labels, k=k, origin="given", answers=answers)
     assert error(found.probabilities, made) < 0.6 * error(found.before, made)
-    assert found.about["audit"]["items"] == 200
-    assert "1200 answers" not in found.about["sentence"]  # the seen label of each is no answer
-    assert f"{200 * 5} answers about 200 items" in found.about["sentence"]
+    assert found.summary.audit.items == 200
+    assert "1200 answers" not in found.summary.sentence  # the seen label of each is no answer
+    assert f"{200 * 5} answers about 200 items" in found.summary.sentence
 
 
 def test_classes_with_a_curve_of_their_own_are_followed(made):
@@ -157,7 +172,7 @@ def test_an_audit_of_something_else_is_refused(made, ids, classes, words):
         answers_from(LabelTable(np.array(ids), classes, labels), made.table)
 
 
-def test_an_audit_that_says_nothing_new_is_refused(made):
+def test_an_audit_that_adds_nothing_is_refused(made):
     table = made.table
     rows = np.arange(3)
     labels = LabelMatrix.from_dense(np.where(made.observed[rows] == 1, 1, 0))
@@ -165,6 +180,6 @@ def test_an_audit_that_says_nothing_new_is_refused(made):
     only = replace(seen, labels=LabelMatrix.from_lists([[], [], []], 1, negatives=[[], [], []]))
     named = np.flatnonzero(made.observed[:, 0] == 1)[:1]
     audit = LabelTable(table.ids[named], ("class0",), LabelMatrix.from_lists([[0]], 1))
-    with pytest.raises(InputError, match="says nothing"):
+    with pytest.raises(InputError, match="no labels other than"):
         answers_from(audit, table)
     assert len(answers_from(only, table)) >= 1

@@ -86,11 +86,11 @@ def suggest(
     Example: [bold]plusone suggest runs/photos-gr-seed0 --audit checked.csv[/bold]
     """
     from plusone.data.broken import write_broken
+    from plusone.data.formats import read
     from plusone.methods import get_method
     from plusone.suggest import write_suggestions
     from plusone.suggest.accept import accept, summary
-    from plusone.suggest.find import find
-    from plusone.suggest.of_run import head_only, read_audit, run_labels
+    from plusone.suggest.find import find, head_only, run_labels
     from plusone.suggest.outputs import ACCEPTED, write_accepted, write_as
     from plusone.training.run_folder import read_recipe
 
@@ -108,7 +108,7 @@ def suggest(
         recipe = recipe.model_copy(update={"seed": seed})
     dataset = dataset_of(run, data, features, form, meaning)
     dataset = replace(dataset, table=run_labels(run, dataset.table, recipe))
-    checked = None if audit is None else read_audit(audit)
+    checked = None if audit is None else read(audit, check_images=False).table
     if linear:
         with progress("features", len(dataset.table)) as (bar, making):
             dataset, recipe = head_only(

@@ -2,5 +2,16 @@
 
 from plusone.priors.audit import Audit, from_audit
 from plusone.priors.estimate import Priors, from_single_positives
+from plusone.priors.features import from_features, usable_rows
+from plusone.priors.intervals import interval_of, k_intervals
 
-__all__ = ["Audit", "Priors", "from_audit", "from_single_positives"]
+__all__ = [
+    "Audit",
+    "Priors",
+    "from_audit",
+    "from_features",
+    "from_single_positives",
+    "interval_of",
+    "k_intervals",
+    "usable_rows",
+]

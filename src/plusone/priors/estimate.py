@@ -11,13 +11,11 @@ import torch
 
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
-from plusone.priors.calibrate import Scores, calibrate, k_interval
-from plusone.priors.picks import Picked, label_means, posterior
+from plusone.priors.calibration import FEWEST, SMALLEST, Scores, fit_line, k_interval
+from plusone.priors.picks import given_seen, label_means, pick
 
-ITEMS = 20_000
-NUMBERS = 600_000
-FEWEST = 20
-TINY = 1e-6
+ITEMS = 20_000  # largest number of items, and of labels of items, that are fitted on
+ENTRIES = 600_000
 
 Floats = npt.NDArray[np.float64]
 
@@ -30,13 +28,13 @@ class Priors:
         priors: Share of the items each class applies to, `[L]`.
         seen_share: Share of the items each class was seen on, `[L]`.
         k: Labels of an item on average, the sum of `priors`.
-        low: Lower end of a range of k. It allows for chance in the seen labels, not for a wrong
-            model, so that it holds the truth less often than a 95 % interval would.
+        low: Lower end of a range of k. It accounts for chance in the seen labels, not for a wrong
+            model, so it contains the truth less often than a 95 % interval would.
         high: Upper end.
-        estimator: How it was found.
-        items: How many items it was found on.
-        probabilities: Calibrated probability of every label of every item given which labels were
-            seen, float32 `[N, L]`: 1 for seen positives, 0 for seen negatives.
+        estimator: Name of the estimator.
+        items: Number of items with exactly one seen positive.
+        probabilities: Calibrated probability of every label of every item given its seen labels,
+            float32 `[N, L]`: 1 for seen positives, 0 for seen negatives.
     """
 
     priors: Floats
@@ -50,8 +48,8 @@ class Priors:
 
     @property
     def seen_given_true(self) -> Floats:
-        """Chance that a class is the one seen where it applies, `[L]` (the e of PU learning)."""
-        return np.minimum(self.seen_share / np.maximum(self.priors, TINY), 1.0)
+        """Probability that a class is seen where it applies, `[L]` (the e of PU learning)."""
+        return np.minimum(self.seen_share / np.maximum(self.priors, SMALLEST), 1.0)
 
     @property
     def prior_low(self) -> Floats:
@@ -81,13 +79,13 @@ class Priors:
 def from_single_positives(
     probabilities: npt.ArrayLike, observed: LabelMatrix, *, interval: bool = True
 ) -> Priors:
-    """Estimates k and class priors, if annotators pick among an item's labels uniformly.
+    """Estimates k and class priors, assuming uniform picking among an item's labels.
 
     Args:
-        probabilities: What a model that has not seen an item in training says of it, `[N, L]`, in
-            [0, 1]. They need not be calibrated; a rising map of them gives much the same result.
-        observed: What was seen, `[N, L]`. Items with exactly one seen positive count.
-        interval: Whether to find the interval of k, which costs as much again.
+        probabilities: Out-of-sample scores in [0, 1], `[N, L]`. They need not be calibrated; a
+            monotone transformation gives much the same result.
+        observed: Seen labels, `[N, L]`. Items with exactly one seen positive are used.
+        interval: Whether to compute the interval of k, which takes about as long again.
     """
     scores = np.asarray(probabilities, dtype=np.float64)
     if scores.shape != observed.shape:
@@ -100,25 +98,22 @@ def from_single_positives(
             f"{len(single)} items have exactly one seen positive; to estimate how many labels an "
             f"item has, at least {FEWEST} are needed"
         )
-    every, plain = picked_of(observed), _ready(scores, single)
-    index = torch.from_numpy(_some(single, observed.n_classes))
-    named = torch.from_numpy(observed.per_item(1) > 0)[:, None]
-    ends, shares, found = [], [], np.zeros(scores.shape)
+    states = observed.dense()
+    picked, plain = pick(states), Scores.prepare(scores, single)
+    rows, sample = torch.from_numpy(single), torch.from_numpy(_sample(single, observed.n_classes))
+    intervals, shares, means = [], [], np.zeros(scores.shape)
     for tilted in (False, True):
         s = replace(plain, tilted=tilted)
-        best = calibrate(s[index], every[index])
-        ends.append(k_interval(s[index], every[index], best) if interval else (best.k, best.k))
-        z = best.logits(s)
-        rows = torch.from_numpy(single)
-        means = label_means(z, every)
-        shares.append(means[rows].mean(dim=0).numpy())
-        # An item without a seen label has what it had before anybody looked.
-        found += torch.where(named, posterior(z, every), means).numpy() / 2
+        line = fit_line(s[sample], picked[sample])
+        intervals.append(
+            k_interval(s[sample], picked[sample], line) if interval else (line.k, line.k)
+        )
+        z = line.logits(s)
+        shares.append(label_means(z[rows], picked[rows]).mean(dim=0).numpy())
+        means += given_seen(z, states) / 2
     seen_share = observed.per_class(1) / max(len(observed), 1)
     priors, k = guarded(between(*shares), seen_share)
-    low, high = min(end[0] for end in ends), max(end[1] for end in ends)
-    states = observed.dense()
-    found[states == 1], found[states == -1] = 1.0, 0.0
+    low, high = min(ends[0] for ends in intervals), max(ends[1] for ends in intervals)
     return Priors(
         priors=priors,
         seen_share=seen_share,
@@ -127,7 +122,7 @@ def from_single_positives(
         high=max(min(high, observed.n_classes), k),
         estimator="pick likelihood",
         items=len(single),
-        probabilities=found.astype(np.float32),
+        probabilities=means.astype(np.float32),
     )
 
 
@@ -143,7 +138,7 @@ def between(one: Floats, other: Floats) -> Floats:
 
 
 def guarded(priors: Floats, seen_share: Floats) -> tuple[Floats, float]:
-    """Priors within what must hold, and their sum k: seen share <= prior <= 1, 1 <= k <= L.
+    """Priors clipped to seen share <= prior <= 1, and their sum k, with 1 <= k <= L.
 
     >>> guarded(np.array([0.1, 0.9]), np.array([0.3, 0.7]))
     (array([0.3, 0.9]), 1.2)
@@ -155,27 +150,9 @@ def guarded(priors: Floats, seen_share: Floats) -> tuple[Floats, float]:
     return bounded, total
 
 
-def picked_of(observed: LabelMatrix) -> Picked:
-    """The first seen positive of each item (class 0 where there is none), and seen negatives."""
-    states = observed.dense()
-    negative = states == -1
-    label = torch.from_numpy((states == 1).argmax(axis=1).astype(np.int64))
-    return Picked(label, torch.from_numpy(negative) if negative.any() else None)
-
-
-def _ready(scores: Floats, rows: npt.NDArray[np.int64]) -> Scores:
-    """Logits of the scores, less the mean of each class over the given rows."""
-    inside = np.clip(scores, TINY, 1 - TINY)
-    logits = np.log(inside) - np.log1p(-inside)
-    most = logits.max(axis=1)
-    most = (most - most[rows].mean()) / max(float(most[rows].std()), TINY)
-    centred = logits - logits[rows].mean(axis=0)
-    return Scores(torch.from_numpy(centred), torch.from_numpy(most), tilted=False)
-
-
-def _some(rows: npt.NDArray[np.int64], n_classes: int) -> npt.NDArray[np.int64]:
-    """At most so many rows that the work stays moderate, spread evenly."""
-    most = min(ITEMS, max(NUMBERS // n_classes, FEWEST))
+def _sample(rows: npt.NDArray[np.int64], n_classes: int) -> npt.NDArray[np.int64]:
+    """A random subset of the rows, so that the fit stays fast."""
+    most = min(ITEMS, max(ENTRIES // n_classes, FEWEST))
     if len(rows) <= most:
         return rows
     order = np.random.default_rng(0).permutation(len(rows))[:most]

@@ -1,14 +1,14 @@
 """The uniform-pick model: what the one label an annotator gave says about all labels of an item.
 
-An item has the labels Y, and its annotator picks one of them, each with the same chance. Given what
-a model says about the item, the labels are taken as independent with the probabilities p, and Y is
-not empty. Then, with U uniform in (0, 1),
+An item has the labels Y, and its annotator picks one of them, each with the same probability. Given
+the model's outputs for the item, labels are independent with probabilities p, and Y is not empty.
+Then, with U uniform in (0, 1),
 
     P(seen = l) = p_l E[1 / |Y| : y_l = 1] = p_l E[ prod_{m != l} (1 - p_m U) ] / P(Y not empty),
 
 because the integral of U^j over (0, 1) is 1 / (j + 1). Gauss-Legendre nodes give the expectation.
-Labels below `EXPLICIT` enter the product by the first terms of log(1 - p u) = -sum_j (p u)^j / j,
-so that the cost is that of a few passes over `[N, L]`.
+Probabilities below `EXPLICIT` enter the product by the first terms of
+log(1 - p u) = -sum_j (p u)^j / j, so that the cost is that of a few passes over `[N, L]`.
 
 A label that was seen as negative is not in Y: its p is 0.
 """
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
@@ -26,14 +27,15 @@ from torch.nn.functional import logsigmoid
 EXPLICIT = 0.1
 TERMS = 5
 NODES = 12
+CERTAIN = 40.0  # logit of a label that is known
 
 
 @dataclass(frozen=True)
 class Picked:
-    """Items of which one positive label was seen.
+    """The seen labels of items with one seen positive each.
 
     Args:
-        label: The label that was seen, int64 `[N]`.
+        label: The seen positive of each item, int64 `[N]`.
         negative: Labels that were seen as negative, bool `[N, L]`; None if there are none.
     """
 
@@ -48,14 +50,27 @@ class Picked:
         return Picked(self.label[rows], None if negative is None else negative[rows])
 
 
+def pick(states: npt.NDArray[np.int8], rng: np.random.Generator | None = None) -> Picked:
+    """One seen positive per item of `[N, L]`, and the seen negatives.
+
+    Args:
+        states: 1 (seen positive), 0 (unobserved) or -1 (seen negative).
+        rng: Draws one of several seen positives; without it the first is taken. Items without a
+            seen positive get class 0.
+    """
+    positive, negative = states == 1, states == -1
+    label = (positive if rng is None else positive * (rng.random(states.shape) + 1)).argmax(axis=1)
+    return Picked(torch.from_numpy(label), torch.from_numpy(negative) if negative.any() else None)
+
+
 def log_likelihood(z: Tensor, picked: Picked) -> Tensor:
     """The logarithm of P(seen label) of each item, `[N]`.
 
     Args:
         z: Logits of the labels, float64 `[N, L]`.
-        picked: What was seen.
+        picked: The seen labels.
 
-    >>> z = torch.tensor([[40.0, 40.0, -40.0]], dtype=torch.float64)  # surely the first two
+    >>> z = torch.tensor([[40.0, 40.0, -40.0]], dtype=torch.float64)  # certainly the first two
     >>> round(log_likelihood(z, Picked(torch.tensor([0]))).exp().item(), 6)
     0.5
     """
@@ -83,22 +98,38 @@ def label_means(z: Tensor, picked: Picked) -> Tensor:
 def posterior(z: Tensor, picked: Picked) -> Tensor:
     """P(label | inputs, and which label was seen), `[N, L]`; 1 for the seen label itself.
 
-    That another label was seen speaks a little against each label: with it in Y, the seen one would
-    have been picked less often.
+    Seeing one label lowers the probability of every other one a little: with the other label in Y,
+    the seen one would have been picked less often.
 
-    >>> z = torch.zeros(1, 2, dtype=torch.float64)  # each label with chance 1 / 2
+    >>> z = torch.zeros(1, 2, dtype=torch.float64)  # each label with probability 1 / 2
     >>> posterior(z, Picked(torch.tensor([0]))).numpy().round(3)  # {0, 1}: picked 0 half the time
     array([[1.   , 0.333]])
     """
     p, own = _p(z, picked), _own(z, picked)
     u, weight = _nodes()
     rest = torch.exp(_log_products(p, u) - torch.log1p(-own[:, None] * u)) * weight
-    found = torch.zeros_like(p)
+    total = torch.zeros_like(p)
     for node in range(len(u)):  # of a label: p (1 - u) prod over the others
-        t = 1 - u[node]
-        found += rest[:, node, None] * (p * t / (1 - p * u[node]))
-    found /= rest.sum(dim=1, keepdim=True)
-    return found.scatter_(1, picked.label[:, None], 1.0)
+        total += rest[:, node, None] * (p * (1 - u[node]) / (1 - p * u[node]))
+    total /= rest.sum(dim=1, keepdim=True)
+    return total.scatter_(1, picked.label[:, None], 1.0)
+
+
+def given_seen(z: Tensor, states: npt.NDArray[np.int8]) -> npt.NDArray[np.float64]:
+    """P(label | inputs, and all seen labels of the item), `[N, L]`; seen labels are 1 or 0.
+
+    Of several seen positives the first counts as picked and the others as known. An item without a
+    seen positive keeps the probabilities from before a label is seen.
+
+    Args:
+        z: Logits of the labels, float64 `[N, L]`.
+        states: 1 (seen positive), 0 (unobserved) or -1 (seen negative), `[N, L]`.
+    """
+    picked, positive = pick(states), torch.from_numpy(states == 1)
+    others = positive.scatter(1, picked.label[:, None], False)
+    after = posterior(z.masked_fill(others, CERTAIN), picked)
+    p = torch.where(positive.any(dim=1, keepdim=True), after, label_means(z, picked))
+    return np.where(states == 0, p.numpy(), states == 1)
 
 
 def _p(z: Tensor, picked: Picked) -> Tensor:

@@ -1,4 +1,4 @@
-"""Finding the labels that nobody gave, with probabilities that can be taken at their word."""
+"""Finding missing labels, with calibrated probabilities."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,6 @@ __all__ = ["Found", "Suggestions", "read_suggestions", "suggest", "write_suggest
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Found", "suggest"):  # they bring torch, which the review page does without
+    if name in ("Found", "suggest"):  # these import torch, which the review page does not need
         return getattr(import_module("plusone.suggest.find"), name)
     raise AttributeError(f"module 'plusone.suggest' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Which suggestions can be accepted unseen, if a wanted share of them must be right."""
+"""Which suggestions to accept without a review, for a target precision."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ import numpy as np
 import numpy.typing as npt
 
 from plusone.errors import InputError
-from plusone.suggest.calibration import Calibrated, Floats, States
+from plusone.priors.calibration import Floats, States
+from plusone.suggest.calibration import Calibrated
 
-LOW = 0.05  # share of other audits that would have promised less
+LOW = 0.05  # quantile of the bootstrap samples of the audit
 
 
 @dataclass(frozen=True)
 class Accepted:
-    """Labels that are accepted at a wanted precision.
+    """Labels that are accepted at a target precision.
 
     Args:
-        target: The wanted precision.
+        target: The target precision.
         mask: Which entries are accepted, bool `[n, L]`.
         threshold: The lowest probability that is accepted in each class, `[L]`; NaN where none is.
         expected: Expected precision, the mean probability of the accepted; None if there are none.
-        low: What it is at least, at 95 % confidence; None without an audit.
-        by_class: For each class: how many, and the mean of their probabilities.
+        low: Lower bound of the precision at 95 % confidence; None without an audit.
+        by_class: Number of accepted labels of each class, and their mean probability.
     """
 
     target: float
@@ -54,19 +55,19 @@ def largest_set(probabilities: Floats, target: float) -> npt.NDArray[np.bool_]:
 
 
 def accept(
-    found: Calibrated, observed: States, target: float, *, per_class: bool = False
+    calibrated: Calibrated, observed: States, target: float, *, per_class: bool = False
 ) -> Accepted:
-    """Accepts as many unobserved labels as the wanted precision allows.
+    """Accepts as many unobserved labels as the target precision allows.
 
     Args:
-        found: Calibrated probabilities.
-        observed: What was seen, `[n, L]`.
+        calibrated: Calibrated probabilities.
+        observed: Seen labels, `[n, L]`.
         target: The share of accepted labels that should be right.
-        per_class: Whether every class must reach it by itself, not just all together.
+        per_class: Whether every class must reach the target by itself.
     """
     if not 0 < target < 1:
-        raise InputError(f"the wanted precision must be between 0 and 1, not {target:g}")
-    p, unseen = found.probabilities, observed == 0
+        raise InputError(f"the precision must be between 0 and 1, not {target:g}")
+    p, unseen = calibrated.probabilities, observed == 0
     mask = np.zeros(p.shape, dtype=bool)
     if per_class:
         for label in range(p.shape[1]):
@@ -80,7 +81,7 @@ def accept(
         mask=mask,
         threshold=np.where(mask.any(axis=0), lowest, np.nan),
         expected=float(p[mask].mean()) if mask.any() else None,
-        low=_low(found, mask),
+        low=_low(calibrated, mask),
         by_class=tuple(
             (int(own.sum()), float(p[own, label].mean()) if own.any() else None)
             for label, own in enumerate(mask.T)
@@ -88,32 +89,27 @@ def accept(
     )
 
 
-def _low(found: Calibrated, mask: npt.NDArray[np.bool_]) -> float | None:
-    """The expected precision of the same labels after a less lucky audit."""
-    if not found.others or not mask.any():
+def _low(calibrated: Calibrated, mask: npt.NDArray[np.bool_]) -> float | None:
+    """The expected precision of the same labels, at a low quantile of the audit's bootstrap."""
+    if not calibrated.resamples or not mask.any():
         return None
-    before, label = found.before[mask], np.nonzero(mask)[1]
-    return float(np.quantile([other(before, label).mean() for other in found.others], LOW))
-
-
-def right_of(mask: npt.NDArray[np.bool_], truth: npt.NDArray[np.bool_]) -> list[int]:
-    """How many accepted labels of each class are right, where the truth is known."""
-    found: list[int] = (mask & truth).sum(axis=0).tolist()
-    return found
+    before, label = calibrated.before[mask], np.nonzero(mask)[1]
+    precisions = [correction(before, label).mean() for correction in calibrated.resamples]
+    return float(np.quantile(precisions, LOW))
 
 
 def summary(
     accepted: Accepted, classes: tuple[str, ...], truth: npt.NDArray[np.bool_] | None, hidden: int
 ) -> dict[str, Any]:
-    """Plain values about accepted labels, with the truth beside them where it is known.
+    """Plain values about accepted labels, ready for JSON.
 
     Args:
         accepted: The labels.
         classes: Class names.
-        truth: All labels, `[n, L]`.
-        hidden: How many positives were not seen, if the truth is known.
+        truth: All labels, `[n, L]`, if known.
+        hidden: Number of positives that were not seen, if the truth is known.
     """
-    right = None if truth is None else right_of(accepted.mask, truth)
+    right = None if truth is None else (accepted.mask & truth).sum(axis=0).tolist()
     rows = []
     for label, (name, (count, mean)) in enumerate(zip(classes, accepted.by_class, strict=True)):
         row: dict[str, Any] = {"class": name, "accepted": count, "estimated_precision": mean}

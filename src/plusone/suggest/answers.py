@@ -1,4 +1,4 @@
-"""Answers: labels that somebody looked up, which calibration may learn from."""
+"""Answers of an audit or a review: known labels that calibration can learn from."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Answers:
         row: Item, int64 `[m]`.
         label: Class, int64 `[m]`.
         yes: Whether the item has it, bool `[m]`.
-        complete: How many items all of whose labels are known.
-        k: Mean number of labels of those items; None where they are too few.
+        complete: Number of items all of whose labels are known.
+        k: Mean number of labels of those items; None if they are too few.
     """
 
     row: npt.NDArray[np.int64]
@@ -37,29 +37,29 @@ class Answers:
 
     @property
     def items(self) -> int:
-        """How many items they are about."""
+        """Number of items they are about."""
         return len(np.unique(self.row))
 
 
 def answers_from(audit: LabelTable, table: LabelTable, *, seed: int = 0) -> Answers:
-    """What an audit says about labels of a table, other than the one that was named of each item.
+    """Answers of an audit about labels of a table, except the seen label of each item.
 
-    A table without a single negative is taken as complete: all labels of a few items. Otherwise
-    only what is 1 or -1 in it is an answer, as in a table that `plusone review` exports.
+    An audit without any negative is taken as complete: all labels of a few items. Otherwise only
+    its 1 and -1 are answers, as in a table that `plusone review` exports.
 
-    A run may have been trained with the answers. Of several seen positives of an item one was named
-    and not asked about; it is not known which, so one is drawn.
+    A run may have been trained with the answers: then an item has several seen positives, one of
+    which was seen first and is not an answer. It is not known which, so one is drawn.
 
     Args:
-        audit: The audited items; their names and classes must be known in `table`.
-        table: The items that are cross-fitted, and what was seen of them.
+        audit: The audited items; their names and classes must occur in `table`.
+        table: The cross-fitted items and their seen labels.
         seed: Seed of the draw.
     """
     rows, columns = _places(audit, table)
     if len(audit) == len(table) and not _has_negatives(audit.labels):
         raise InputError(
-            "the audit names every item and not one label that an item lacks; give all labels of "
-            "a few items, or a table with the rejected labels too"
+            "the audit has every item and no negative label; give all labels of a few items, or a "
+            "table with the rejected labels too"
         )
     known = np.zeros((len(audit), len(table.classes)), dtype=np.int8)
     known[:, columns] = _complete(audit.labels).dense()
@@ -70,7 +70,7 @@ def answers_from(audit: LabelTable, table: LabelTable, *, seed: int = 0) -> Answ
     asked[np.flatnonzero(seen.any(axis=1)), named[seen.any(axis=1)]] = False
     at, label = np.nonzero(asked)
     if not len(at):
-        raise InputError("the audit says nothing about labels that were not seen already")
+        raise InputError("the audit has no labels other than those already seen")
     whole = np.flatnonzero((known != 0).all(axis=1))
     k = float((known[whole] == 1).sum(axis=1).mean()) if len(whole) >= FEWEST_FOR_K else None
     return Answers(
@@ -93,18 +93,18 @@ def _complete(labels: LabelMatrix) -> LabelMatrix:
 def _places(
     audit: LabelTable, table: LabelTable
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Rows and columns of the table that the rows and columns of the audit are."""
+    """Rows and columns of the table for the rows and columns of the audit."""
     rows = {name: row for row, name in enumerate(table.ids.tolist())}
     columns = {name: column for column, name in enumerate(table.classes)}
     for what, names, places in (
         ("item", audit.ids.tolist(), rows),
         ("class", list(audit.classes), columns),
     ):
-        strange = [name for name in names if name not in places]
-        if strange:
-            more = f" and {len(strange) - 1} more" if strange[1:] else ""
+        unknown = [name for name in names if name not in places]
+        if unknown:
+            more = f" and {len(unknown) - 1} more" if unknown[1:] else ""
             raise InputError(
-                f"the audit has the {what} {strange[0]!r}{more}, which is not among the "
+                f"the audit has the {what} {unknown[0]!r}{more}, which is not among the "
                 f"{len(places)} that suggestions are made for; remove it from the audit"
             )
     return (

@@ -1,164 +1,45 @@
-"""From out-of-sample scores to probabilities that can be taken at their word."""
+"""From out-of-sample scores to calibrated probabilities, with an audit where there is one.
+
+Scores are calibrated on the seen labels by a `Curve` (`plusone.priors.calibration`). Answers of an
+audit or a review then correct the probabilities p of unobserved labels,
+
+    logit p' = a + b_1 min(logit p, 0) + b_2 max(logit p, 0) + a_l,
+
+by penalised logistic regression. The correction is fitted again on bootstrap samples of the audited
+items, for the uncertainty of the expected precision (`plusone.suggest.accept`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
+from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
 from plusone.data.matrix import LabelMatrix
-from plusone.errors import InputError
-from plusone.priors.picks import Picked, label_means, log_likelihood, posterior
+from plusone.priors.calibration import Floats, apply_curve, fit_curve, log_odds
+from plusone.priors.lbfgs import minimise
 from plusone.suggest.answers import Answers
 
-QUANTILES = (0.2, 0.5, 0.8)  # of the scores of seen labels: where the shape bends
-SHIFT_RIDGE = 1.0
-SLOPE_RIDGE = 4.0
-STIFF = 20.0  # how hard k is held
-STEPS = 100
-FEWEST, MOST = 20, 2_000_000  # items that are needed; entries that are fitted on
-BLOCK = 2**20
-SMALLEST = 1e-6
-SURE = 40.0  # logit of a label that is known
-
-Floats = npt.NDArray[np.float64]
-States = npt.NDArray[np.int8]
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A fitted curve.
-
-    Args:
-        knots: Where the shape bends, in logits of the score.
-        shift: `a`.
-        weights: `w`, one more than there are knots.
-        class_shift: `a_c`, `[L]`.
-        class_slope: `b_c`, `[L]`.
-    """
-
-    knots: Tensor
-    shift: Tensor
-    weights: Tensor
-    class_shift: Tensor
-    class_slope: Tensor
-
-    def logits(self, x: Tensor) -> Tensor:
-        """Calibrated logits of the logits of scores, `[n, L]`."""
-        shape = self.weights[0] * (x - self.knots[len(self.knots) // 2])
-        for weight, knot in zip(self.weights[1:], self.knots, strict=True):
-            shape = shape + weight * (x - knot).clamp(max=0)
-        return self.shift + self.class_shift + self.class_slope.exp() * shape
-
-
-def log_odds(scores: npt.ArrayLike) -> Floats:
-    """`log(s / (1 - s))`, finite for 0 and 1 too."""
-    s = np.clip(np.asarray(scores, dtype=np.float64), SMALLEST, 1 - SMALLEST)
-    found: Floats = np.log(s) - np.log1p(-s)
-    return found
-
-
-def fit_curve(scores: Floats, observed: States, k: float, *, seed: int = 0) -> Curve:
-    """The curve under which the seen labels are the most likely picks.
-
-    Args:
-        scores: Out-of-sample scores in `[0, 1]`, `[n, L]`.
-        observed: What was seen, `[n, L]`.
-        k: Mean number of labels of an item.
-        seed: Large data is fitted on a random part of its items.
-    """
-    rng = np.random.default_rng(seed)
-    rows = np.flatnonzero((observed == 1).any(axis=1))
-    if len(rows) < FEWEST:
-        raise InputError(
-            f"{len(rows)} items have a seen positive; calibration needs at least {FEWEST}"
-        )
-    most = max(MOST // scores.shape[1], 1000)
-    if len(rows) > most:
-        rows = np.sort(rng.choice(rows, most, replace=False))
-    x, states = torch.from_numpy(log_odds(scores[rows])), observed[rows]
-    seen = torch.from_numpy(states == 1)
-    picked = _picked(states, rng)
-    others = seen.clone()
-    others[torch.arange(len(rows)), picked.label] = False
-    zeros = torch.zeros(x.shape[1], dtype=x.dtype)
-    free = [torch.zeros((), dtype=x.dtype), torch.tensor([0.5, *(-2.0,) * len(QUANTILES)]).double()]
-    free = [part.requires_grad_() for part in (*free, zeros.clone(), zeros.clone())]
-    knots = torch.quantile(x[seen][:MOST], torch.tensor(QUANTILES).double())
-
-    def curve() -> Curve:
-        return Curve(knots, free[0], softplus(free[1]), free[2], free[3])
-
-    optimizer = torch.optim.LBFGS(
-        free, max_iter=STEPS, history_size=20, line_search_fn="strong_wolfe"
-    )
-
-    def cost() -> Tensor:
-        optimizer.zero_grad()
-        made = curve()
-        z = made.logits(x).masked_fill(others, SURE)
-        labels = label_means(z, picked).sum(dim=1).mean()
-        value = -log_likelihood(z, picked).mean() + STIFF * (labels / k - 1) ** 2
-        ridge = SHIFT_RIDGE * made.class_shift.square() + SLOPE_RIDGE * made.class_slope.square()
-        value = value + ridge.sum() / (2 * len(rows))
-        value.backward()  # type: ignore[no-untyped-call]
-        return value
-
-    optimizer.step(cost)  # type: ignore[no-untyped-call]
-    made = curve()
-    parts = (made.shift, made.weights, made.class_shift, made.class_slope)
-    return Curve(knots, *(part.detach() for part in parts))
-
-
-def apply_curve(curve: Curve, scores: npt.ArrayLike, observed: States) -> Floats:
-    """Probability of every label of every item given what was seen of the item, `[n, L]`.
-
-    Seen labels become 1 or 0.
-    """
-    given = np.asarray(scores)
-    found = np.empty(given.shape)
-    step = max(1, BLOCK // max(1, given.shape[1]))
-    for start in range(0, len(given), step):
-        rows = slice(start, start + step)
-        states = observed[rows]
-        z = curve.logits(torch.from_numpy(log_odds(given[rows])))
-        picked = _picked(states, None)
-        some = torch.from_numpy((states == 1).any(axis=1))[:, None]
-        others = torch.from_numpy(states == 1).scatter(1, picked.label[:, None], False)
-        held = z.masked_fill(others, SURE)
-        after = torch.where(some, posterior(held, picked), label_means(z, picked))
-        found[rows] = np.where(states == 0, after.numpy(), states == 1)
-    return found
-
-
-def _picked(states: States, rng: np.random.Generator | None) -> Picked:
-    """Which label was named: of several seen ones a random one, or the first without `rng`."""
-    order = np.zeros(states.shape) if rng is None else rng.random(states.shape)
-    label = np.where(states == 1, order + 1, 0.0).argmax(axis=1)
-    negative = states == -1
-    return Picked(torch.from_numpy(label), torch.from_numpy(negative) if negative.any() else None)
-
-
 CLASS_RIDGE = 4.0
-CORRECTION_SLOPE_RIDGE = 8.0
-CORRECTION_SHIFT_RIDGE = 0.1
-FLATTEST = 0.05
+SLOPE_RIDGE = 8.0
+SHIFT_RIDGE = 0.1
+SMALLEST_SLOPE = 0.05
+STEPS = 100
 
 
 @dataclass(frozen=True)
 class Correction:
-    """A fitted line.
+    """A fitted correction.
 
     Args:
-        shift: `a`.
-        slopes: `b₁` and `b₂`.
-        class_shift: `a_c`, `[L]`.
+        shift: a.
+        slopes: b_1 and b_2.
+        class_shift: a_l, `[L]`.
     """
 
     shift: float
@@ -167,10 +48,9 @@ class Correction:
 
     def __call__(self, probabilities: Floats, label: npt.NDArray[np.int64] | None = None) -> Floats:
         """Corrected probabilities of `[n, L]`, or of entries `[m]` of the given classes."""
-        moved = self.class_shift if label is None else self.class_shift[label]
-        logits = self.shift + _sides(log_odds(probabilities)) @ self.slopes + moved
-        found: Floats = np.exp(-np.logaddexp(0.0, -logits))
-        return found
+        class_shift = self.class_shift if label is None else self.class_shift[label]
+        logits = self.shift + _sides(log_odds(probabilities)) @ self.slopes + class_shift
+        return np.asarray(np.exp(-np.logaddexp(0.0, -logits)))
 
 
 def fit_correction(
@@ -182,49 +62,50 @@ def fit_correction(
     weight: npt.ArrayLike = 1.0,
     start: Correction | None = None,
 ) -> Correction:
-    """The line under which the answers are the most likely.
+    """The most likely correction, drawn towards none at all.
 
     Args:
-        probabilities: What was said before the answers, `[m]`.
+        probabilities: Probabilities without the answers, `[m]`.
         label: Class of each answer, `[m]`.
         yes: The answers, `[m]`.
-        n_classes: How many classes there are.
-        weight: How much each answer counts, `[m]` or one for all.
+        n_classes: Number of classes.
+        weight: Weight of each answer, `[m]` or one for all.
         start: Where to begin.
     """
-    from scipy.optimize import minimize  # type: ignore[import-untyped, unused-ignore]
-
-    x, y = _sides(log_odds(probabilities)), yes.astype(np.float64)
-    counts = np.broadcast_to(np.asarray(weight, dtype=np.float64), y.shape)
-    usual = np.concatenate([[0.0, 1.0, 1.0], np.zeros(n_classes)])
-    ridge = np.concatenate(
-        [
-            [CORRECTION_SHIFT_RIDGE, CORRECTION_SLOPE_RIDGE, CORRECTION_SLOPE_RIDGE],
-            np.full(n_classes, CLASS_RIDGE),
-        ]
+    x, y = torch.from_numpy(_sides(log_odds(probabilities))), torch.from_numpy(yes).double()
+    weights = torch.from_numpy(
+        np.broadcast_to(np.asarray(weight, dtype=np.float64), y.shape).copy()
     )
+    place = torch.from_numpy(label)
 
-    def cost(at: Floats) -> tuple[float, Floats]:
-        logits = at[0] + x @ at[1:3] + at[3:][label]
-        slope = counts * (np.exp(-np.logaddexp(0.0, -logits)) - y)
-        away = at - usual
-        gradient = ridge * away
-        gradient[0] += slope.sum()
-        gradient[1:3] += slope @ x
-        gradient[3:] += np.bincount(label, slope, n_classes)
-        value = counts @ (np.logaddexp(0.0, logits) - y * logits)
-        return float(value + (ridge * away) @ away / 2), gradient
+    def cost(shift: Tensor, raw_slopes: Tensor, class_shift: Tensor) -> Tensor:
+        slopes = _slopes(raw_slopes)
+        logits = shift + x @ slopes + class_shift[place]
+        loss = binary_cross_entropy_with_logits(logits, y, weights, reduction="sum")
+        ridge = SHIFT_RIDGE * shift**2 + SLOPE_RIDGE * ((slopes - 1) ** 2).sum()
+        return loss + (ridge + CLASS_RIDGE * (class_shift**2).sum()) / 2
 
-    first = usual
-    if start is not None:
-        first = np.array([start.shift, *start.slopes, *start.class_shift])
-    bounds = [(None, None), *[(FLATTEST, None)] * 2, *[(None, None)] * n_classes]
-    found = minimize(cost, first, jac=True, method="L-BFGS-B", bounds=bounds).x
-    return Correction(float(found[0]), found[1:3], found[3:])
+    first = start or Correction(0.0, np.ones(2), np.zeros(n_classes))
+    slopes = torch.from_numpy(first.slopes) - SMALLEST_SLOPE
+    shift, raw_slopes, class_shift = minimise(
+        cost,
+        [
+            torch.tensor(first.shift).double(),
+            slopes + torch.log(-torch.expm1(-slopes)),  # the inverse of softplus
+            torch.from_numpy(first.class_shift),
+        ],
+        steps=STEPS,
+    )
+    return Correction(shift.item(), _slopes(raw_slopes).numpy(), class_shift.numpy())
+
+
+def _slopes(raw: Tensor) -> Tensor:
+    """Slopes above `SMALLEST_SLOPE`, so that corrections are increasing."""
+    return SMALLEST_SLOPE + softplus(raw)
 
 
 def _sides(x: Floats) -> Floats:
-    """`[..., 2]`: what lies below 0 and what lies above."""
+    """The negative and the positive parts, `[..., 2]`."""
     return np.stack([np.minimum(x, 0.0), np.maximum(x, 0.0)], axis=-1)
 
 
@@ -236,23 +117,23 @@ def resampled(
     times: int,
     seed: int = 0,
 ) -> list[Correction]:
-    """Lines that other audits of as many items might have given, by drawing the items anew."""
+    """Corrections fitted on bootstrap samples of the audited items."""
     rng = np.random.default_rng(seed)
-    items, at = np.unique(answers.row, return_inverse=True)
-    found = []
+    items, item_of_answer = np.unique(answers.row, return_inverse=True)
+    corrections = []
     for _ in range(times):
         counts = np.bincount(rng.integers(len(items), size=len(items)), minlength=len(items))
-        found.append(
+        corrections.append(
             fit_correction(
                 probabilities,
                 answers.label,
                 answers.yes,
                 n_classes,
-                weight=counts[at],
+                weight=counts[item_of_answer],
                 start=fitted,
             )
         )
-    return found
+    return corrections
 
 
 RESAMPLES = 100
@@ -267,10 +148,53 @@ AUDIT = (
 )
 ORIGINS = {
     "given": "as given",
-    "audit": "counted in the audit and drawn to what the seen labels say",
+    "audit": "counted in the audit and drawn to the estimate from the seen labels",
     "estimated": "estimated from the seen labels",
     "cautious": "estimated from the seen labels, then lowered a little",
 }
+Origin = Literal["given", "audit", "estimated", "cautious"]
+
+
+@dataclass(frozen=True)
+class AuditCounts:
+    """Size of an audit.
+
+    Args:
+        answers: Number of answers.
+        items: Number of items they are about.
+        yes: Number of answers that are yes.
+    """
+
+    answers: int
+    items: int
+    yes: int
+
+
+@dataclass(frozen=True)
+class CalibrationSummary:
+    """What a calibration was based on.
+
+    Args:
+        k: Mean number of labels per item.
+        k_from: Where k comes from, a name in `ORIGINS`.
+        audit: Size of the audit; None if there was none.
+    """
+
+    k: float
+    k_from: Origin
+    audit: AuditCounts | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The same in words."""
+        origin = ORIGINS[self.k_from]
+        if self.audit is None:
+            return NO_AUDIT.format(k=self.k, origin=origin)
+        return AUDIT.format(k=self.k, origin=origin, **asdict(self.audit))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return asdict(self) | {"sentence": self.sentence}
 
 
 @dataclass(frozen=True)
@@ -278,16 +202,16 @@ class Calibrated:
     """Probabilities of all labels of all items.
 
     Args:
-        probabilities: Given what was seen of the item, float64 `[n, L]`; seen labels are 1 or 0.
-        others: What other audits of the same size might have led to; empty without an audit.
-        before: Probabilities that `others` apply to.
-        about: How they were made: plain values.
+        probabilities: Given the seen labels of the item, float64 `[n, L]`; seen labels are 1 or 0.
+        resamples: Corrections from bootstrap samples of the audit; empty without an audit.
+        before: Probabilities before the correction, which `resamples` apply to, `[n, L]`.
+        summary: What the calibration was based on; None for probabilities from elsewhere.
     """
 
     probabilities: Floats
-    others: tuple[Correction, ...]
+    resamples: tuple[Correction, ...]
     before: Floats
-    about: Mapping[str, Any]
+    summary: CalibrationSummary | None = None
 
 
 def calibrate(
@@ -295,36 +219,36 @@ def calibrate(
     observed: LabelMatrix,
     *,
     k: float,
-    origin: str,
+    origin: Origin,
     answers: Answers | None = None,
     seed: int = 0,
 ) -> Calibrated:
-    """Calibrates scores on the seen labels, and on answers where there are some.
+    """Calibrates scores on the seen labels, and on the answers of an audit if there are any.
 
     Args:
         scores: Out-of-sample scores in `[0, 1]`, `[n, L]`.
-        observed: What was seen, `[n, L]`.
-        k: Mean number of labels of an item.
-        origin: Where k comes from: a name in `ORIGINS`.
-        answers: What an audit or a review found out.
-        seed: Seed of the resampling of answers.
+        observed: Seen labels, `[n, L]`.
+        k: Mean number of labels per item.
+        origin: Where k comes from, a name in `ORIGINS`.
+        answers: Answers of an audit or a review.
+        seed: Seed of the bootstrap.
     """
     states, values = observed.dense(), np.asarray(scores, dtype=np.float64)
-    unasked = states.copy()
+    without_answers = states.copy()
     if answers is not None:
-        unasked[answers.row, answers.label] = 0  # a run may have seen the answers
-    curve = fit_curve(values, unasked, k, seed=seed)
+        without_answers[answers.row, answers.label] = 0  # a run may have seen the answers
+    curve = fit_curve(values, without_answers, k, seed=seed)
     before = apply_curve(curve, values, states)
-    about: dict[str, Any] = {"k": k, "k_from": origin}
-    words = {"k": k, "origin": ORIGINS[origin]}
     if answers is None:
-        about |= {"audit": None, "sentence": NO_AUDIT.format(**words)}
-        return Calibrated(before, (), before, about)
-    asked = apply_curve(curve, values, unasked)[answers.row, answers.label]
+        return Calibrated(before, (), before, CalibrationSummary(k, origin))
+    asked = apply_curve(curve, values, without_answers)[answers.row, answers.label]
     n_classes = observed.n_classes
-    line = fit_correction(asked, answers.label, answers.yes, n_classes)
-    others = resampled(asked, answers, n_classes, line, RESAMPLES, seed)
-    found = np.where(states == 0, line(before), before)
-    count = {"answers": len(answers), "items": answers.items, "yes": int(answers.yes.sum())}
-    about |= {"audit": count, "sentence": AUDIT.format(**words, **count)}
-    return Calibrated(found, tuple(others), before, about)
+    correction = fit_correction(asked, answers.label, answers.yes, n_classes)
+    resamples = resampled(asked, answers, n_classes, correction, RESAMPLES, seed)
+    counts = AuditCounts(len(answers), answers.items, int(answers.yes.sum()))
+    return Calibrated(
+        np.where(states == 0, correction(before), before),
+        tuple(resamples),
+        before,
+        CalibrationSummary(k, origin, counts),
+    )

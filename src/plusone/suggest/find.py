@@ -1,4 +1,4 @@
-"""Missing labels of a data set: cross-fit, calibrate, rank."""
+"""Finding missing labels: cross-fit a method on the data, calibrate the scores, rank the labels."""
 
 from __future__ import annotations
 
@@ -11,31 +11,34 @@ import numpy.typing as npt
 import torch
 
 from plusone.data.dataset import Dataset
+from plusone.data.formats import read
+from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
-from plusone.priors.estimate import from_single_positives
-from plusone.priors.features import from_features, usable_rows
+from plusone.priors import from_features, from_single_positives, usable_rows
 from plusone.recipe import Recipe
 from plusone.suggest.answers import Answers, answers_from
-from plusone.suggest.calibration import Calibrated, calibrate
+from plusone.suggest.calibration import Calibrated, Origin, calibrate
 from plusone.suggest.folder import Suggestions
-from plusone.training.crossfit import CrossFit, cross_fit
+from plusone.training.build import load_run
+from plusone.training.crossfit import CrossFit, cross_fit, pooled
+from plusone.training.evaluate import difference
 from plusone.training.task import apply_observation
 
 LEAST = 0.02
-CAUTION = 0.9  # of the labels beyond the first that are estimated, without an audit
-WORTH = 100  # audited items that the estimate of k from the seen labels counts as
+CAUTION = 0.9  # factor of the estimated k - 1 without an audit
+ESTIMATE_WEIGHT = 100  # weight of the estimate of k against that of an audit, in audited items
 
 
 @dataclass(frozen=True)
 class Found:
-    """Everything that was found out about the labels of the items.
+    """Scores and probabilities of all labels of the items.
 
     Args:
         table: All items of the data; its truth, if it has one, was not used.
-        rows: The items that labels were looked for in, all but the test items, int64 `[n]`.
-        scores: What models that had not seen them say, float32 `[n, L]`.
-        calibrated: The probabilities made of them, `[n, L]`.
+        rows: The items that were cross-fitted, all but the test items, int64 `[n]`.
+        scores: Out-of-sample scores, float32 `[n, L]`.
+        calibrated: Calibrated probabilities, `[n, L]`.
         name: Name of the data set.
         method: The method behind the scores.
         folds: Folds of the cross-fitting.
@@ -53,12 +56,12 @@ class Found:
 
     @property
     def observed(self) -> npt.NDArray[np.int8]:
-        """What was seen of those items, `[n, L]`."""
+        """Seen labels of the cross-fitted items, `[n, L]`."""
         return self.table.labels.dense(self.rows)
 
     @property
     def truth(self) -> npt.NDArray[np.bool_] | None:
-        """All labels of those items, `[n, L]`, where they are known; to report on, not to use."""
+        """All labels of the cross-fitted items, `[n, L]`, if known; for reports only."""
         return None if self.table.truth is None else self.table.truth.dense(self.rows) == 1
 
     def suggestions(self, *, least: float = LEAST, top: int | None = None) -> Suggestions:
@@ -66,7 +69,7 @@ class Found:
 
         Args:
             least: Labels below this probability are left out.
-            top: At most so many per item.
+            top: Largest number per item.
         """
         p = np.where(self.observed == 0, self.calibrated.probabilities, -1.0)
         p = np.where(p >= max(least, 0.0), p, -1.0)
@@ -76,6 +79,7 @@ class Found:
         row, label = np.nonzero(p >= 0)
         order = np.lexsort((-p[row, label], row))
         row, label = row[order], label[order]
+        summary = self.calibrated.summary
         about = {
             "data": self.name,
             "method": self.method,
@@ -84,7 +88,7 @@ class Found:
             "items": len(self.rows),
             "least_probability": least,
             "top": top,
-            "calibration": dict(self.calibrated.about),
+            "calibration": None if summary is None else summary.to_dict(),
         }
         return Suggestions(
             self.table,
@@ -108,19 +112,19 @@ def suggest(
     keep: Path | None = None,
     on_epoch: Callable[[int], None] | None = None,
 ) -> Suggestions:
-    """The labels that items may have and nobody gave, with calibrated probabilities.
+    """Suggests labels that items may have and nobody gave, with calibrated probabilities.
 
     Args:
         dataset: The data. Partial labels are used as they are; where all labels are known, the
             recipe's scheme hides some first. Test items are left alone.
         recipe: The settings; one model is trained per fold.
         folds: Folds of the cross-fitting.
-        audit: All labels of a few of the items, or the answers of a review; test items in it do
-            not count.
-        positives: Mean number of labels of an item, if it is known.
+        audit: All labels of a few of the items, or the answers of a review; test items in it are
+            ignored.
+        positives: Mean number of labels per item, if known.
         least: Labels below this probability are left out.
-        top: At most so many per item.
-        keep: A folder for finished folds, to go on from after a stop.
+        top: Largest number per item.
+        keep: A folder for finished folds, to resume from.
         on_epoch: Called with the number of the fold after every epoch.
     """
     table = apply_observation(dataset.table, recipe)
@@ -177,14 +181,14 @@ def find(
     if given is None and isinstance(recipe.expected_positives, float):
         given = recipe.expected_positives
     k, origin = _k(fit, table, given, answers)
-    made = calibrate(
+    calibrated = calibrate(
         fit.probabilities, table.labels, k=k, origin=origin, answers=answers, seed=recipe.seed
     )
     return Found(
         dataset.table,
         rows,
         fit.probabilities,
-        made,
+        calibrated,
         dataset.name,
         recipe.method,
         folds,
@@ -194,8 +198,8 @@ def find(
 
 def _k(
     fit: CrossFit, table: LabelTable, given: float | None, answers: Answers | None
-) -> tuple[float, str]:
-    """Mean number of labels of an item, and where it comes from."""
+) -> tuple[float, Origin]:
+    """Mean number of labels per item, and where it comes from."""
     if given is not None:
         return given, "given"
     if fit.features is not None:
@@ -210,7 +214,7 @@ def _k(
 
 
 def cautious(k: float) -> float:
-    """An estimate of k a little lower, for probabilities that nobody checks: better too low.
+    """A slightly lower estimate of k, for probabilities that nobody checks.
 
     >>> round(cautious(2.0), 6)
     1.9
@@ -219,8 +223,61 @@ def cautious(k: float) -> float:
 
 
 def blended_k(estimate: float, answers: Answers) -> float:
-    """The k counted in an audit, drawn to the estimate: few items say less than all seen labels."""
+    """The k counted in an audit, shrunk to the estimate from the seen labels."""
     if answers.k is None:
         return estimate
-    share = answers.complete / (answers.complete + WORTH)
+    share = answers.complete / (answers.complete + ESTIMATE_WEIGHT)
     return share * answers.k + (1 - share) * estimate
+
+
+def run_labels(run: Path, given: LabelTable, recipe: Recipe) -> LabelTable:
+    """The data with the seen labels of a finished run, for the items that the run has.
+
+    Args:
+        run: The run folder.
+        given: The data, of the run or other data with the same classes.
+        recipe: The run's settings; they determine the seen labels of other items.
+    """
+    seen = read(run / "observed.npz").table
+    if set(seen.classes) != set(given.classes):
+        raise InputError(
+            f"{run}: was trained on other classes than the data has; in the data "
+            f"{difference(seen.classes, given.classes)}"
+        )
+    table = apply_observation(given.with_classes(seen.classes), recipe)
+    rows = {name: row for row, name in enumerate(table.ids.tolist())}
+    pairs = [(rows[name], row) for row, name in enumerate(seen.ids.tolist()) if name in rows]
+    if not pairs:
+        return table
+    at, source = np.array(pairs, dtype=np.int64).T
+    order = np.arange(len(table))
+    order[at] = len(table) + source
+    labels = table.labels
+    stacked = LabelMatrix.concatenate([labels, seen.labels.with_default(labels.default)])
+    return replace(table, labels=stacked.take(order))
+
+
+def head_only(
+    run: Path,
+    dataset: Dataset,
+    recipe: Recipe,
+    tick: Callable[[int], None] | None = None,
+    keep: Path | None = None,
+) -> tuple[Dataset, Recipe]:
+    """Features from the run's own backbone, and a recipe that trains a linear head on them.
+
+    The backbone of a fine-tuned run was trained on the same items.
+
+    Args:
+        run: The run folder.
+        dataset: Images.
+        recipe: The run's settings.
+        tick: Called with the number of items whose features were just extracted.
+        keep: A folder to cache the features in.
+    """
+    predictor = load_run(run)
+    if not predictor.images:
+        raise InputError(f"{run}: was trained on features, so --linear has no effect; leave it out")
+    update = {"mode": "linear", "stages": (), "epochs": None}
+    features = pooled(dataset, recipe, predictor.model, tick=tick, keep=keep)
+    return features, recipe.model_copy(update=update)

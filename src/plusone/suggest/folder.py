@@ -3,7 +3,7 @@
 | file | content |
 | --- | --- |
 | `suggestions.csv` | `image,label,probability,score`, one line per suggested label |
-| `seen.npz` | the items, the classes, and the labels that were seen |
+| `seen.npz` | items, classes and seen labels |
 | `about.json` | how they were made: run, data, folds, calibration, and the folder of the images |
 """
 
@@ -33,12 +33,12 @@ class Suggestions:
     """Suggested labels, one entry each, item by item, the most probable of an item first.
 
     Args:
-        table: The items and what was seen of their labels; every suggestion is unobserved in it.
+        table: The items and their seen labels; every suggestion is unobserved in it.
         row: Item of each suggestion, int64 `[n]`, ascending.
         label: Its class, int32 `[n]`.
         probability: Calibrated probability that the item has the label, float32 `[n]`.
-        score: What the model said, out of sample, before calibration, float32 `[n]`.
-        about: How they were made; plain values, as kept in `about.json`.
+        score: Out-of-sample score before calibration, float32 `[n]`.
+        about: How they were made: the content of `about.json`.
     """
 
     table: LabelTable
@@ -57,33 +57,33 @@ KIND = "suggestions"
 FORMAT = 1
 
 
-def write_suggestions(found: Suggestions, folder: Path) -> None:
-    """Writes the folder; `about.json` comes last, so a folder that has it is whole."""
+def write_suggestions(suggestions: Suggestions, folder: Path) -> None:
+    """Writes the folder; `about.json` comes last, so a folder that has it is complete."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "about.json").unlink(missing_ok=True)
-    table = found.table
+    table = suggestions.table
     write_table(replace(table, root=None, truth=None), folder / "seen.npz")
-    write_text(folder / "suggestions.csv", to_csv(found))
+    write_text(folder / "suggestions.csv", to_csv(suggestions))
     root = None if table.root is None else str(table.root.resolve())
     about = {"kind": KIND, "format": FORMAT, "version": __version__, "root": root}
-    write_json(folder / "about.json", about | dict(found.about))
+    write_json(folder / "about.json", about | dict(suggestions.about))
 
 
-def to_csv(found: Suggestions) -> str:
+def to_csv(suggestions: Suggestions) -> str:
     """One line per suggestion."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    ids, classes = found.table.ids, found.table.classes
+    ids, classes = suggestions.table.ids, suggestions.table.classes
     for row, label, probability, score in zip(
-        found.row, found.label, found.probability, found.score, strict=True
+        suggestions.row, suggestions.label, suggestions.probability, suggestions.score, strict=True
     ):
         writer.writerow([ids[row], classes[label], f"{probability:.6f}", f"{score:.6f}"])
     return text.getvalue()
 
 
 def read_suggestions(folder: Path) -> Suggestions:
-    """Reads the folder back; every problem of its lines is named with its line number."""
+    """Reads the folder; problems are reported with their line numbers."""
     about = _about(folder)
     table = read_table(folder / "seen.npz").table
     root = about.get("root")
@@ -95,7 +95,7 @@ def _about(folder: Path) -> dict[str, Any]:
     path = folder / "about.json"
     if not path.is_file():
         raise InputError(
-            f"{folder}: is not a folder of suggestions (it has no about.json); "
+            f"{folder}: not a folder of suggestions (it has no about.json); "
             "plusone suggest RUN makes one"
         )
     try:

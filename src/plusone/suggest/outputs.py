@@ -1,4 +1,4 @@
-"""Suggestions in the forms of other programs, and the labels accepted at a wanted precision."""
+"""Suggestions in the formats of other programs, and the table of accepted labels."""
 
 from __future__ import annotations
 
@@ -20,68 +20,68 @@ from plusone.suggest.folder import Suggestions
 ACCEPTED = "accepted.csv"
 
 
-def write_as(found: Suggestions, folder: Path, form: str) -> list[str]:
-    """Writes suggestions in another form beside the folder's own files; returns the new names."""
+def write_as(suggestions: Suggestions, folder: Path, form: str) -> list[str]:
+    """Writes suggestions in another format into their folder; returns the names of the files."""
     if form not in FORMS:
         raise InputError(f"unknown form {form!r}; known: {', '.join(FORMS)}")
-    return FORMS[form](found, folder)
+    return FORMS[form](suggestions, folder)
 
 
-def by_item(found: Suggestions) -> Iterator[tuple[int, slice]]:
-    """Each item that has suggestions, and where they are."""
-    rows, starts = np.unique(found.row, return_index=True)
-    ends = [*starts[1:].tolist(), len(found)]
+def by_item(suggestions: Suggestions) -> Iterator[tuple[int, slice]]:
+    """The rows of items that have suggestions, each with the slice of its suggestions."""
+    rows, starts = np.unique(suggestions.row, return_index=True)
+    ends = [*starts[1:].tolist(), len(suggestions)]
     for row, start, end in zip(rows.tolist(), starts.tolist(), ends, strict=True):
         yield row, slice(start, end)
 
 
-def _json(found: Suggestions, folder: Path) -> list[str]:
+def _json(suggestions: Suggestions, folder: Path) -> list[str]:
     """`suggestions.json`: for each item its seen labels and its suggestions."""
-    table = found.table
+    table = suggestions.table
     items = [
         {
             "image": str(table.ids[row]),
             "seen": [table.classes[label] for label in table.labels.positives(row)],
             "suggestions": [
                 {"label": name, "probability": probability, "score": score}
-                for name, probability, score in _entries(found, part)
+                for name, probability, score in _entries(suggestions, part)
             ],
         }
-        for row, part in by_item(found)
+        for row, part in by_item(suggestions)
     ]
-    write_json(folder / "suggestions.json", dict(found.about) | {"suggestions": items})
+    write_json(folder / "suggestions.json", dict(suggestions.about) | {"suggestions": items})
     return ["suggestions.json"]
 
 
-def _parquet(found: Suggestions, folder: Path) -> list[str]:
+def _parquet(suggestions: Suggestions, folder: Path) -> list[str]:
     """`suggestions.parquet`: the columns of `suggestions.csv`."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
         raise InputError("parquet needs pyarrow: pip install 'plusone[parquet]'") from None
-    table = found.table
+    table = suggestions.table
     columns = {
-        "image": pa.array(table.ids[found.row].tolist(), pa.string()),
-        "label": pa.array([table.classes[label] for label in found.label], pa.string()),
-        "probability": pa.array(found.probability),
-        "score": pa.array(found.score),
+        "image": pa.array(table.ids[suggestions.row].tolist(), pa.string()),
+        "label": pa.array([table.classes[label] for label in suggestions.label], pa.string()),
+        "probability": pa.array(suggestions.probability),
+        "score": pa.array(suggestions.score),
     }
     with replacing(folder / "suggestions.parquet") as part:
         pq.write_table(pa.table(columns), part)
     return ["suggestions.parquet"]
 
 
-def _label_studio(found: Suggestions, folder: Path) -> list[str]:
+def _label_studio(suggestions: Suggestions, folder: Path) -> list[str]:
     """`label-studio.json`: tasks to import, for a project with one `Choices` for an `Image`.
 
     The seen labels and the suggestions above one half are pre-selected; the probability of every
-    suggestion is in the data of the task. The score of a task is that of its least sure choice.
+    suggestion is in the data of the task. The score of a task is that of its least probable choice.
     """
-    table, tasks = found.table, []
-    version = f"plusone-{found.about.get('method', 'model')}"
-    for row, part in by_item(found):
-        entries = list(_entries(found, part))
+    table, tasks = suggestions.table, []
+    version = f"plusone-{suggestions.about.get('method', 'model')}"
+    for row, part in by_item(suggestions):
+        entries = list(_entries(suggestions, part))
         chosen = [(name, probability) for name, probability, _ in entries if probability > 0.5]
         seen = [table.classes[label] for label in table.labels.positives(row)]
         sureness = min((probability for _, probability in chosen), default=entries[0][1])
@@ -105,19 +105,21 @@ def _label_studio(found: Suggestions, folder: Path) -> list[str]:
     return ["label-studio.json"]
 
 
-def _fiftyone(found: Suggestions, folder: Path) -> list[str]:
+def _fiftyone(suggestions: Suggestions, folder: Path) -> list[str]:
     """`fiftyone/`: labels and a list of files, read as FiftyOneImageClassificationDataset."""
-    table = found.table
+    table = suggestions.table
     if table.root is None or len(missing_images(table.ids, table.root)) == len(table):
-        raise InputError("FiftyOne shows images, and these items have none; choose another form")
+        raise InputError("FiftyOne shows images, and these items have none; choose another format")
     labels: dict[str, list[dict[str, Any]]] = {}
     files: dict[str, str] = {}
-    for row, part in by_item(found):
+    for row, part in by_item(suggestions):
         key = f"{row:08d}"  # a name with a dot would lose what follows it
         files[key] = str(table.path(row).resolve())
         labels[key] = [
             {"label": int(label), "confidence": round(float(probability), 6)}
-            for label, probability in zip(found.label[part], found.probability[part], strict=True)
+            for label, probability in zip(
+                suggestions.label[part], suggestions.probability[part], strict=True
+            )
         ]
     write_json(folder / "fiftyone" / "data.json", files)
     write_json(
@@ -127,10 +129,10 @@ def _fiftyone(found: Suggestions, folder: Path) -> list[str]:
 
 
 def write_accepted(table: LabelTable, row: np.ndarray, label: np.ndarray, path: Path) -> None:
-    """Writes the label table with accepted labels as seen, one column per class.
+    """Writes the label table with accepted labels as seen positives, one column per class.
 
     Args:
-        table: What was seen.
+        table: The seen labels.
         row: Items of the accepted labels.
         label: Their classes.
         path: The file.
@@ -143,7 +145,7 @@ def write_accepted(table: LabelTable, row: np.ndarray, label: np.ndarray, path: 
 
 
 def with_positives(labels: LabelMatrix, row: np.ndarray, label: np.ndarray) -> LabelMatrix:
-    """The same labels with more positives, which were unobserved.
+    """The labels with further positives, unobserved before.
 
     >>> with_positives(LabelMatrix.from_lists([[0]], 3), np.array([0]), np.array([2])).dense()
     array([[1, 0, 1]], dtype=int8)
@@ -157,11 +159,11 @@ def with_positives(labels: LabelMatrix, row: np.ndarray, label: np.ndarray) -> L
     )
 
 
-def _entries(found: Suggestions, part: slice) -> Iterator[tuple[str, float, float]]:
-    columns = (found.label[part], found.probability[part], found.score[part])
+def _entries(suggestions: Suggestions, part: slice) -> Iterator[tuple[str, float, float]]:
+    columns = (suggestions.label[part], suggestions.probability[part], suggestions.score[part])
     for label, probability, score in zip(*columns, strict=True):
         yield (
-            found.table.classes[label],
+            suggestions.table.classes[label],
             round(float(probability), 6),
             round(float(score), 6),
         )
