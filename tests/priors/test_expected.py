@@ -74,11 +74,11 @@ def module_table(task, data):
 
 def test_runs_say_where_k_came_from(tmp_path):
     task, recipe = task_of(separable(200), select_on="observed")
-    metrics = train(task, recipe, tmp_path / "run")
-    assert metrics["k_from"] == "estimated"
-    assert read_description(tmp_path / "run")["k_from"] == "estimated"
-    assert read_metrics(tmp_path / "run").k == pytest.approx(metrics["k"])
-    assert train(task, recipe, tmp_path / "run", resume=True)["k"] == metrics["k"]
+    result = train(task, recipe, tmp_path / "run")
+    assert result.k_from == "estimated"
+    assert read_description(tmp_path / "run").k_from == "estimated"
+    assert read_metrics(tmp_path / "run").k == pytest.approx(result.k)
+    assert train(task, recipe, tmp_path / "run", resume=True).k == result.k
 
 
 def test_images_use_the_features_of_the_backbone():
