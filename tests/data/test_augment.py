@@ -1,13 +1,12 @@
-"""The strong view: each operation against Pillow, and chance that belongs to the image alone."""
+"""The strong view: what each operation does, and chance that belongs to the image alone."""
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageEnhance, ImageOps
+from PIL import Image, ImageChops
 
 from plusone.data import augment
-from plusone.data import augment as colours
-from plusone.data.augment import DRAWS, OPERATIONS, affine, cutout, draw_strong, rotate, strong
+from plusone.data.augment import DRAWS, OPERATIONS, affine, cutout, draw_strong, strong
 
 RNG = np.random.default_rng(0)
 
@@ -22,118 +21,69 @@ def picture(channels=3, height=24, width=30):
 
 
 def as_pillow(image):
-    pixels = image.permute(1, 2, 0).numpy()
-    return Image.fromarray(pixels if image.shape[0] == 3 else pixels[..., 0])
+    return Image.fromarray(image.permute(1, 2, 0).contiguous().numpy())
 
 
-def from_pillow(image):
-    pixels = np.array(image)
-    return torch.from_numpy(pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1))
-
-
-def difference(found, expected):
-    assert found.dtype == torch.uint8
-    assert found.shape == expected.shape
-    return (found.int() - expected.int()).abs().max().item()
-
-
-@pytest.mark.parametrize("channels", [1, 3])
-def test_tables_are_those_of_pillow(channels):
-    image = picture(channels)
-    shown = as_pillow(image)
-    assert difference(colours.equalize(image), from_pillow(ImageOps.equalize(shown))) == 0
-    assert difference(colours.autocontrast(image), from_pillow(ImageOps.autocontrast(shown))) <= 1
-    for threshold in (0, 90, 255):
-        expected = from_pillow(ImageOps.solarize(shown, threshold))
-        assert difference(colours.solarize(image, threshold), expected) == 0
-    assert difference(colours.solarize(image, 256), image) == 0
-    for bits in (4, 6, 8):
-        expected = from_pillow(ImageOps.posterize(shown, bits))
-        assert difference(colours.posterize(image, bits), expected) == 0
-
-
-@pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("factor", [0.0, 0.4, 1.0, 1.7])
-@pytest.mark.parametrize(
-    ("change", "reference"),
-    [
-        (colours.brightness, ImageEnhance.Brightness),
-        (colours.contrast, ImageEnhance.Contrast),
-        (colours.colour, ImageEnhance.Color),
-        (colours.sharpness, ImageEnhance.Sharpness),
-    ],
-)
-def test_enhancements_are_those_of_pillow(change, reference, factor, channels):
-    image = picture(channels)
-    expected = from_pillow(reference(as_pillow(image)).enhance(factor))
-    assert difference(change(image, factor), expected) <= 1
-    assert (factor == 1) == torch.equal(change(image, factor), image) or channels == 1
-
-
-def test_grey():
-    image = picture()
-    expected = from_pillow(as_pillow(image).convert("L")).expand(3, -1, -1)
-    assert torch.equal(colours.grey(image), expected)
-    assert torch.equal(colours.grey(image[:1]), image[:1])
-
-
-@pytest.mark.parametrize("value", [0, 77, 255])
-def test_an_image_of_one_colour_survives_everything(value):
-    image = torch.full((3, 5, 4), value, dtype=torch.uint8)
-    assert torch.equal(colours.autocontrast(image), image)
-    assert torch.equal(colours.equalize(image), image)
-    assert torch.equal(colours.contrast(image, 1.8), image)
-    assert torch.equal(colours.sharpness(image, 1.9), image)
+def pixels_of(image):
+    return np.asarray(image).transpose(2, 0, 1)
 
 
 def test_moves():
     image = picture(height=8, width=8)
-    assert torch.equal(affine(image, 1, 0, 0, 1, 0, 0), image)
-    right = affine(image, 1, 0, 0, 1, -3, 0)
-    assert torch.equal(right[:, :, 3:], image[:, :, :-3])
+    shown, image = as_pillow(image), image.numpy()
+    assert np.array_equal(pixels_of(affine(shown, 1, 0, 0, 1, 0, 0)), image)
+    right = pixels_of(affine(shown, 1, 0, 0, 1, -3, 0))
+    assert np.array_equal(right[:, :, 3:], image[:, :, :-3])
     assert (right[:, :, :3] == augment.FILL).all()
-    up = affine(image, 1, 0, 0, 1, 0, 2)
-    assert torch.equal(up[:, :-2], image[:, 2:])
+    up = pixels_of(affine(shown, 1, 0, 0, 1, 0, 2))
+    assert np.array_equal(up[:, :-2], image[:, 2:])
     assert (up[:, -2:] == augment.FILL).all()
-    assert torch.equal(rotate(image, 90), image.rot90(1, (1, 2)))
-    assert torch.equal(rotate(image, 180), image.flip(1, 2))
-    sheared = affine(image, 1, 0.5, 0, 1, 0, 0)
-    assert torch.equal(sheared[:, 0, 2:], image[:, 0, :-2])  # the top row moves right by 1.75
-    assert torch.equal(sheared[:, 7, :-2], image[:, 7, 2:])
+    turned = pixels_of(affine(shown, 0, -1, 1, 0, 0, 0))
+    assert np.array_equal(turned, np.rot90(image, 1, (1, 2)))
+    sheared = pixels_of(affine(shown, 1, 0.5, 0, 1, 0, 0))
+    assert np.array_equal(sheared[:, 0, 2:], image[:, 0, :-2])  # the top row moves right by 1.75
+    assert np.array_equal(sheared[:, 7, :-2], image[:, 7, 2:])
 
 
 def test_cutout_covers_a_quarter_and_less_at_the_border():
-    image = torch.zeros(3, 16, 20, dtype=torch.uint8)
-    hidden = cutout(image, 0.5, 0.5, [1, 2, 3])
-    assert hidden[:, 4:12, 5:15].flatten(1).unique(dim=1).tolist() == [[1], [2], [3]]
+    image = Image.new("RGB", (20, 16))
+    hidden = pixels_of(cutout(image, 0.5, 0.5, [1, 2, 3]))
+    assert np.unique(hidden[:, 4:12, 5:15].reshape(3, -1), axis=1).tolist() == [[1], [2], [3]]
     assert (hidden[0] != 0).sum() == 80
-    assert not image.any()  # the image itself is untouched
-    assert (cutout(image, 0.0, 0.0, [9, 9, 9])[0] != 0).sum() == 20
-    assert (cutout(image, 0.999, 0.999, [9, 9, 9])[0] != 0).sum() == 30
+    assert image.getbbox() is None  # the image itself is untouched
+    assert (pixels_of(cutout(image, 0.0, 0.0, [9, 9, 9]))[0] != 0).sum() == 20
+    assert (pixels_of(cutout(image, 0.999, 0.999, [9, 9, 9]))[0] != 0).sum() == 30
 
 
-@pytest.mark.parametrize("shape", [(3, 32, 32), (1, 16, 16), (3, 9, 14), (1, 1, 1), (3, 2, 2)])
-def test_every_operation_keeps_shape_and_type(shape):
+@pytest.mark.parametrize(
+    "shape", [(3, 32, 32), (1, 16, 16), (3, 9, 14), (1, 1, 1), (3, 2, 2), (2, 8, 8), (5, 8, 9)]
+)
+def test_every_draw_keeps_shape_and_type(shape):
     image = torch.randint(0, 256, shape, dtype=torch.uint8)
     before = image.clone()
-    for operation in OPERATIONS:
-        for strength in (0.0, 0.5, 0.999):
-            for side in (-1.0, 1.0):
-                found = operation(image, strength, side)
-                assert found.shape == shape
-                assert found.dtype == torch.uint8
     for draws in draw_strong(50, 0):
-        assert strong(image, draws).shape == shape
+        changed = strong(image, draws)
+        assert changed.shape == shape
+        assert changed.dtype == torch.uint8
     assert torch.equal(image, before)
 
 
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+@pytest.mark.parametrize("size", [(1, 1), (2, 2), (14, 9)])
+def test_every_operation_keeps_mode_and_size(mode, size):
+    image = Image.effect_noise(size, 60).convert(mode)
+    for operation in OPERATIONS:
+        for strength in (0.0, 0.5, 0.999):
+            for side in (-1.0, 1.0):
+                changed = operation(image, strength, side)
+                assert (changed.mode, changed.size) == (mode, size)
+
+
 def test_all_operations_are_drawn_and_change_something():
-    image = picture(height=32, width=32)
+    image = as_pillow(picture(height=32, width=32))
     assert len(OPERATIONS) == 14
-    kept = [
-        number for number, op in enumerate(OPERATIONS) if torch.equal(op(image, 0.9, 1.0), image)
-    ]
-    assert kept == [0]
+    changes = [ImageChops.difference(op(image, 0.9, 1.0), image).getbbox() for op in OPERATIONS]
+    assert [number for number, box in enumerate(changes) if box is None] == [0]
     chosen = (draw_strong(500, 1)[:, 0] * 14).int()
     assert torch.bincount(chosen, minlength=14).min() > 15
 
