@@ -28,3 +28,5 @@ REGISTRY = _load()
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "case" in metafunc.fixturenames:
         metafunc.parametrize("case", REGISTRY.CASES, ids=lambda case: case.name)
+    if "any_loss" in metafunc.fixturenames:
+        metafunc.parametrize("any_loss", REGISTRY.LOSSES.values(), ids=REGISTRY.LOSSES)

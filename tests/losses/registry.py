@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from plusone import losses
 
@@ -239,3 +240,52 @@ CASES = [
         stopped=True,
     ),
 ]
+
+
+def _contrast(z: Tensor, other: Tensor, y: Tensor, variant: losses.Variant) -> Tensor:
+    classes = torch.arange(z.shape[-2], device=z.device) % 3 + y[..., 0].clamp(max=0)
+    return losses.label_aware_contrast(
+        normalize(z, dim=-1),
+        classes,
+        queue=normalize(other, dim=-1),
+        queue_classes=classes.flip(-1),
+        variant=variant,
+    )
+
+
+# Every loss as a function of two tables of logits and the labels, `[..., B, L]` each.
+LOSSES: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor | dict[str, Tensor]]] = {
+    case.name: lambda z, other, y, call=case.call: call(z, y) for case in CASES
+} | {
+    "sampled": lambda z, other, y: losses.sampled_negative(z, y),
+    "sample": lambda z, other, y: losses.sample_negative(y),
+    "ll_r": lambda z, other, y: losses.large_loss(z, y, share=0.2),
+    "ll_ct": lambda z, other, y: losses.large_loss(z, y, share=0.2, rule="correct"),
+    "ll, none": lambda z, other, y: losses.large_loss(z, y, share=0.0),
+    "ll, all": lambda z, other, y: losses.large_loss(z, y, share=1.0),
+    "ll_cp": lambda z, other, y: losses.large_losses(z, y, share=0.1),
+    "splc": lambda z, other, y: losses.self_corrected(z, y),
+    "splc, first epoch": lambda z, other, y: losses.self_corrected(z, y, correct=False),
+    "lasd": lambda z, other, y: losses.leveraged_asymmetric(z, y, lam_plus=0.1, lam_minus=0.2),
+    "consistency": lambda z, other, y: losses.consistency(z, other, z + other),
+    "em_apl": lambda z, other, y: losses.entropy_with_pseudo_labels(z, y, other.clamp(-1, 1)),
+    "gce": lambda z, other, y: losses.generalized_cross_entropy(z, q=0.7),
+    "khat": lambda z, other, y: losses.false_negative_probability(z.sigmoid(), w=2.0, b=-1.0),
+    "v": lambda z, other, y: losses.confidence_weight(z.sigmoid(), mu=0.8, sigma=0.5),
+    "count": lambda z, other, y: losses.expected_positive_penalty(z, 2.0),
+    "epr": lambda z, other, y: losses.expected_positives(z, y, k=2.0),
+    "epr released": lambda z, other, y: losses.expected_positives(z, y, k=2.0, variant="released"),
+    "role": lambda z, other, y: losses.online_estimation(z, other, y, k=2.0),
+    "plc": lambda z, other, y: losses.pseudo_label_consistency(z, other, y),
+    "plc released": lambda z, other, y: losses.pseudo_label_consistency(
+        z, other, y, variant="released"
+    ),
+    "lac": lambda z, other, y: _contrast(z, other, y, "paper"),
+    "lac released": lambda z, other, y: _contrast(z, other, y, "released"),
+    "l1": lambda z, other, y: losses.l1_penalty([z, other]),
+    "l2": lambda z, other, y: losses.squared_l2_penalty(z),
+    "mean": lambda z, other, y: losses.reduce(z),
+    "item": lambda z, other, y: losses.reduce(z, "item"),
+    "sum": lambda z, other, y: losses.reduce(z, "sum"),
+    "none": lambda z, other, y: losses.reduce(z, "none"),
+}

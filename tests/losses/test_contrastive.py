@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from plusone.losses import label_aware_contrast, pseudo_label_consistency
+from plusone.losses import contrastive, label_aware_contrast, pseudo_label_consistency
 
 
 def naive_contrast(z, classes, n, temperature, variant, total):
@@ -74,6 +74,24 @@ def test_contrast_equals_the_naive_loop(variant, queued):
     )
     expected = naive_contrast(z, classes, 9, 0.7, variant, 40)
     assert found.item() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("variant", ["paper", "released"])
+def test_blocks_of_anchors_and_padding_change_nothing(variant, monkeypatch):
+    z, classes = embeddings(16).requires_grad_(), torch.arange(16) % 5
+
+    def contrast(padding):
+        padded = torch.cat((z[10:], torch.ones(padding, 5)))
+        kinds = torch.cat((classes[10:], torch.full((padding,), -1)))
+        value = label_aware_contrast(
+            z[:10], classes[:10], queue=padded, queue_classes=kinds, variant=variant
+        )
+        return value, *torch.autograd.grad(value, z)
+
+    expected = contrast(0)
+    torch.testing.assert_close(contrast(3), expected)
+    monkeypatch.setattr(contrastive, "BLOCK", 40)
+    torch.testing.assert_close(contrast(0), expected)
 
 
 @pytest.mark.parametrize("variant", ["paper", "released"])

@@ -8,8 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from plusone.losses import closed_form
-
 
 def inputs(batch: int, classes: int, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(batch * 1000 + classes)
@@ -72,18 +70,6 @@ def test_unsigned_and_boolean_labels(case):
     z, y = inputs(3, 4, torch.float32)
     for dtype in (torch.bool, torch.uint8):
         torch.testing.assert_close(case.call(z, (y > 0).to(dtype)), case.call(z, y.clamp(min=0)))
-
-
-def test_blocks_change_nothing(case, monkeypatch):
-    z, y = inputs(11, 7)
-    whole, x = case.call(z, y), z.clone().requires_grad_()
-    weight = torch.rand_like(z)
-    (expected,) = torch.autograd.grad((case.call(x, y) * weight).sum(), x)
-    monkeypatch.setattr(closed_form, "BLOCK", 20)
-    blocked = case.call(x, y)
-    (found,) = torch.autograd.grad((blocked * weight).sum(), x)
-    torch.testing.assert_close(blocked.detach(), whole)
-    torch.testing.assert_close(found, expected)
 
 
 def test_views_and_arguments_are_left_alone(case):

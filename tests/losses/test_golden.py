@@ -65,7 +65,8 @@ def test_value_and_gradient(name: str, dtype: torch.dtype, golden: list[dict]) -
     for case in golden:
         entry = case["losses"][name]
         z = torch.tensor(case["logits"], dtype=dtype, requires_grad=True)
-        value = losses.reduce(ours(name, z, case, entry["params"]))
+        table = ours(name, z, case, entry["params"])
+        value = losses.reduce(table) if table.ndim else table
         value.backward()
         gradient = torch.tensor(entry["grad"], dtype=dtype)
         exact = name in EXACT
@@ -88,5 +89,5 @@ def test_the_paper_variants_differ_from_the_released_ones(golden: list[dict]) ->
         "epr": sum(losses.expected_positives(z, seen, k=case["k"]).values()),
         "gr_w2_b-2_mu0.8_s0.5_q1": losses.generalized_robust(z, seen, w=2.0, b=-2.0),
     }.items():
-        difference = losses.reduce(paper).item() / case["losses"][name]["value"] - 1
+        difference = paper.mean().item() / case["losses"][name]["value"] - 1
         assert abs(difference) > 1e-4, name

@@ -105,13 +105,18 @@ def test_gr_gradient_is_equation_18_times_v(z, y, q):
     torch.testing.assert_close(torch.autograd.grad(slow.sum(), x2)[0], gradient)
 
 
-def test_gr_learned_gives_gradients_to_w_and_b_per_class(z, y):
-    w = torch.full((8,), 2.0, dtype=z.dtype, requires_grad=True)
-    b = torch.full((8,), -2.0, dtype=z.dtype, requires_grad=True)
-    losses.generalized_robust(z, y, w=w, b=b).sum().backward()
-    assert (w.grad != 0).all()
-    assert (b.grad != 0).all()
-    assert torch.autograd.gradcheck(lambda w, b: losses.generalized_robust(z, y, w=w, b=b), (w, b))
+def test_gr_learned_gives_gradients_to_its_parameters_per_class(z, y):
+    start = {"w": 2.0, "b": -1.0, "mu": 0.7, "sigma": 0.5}
+    learned = {
+        name: torch.full((8,), value, dtype=z.dtype, requires_grad=True)
+        for name, value in start.items()
+    }
+    losses.generalized_robust(z, y, **learned).sum().backward()
+    assert all((value.grad != 0).all() for value in learned.values())
+    assert torch.autograd.gradcheck(
+        lambda *values: losses.generalized_robust(z, y, **dict(zip(start, values, strict=True))),
+        tuple(learned.values()),
+    )
 
 
 def test_em_gradient_is_equation_31(z, y):
@@ -223,6 +228,22 @@ def test_expected_positives_is_finite_and_keeps_its_type(dtype):
     sum(terms.values()).backward()
     assert all(term.dtype == dtype and term.isfinite() for term in terms.values())
     assert z.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("variant", ["paper", "released"])
+def test_online_estimation_stops_the_gradient_of_each_target(z, y, variant):
+    phi = z.flip(0)
+    for name, stopped in (("classifier", phi), ("estimate", z)):
+        leaf = (z if name == "classifier" else phi).clone().requires_grad_()
+
+        def half(x, name=name, stopped=stopped):
+            pair = (x, stopped) if name == "classifier" else (stopped, x)
+            return losses.online_estimation(*pair, y, k=2.0, variant=variant)[name]
+
+        assert torch.autograd.gradcheck(half, leaf)
+    both = [x.clone().requires_grad_() for x in (z, phi)]
+    term = losses.online_estimation(*both, y, k=2.0, variant=variant)["classifier"]
+    assert torch.autograd.grad(term, both[1], allow_unused=True) == (None,)
 
 
 def test_reductions():

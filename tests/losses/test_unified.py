@@ -8,8 +8,7 @@ import torch
 
 from plusone import losses
 from plusone.losses import UnifiedLoss
-from plusone.losses.closed_form import softplus
-from plusone.losses.unified import constant, minus_log_p
+from plusone.losses.robust import constant, minus_log_not_p, minus_log_p
 from plusone.methods import METHODS
 
 PAGE = Path(__file__).parents[2] / "docs" / "methods.md"
@@ -91,14 +90,14 @@ def test_trust_and_weight_see_stopped_logits():
 
     z = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
     zero = torch.zeros(3, 4)
-    loss = UnifiedLoss(k_hat=spy, v=spy, l1=minus_log_p, l2=minus_log_p, l3=softplus)
+    loss = UnifiedLoss(k_hat=spy, v=spy, l1=minus_log_p, l2=minus_log_p, l3=minus_log_not_p)
     (found,) = torch.autograd.grad(loss(z, zero).sum(), z)
     assert seen == [False, False]
     p = torch.sigmoid(z.detach())
     torch.testing.assert_close(found, p * ((1 - p) * p - p * (1 - p)))  # 0: k = p is a fixed point
-    through = UnifiedLoss(constant(0.0), constant(1.0), minus_log_p, minus_log_p, softplus)
+    through = UnifiedLoss(constant(0.0), constant(1.0), minus_log_p, minus_log_p, minus_log_not_p)
     torch.testing.assert_close(
-        values_and_gradients(through, z.detach(), zero)[0], softplus(z.detach())
+        values_and_gradients(through, z.detach(), zero)[0], minus_log_not_p(z.detach())
     )
 
 
@@ -113,7 +112,7 @@ def test_apls_pseudo_labels_have_no_gradient_when_they_are_new():
 def test_the_weight_does_not_touch_seen_labels():
     z = torch.randn(2, 5, generator=torch.Generator().manual_seed(0))
     y = torch.tensor([[1, -1, 1, -1, 1], [0] * 5])
-    loss = UnifiedLoss(constant(0.5), constant(0.0), minus_log_p, minus_log_p, softplus)
+    loss = UnifiedLoss(constant(0.5), constant(0.0), minus_log_p, minus_log_p, minus_log_not_p)
     torch.testing.assert_close(loss(z, y)[0], losses.assume_negative(z, y)[0])
     assert not loss(z, y)[1].any()
 

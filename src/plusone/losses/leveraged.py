@@ -9,21 +9,21 @@ Labels y are 1 (seen positive), 0 (unobserved) and -1 (seen negative); a seen ne
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import combinations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
-from plusone.losses.closed_form import above, elementwise, flip, less, softplus
-from plusone.losses.focal import power
+from plusone.losses._logits import by_state, on_logits
+from plusone.losses.focusing import focal_cost
 
 
 def balanced_lambda(lam_plus: float, *, k: float, n_classes: int) -> float:
     """lambda- = (1 + lambda+ (k - 1)) / (L - k), which makes the loss consistent (Theorem 5.4).
 
     Args:
-        lam_plus: Weight of the found positives.
+        lam_plus: Weight of the unobserved labels taken for positives.
         k: Expected number of positives of an item.
         n_classes: L.
 
@@ -35,35 +35,7 @@ def balanced_lambda(lam_plus: float, *, k: float, n_classes: int) -> float:
     return (1 + lam_plus * (k - 1)) / (n_classes - k)
 
 
-def _leveraged(
-    z: Tensor,
-    y: Tensor,
-    lam_plus: float,
-    lam_minus: float,
-    tau: float,
-    positive: float,
-    negative: float,
-) -> tuple[Tensor, Tensor]:
-    t, seen = y.relu(), y.abs()
-    p = torch.sigmoid(z)
-    weight = (seen * (1 - lam_minus)).add_(lam_minus)
-    if tau < 1:
-        found = less(above(p, tau), seen)
-        t.add_(found)
-        weight.add_(found, alpha=lam_plus - lam_minus)
-    cost, q = softplus(flip(z, t)), p.sub_(t).abs_()  # q: the share of being wrong
-    if positive == 0:  # r is 1 where nothing is focused
-        r = torch.maximum(torch.maximum(q, t), seen)
-        weight.mul_(power(r, negative))
-        slope = torch.add(q, less(cost, r), alpha=negative)
-    else:
-        r = torch.maximum(q, -y)
-        weight.mul_(torch.lerp(power(r, negative), power(r, positive), t))
-        exponent = (t * (positive - negative)).add_(negative)
-        slope = torch.addcmul(q, exponent, less(cost, r))
-    return cost.mul_(weight), flip(slope.mul_(weight), t)
-
-
+@on_logits
 def leveraged_asymmetric(
     z: Tensor,
     y: Tensor,
@@ -80,9 +52,10 @@ def leveraged_asymmetric(
     tau = 1 with both gammas 0 is WAN with gamma = lambda-.
 
     Args:
-        z: Logits `[B, L]`.
-        y: Observed labels `[B, L]`. A seen positive costs (1 - p)^gamma+ lp; an unobserved label
-            lambda+ times that if p > tau, else lambda- p^gamma- ln; a seen negative -log(1 - p).
+        z: Logits `[..., L]`.
+        y: Observed labels `[..., L]`. A seen positive costs (1 - p)^gamma+ * -log p; an unobserved
+            label lambda+ times that if p > tau, else lambda- p^gamma- * -log(1 - p); a seen
+            negative -log(1 - p).
         lam_plus: Weight of unobserved labels taken for positives.
         lam_minus: Weight of the other unobserved labels, see `balanced_lambda`.
         tau: Probability above which an unobserved label is taken for a positive.
@@ -90,36 +63,35 @@ def leveraged_asymmetric(
         gamma_neg: Focusing exponent of negatives.
 
     Returns:
-        Losses `[B, L]`; the paper sums over classes, `reduce(..., "item")`.
+        Losses `[..., L]`; the paper sums over classes, `reduce(..., "item")`.
 
     >>> leveraged_asymmetric(
     ...     torch.zeros(1, 1), torch.zeros(1, 1), lam_plus=0.0, lam_minus=1.0, gamma_neg=0.0
     ... ).item()
     0.6931471824645996
     """
-    formula = partial(
-        _leveraged,
-        lam_plus=lam_plus,
-        lam_minus=lam_minus,
-        tau=tau,
-        positive=gamma_pos,
-        negative=gamma_neg,
+    positive, negative = focal_cost(z, gamma_pos), focal_cost(-z, gamma_neg)
+    return by_state(
+        y,
+        positive=positive,
+        unobserved=torch.where(torch.sigmoid(z) > tau, lam_plus * positive, lam_minus * negative),
+        negative=-logsigmoid(-z),
     )
-    return elementwise(z, y, formula)
 
 
+@on_logits
 def consistency(*logits: Tensor) -> Tensor:
     """Squared distance of probabilities, summed over the pairs of views (LASD Eq. 7).
 
     Args:
-        *logits: `[B, L]` for each view.
+        *logits: `[..., L]` for each of two or more views.
 
     Returns:
-        Distances `[B, L]`; the sum of a row is the paper's value for an item.
+        Distances `[..., L]`; the sum of a row is the paper's value for an item.
 
     >>> consistency(torch.zeros(1, 1), torch.zeros(1, 1)).item()
     0.0
     """
     views = [torch.sigmoid(z) for z in logits]
-    first, *others = ((a - b).square() for a, b in combinations(views, 2))
+    first, *others = ((a - b) ** 2 for a, b in combinations(views, 2))
     return sum(others, start=first)

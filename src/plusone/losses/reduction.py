@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Literal, get_args
 
 from torch import Tensor
@@ -12,18 +10,18 @@ Reduction = Literal["mean", "item", "sum", "none"]
 
 
 def reduce(loss: Tensor, reduction: Reduction = "mean") -> Tensor:
-    """Reduces an unreduced loss.
+    """Reduces an unreduced loss over its last two dimensions.
 
     "mean" is the convention of Cole et al. 2021 (the 1/L inside Eq. 5-9, then a mean over the
     batch), "item" that of GR, Eq. 4 (sum over classes, mean over items).
 
     Args:
-        loss: Losses `[B, L]`.
+        loss: Losses `[..., B, L]`; leading dimensions are independent runs.
         reduction: "mean" over `B x L`; "item" sums over L and averages over B; "sum" adds
-            everything; "none" hands the table back.
+            everything; "none" returns the table.
 
     Returns:
-        A scalar, or `[B, L]` for "none".
+        `[...]`, a scalar for one run; `[..., B, L]` for "none".
 
     Raises:
         ValueError: If `reduction` is another word.
@@ -33,30 +31,11 @@ def reduce(loss: Tensor, reduction: Reduction = "mean") -> Tensor:
     3.0
     """
     if reduction == "mean":
-        return loss.mean()
+        return loss.mean((-2, -1))
     if reduction == "item":
-        return loss.sum() / loss.shape[0]
+        return loss.sum((-2, -1)) / loss.shape[-2]
     if reduction == "sum":
-        return loss.sum()
+        return loss.sum((-2, -1))
     if reduction == "none":
         return loss
     raise ValueError(f"reduction must be one of {get_args(Reduction)}, got {reduction!r}")
-
-
-def share(reduction: Reduction, shape: Sequence[int]) -> float:
-    """How much one entry of a table `[B, L]` counts in its reduction.
-
-    Args:
-        reduction: "mean", "item" or "sum".
-        shape: Of the table.
-
-    Raises:
-        ValueError: If `reduction` is another word.
-
-    >>> share("item", (4, 10))
-    0.25
-    """
-    parts = {"mean": math.prod(shape), "item": shape[0], "sum": 1}
-    if reduction not in parts:
-        raise ValueError(f"reduction must be one of {tuple(parts)}, got {reduction!r}")
-    return 1 / max(parts[reduction], 1)

@@ -1,0 +1,76 @@
+"""What every loss does before and after its formula: check shapes, compute in full precision."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def on_logits(loss: F) -> F:
+    """Wraps a formula of logits and tables of the same shape (labels, other logits).
+
+    Tables are the arguments that may be given by position, options those by keyword only. Tables
+    whose shapes differ are refused, because broadcasting would hide the mistake. Half precision is
+    computed in float32; what the formula returns, a tensor or a dict of tensors, is converted back
+    to the type of the logits.
+
+    >>> half = torch.tensor([[1.0]], dtype=torch.bfloat16)
+    >>> on_logits(lambda z, y: z.exp() * y)(half, half).dtype
+    torch.bfloat16
+    """
+    names = [
+        name
+        for name, parameter in inspect.signature(loss).parameters.items()
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    ]
+
+    @wraps(loss)
+    def wrapped(*tables: Tensor, **options: Any) -> Any:
+        tables += tuple(options.pop(name) for name in names[len(tables) :] if name in options)
+        z = tables[0]
+        for table in tables[1:]:
+            if table.shape != z.shape:
+                raise ValueError(
+                    f"labels {tuple(table.shape)} do not match logits {tuple(z.shape)}"
+                )
+        value = loss(*(_full_precision(table) for table in tables), **options)
+        if isinstance(value, dict):
+            return {name: term.to(z.dtype) for name, term in value.items()}
+        return value.to(z.dtype)
+
+    return cast(F, wrapped)
+
+
+def _full_precision(table: Tensor) -> Tensor:
+    """Half precision becomes float32; all other types stay."""
+    if not table.is_floating_point():
+        return table
+    return table.to(torch.promote_types(table.dtype, torch.float32))
+
+
+def by_state(
+    y: Tensor, *, positive: Tensor, unobserved: Tensor | float, negative: Tensor
+) -> Tensor:
+    """Chooses the cost of each label by what was observed of it.
+
+    Args:
+        y: Observed labels `[..., L]`.
+        positive: Costs of seen positives, y = 1.
+        unobserved: Costs of unobserved labels, y = 0.
+        negative: Costs of seen negatives, y = -1.
+
+    Returns:
+        Costs `[..., L]`.
+
+    >>> one = torch.ones(3)
+    >>> by_state(torch.tensor([1, 0, -1]), positive=one, unobserved=2 * one, negative=3 * one)
+    tensor([1., 2., 3.])
+    """
+    return torch.where(y > 0, positive, torch.where(y < 0, negative, unobserved))
