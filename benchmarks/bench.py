@@ -54,7 +54,7 @@ class Row:
         script: Where it was measured.
         name: What was.
         value: The figure; None if there is none.
-        goal: What it should be.
+        goal: What it should be; None if it is only recorded.
         kind: "at least" or "at most".
         detail: What is behind the figure, or why there is none.
     """
@@ -68,7 +68,7 @@ class Row:
 
     @property
     def met(self) -> bool | None:
-        """Whether the goal is met; None if there is no figure."""
+        """Whether the goal is met; None if there is no figure or no goal."""
         if self.value is None or self.goal is None:
             return None
         return self.value >= self.goal if self.kind == "at least" else self.value <= self.goal
@@ -81,7 +81,8 @@ def rows_of(script: str, found: Any) -> list[Row]:
         return [without(script, "the script wrote no ratios")]
     rows = []
     for one in listed:
-        name, value, goal = str(one["name"]), float(one["value"]), float(one["goal"])
+        name, value = str(one["name"]), float(one["value"])
+        goal = None if one["goal"] is None else float(one["goal"])  # recorded, without a goal
         if one["kind"] not in ("at least", "at most"):
             rows.append(without(script, f"the goal of {name} is neither at least nor at most"))
         elif not 0 < value < math.inf:  # times and sizes: anything else is noise or a mistake

@@ -36,9 +36,18 @@ def test_every_script_exists_and_writes_ratios(bench):
 def test_goals(bench):
     rows = bench.rows_of(
         "some",
-        {"ratios": [ratio(2, 2), ratio(1.9, 2), ratio(1, 1, "at most"), ratio(1.1, 1, "at most")]},
+        {
+            "ratios": [
+                ratio(2, 2),
+                ratio(1.9, 2),
+                ratio(1, 1, "at most"),
+                ratio(1.1, 1, "at most"),
+                ratio(7, None),
+            ]
+        },
     )
-    assert [row.met for row in rows] == [True, False, True, False]
+    assert [row.met for row in rows] == [True, False, True, False, None]
+    assert "| 7.000 | -" in bench.as_table(rows)
 
 
 @pytest.mark.parametrize(

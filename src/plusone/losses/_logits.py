@@ -55,10 +55,27 @@ def _full_precision(table: Tensor) -> Tensor:
     return table.to(torch.promote_types(table.dtype, torch.float32))
 
 
+def log_probabilities(z: Tensor) -> tuple[Tensor, Tensor]:
+    """Log p and log(1 - p) of p = sigmoid(z), exact and finite for logits of any size.
+
+    They are `logsigmoid(z)` and `logsigmoid(-z)` with the logarithm that both share computed once.
+
+    >>> log_p, log_not_p = log_probabilities(torch.tensor([-1000.0, 0.0]))
+    >>> log_p.tolist(), log_not_p.tolist()
+    ([-1000.0, -0.6931471824645996], [0.0, -0.6931471824645996])
+    """
+    size = z.abs()
+    shared = torch.log1p(torch.exp(-size))
+    return (z - size) / 2 - shared, (-z - size) / 2 - shared
+
+
 def by_state(
     y: Tensor, *, positive: Tensor, unobserved: Tensor | float, negative: Tensor
 ) -> Tensor:
     """Chooses the cost of each label by what was observed of it.
+
+    The choice is a sum of products with 0 and 1, as in the papers (s L1 + (1 - s) ...): compiled,
+    it is several times as fast as `torch.where`, whose masks would be stored as bytes.
 
     Args:
         y: Observed labels `[..., L]`.
@@ -73,4 +90,5 @@ def by_state(
     >>> by_state(torch.tensor([1, 0, -1]), positive=one, unobserved=2 * one, negative=3 * one)
     tensor([1., 2., 3.])
     """
-    return torch.where(y > 0, positive, torch.where(y < 0, negative, unobserved))
+    y = y.to(positive.dtype)
+    return y.relu() * positive + (1 - y.abs()) * unobserved + (-y).relu() * negative

@@ -38,11 +38,11 @@ def softmax_cross_entropy(z: Tensor, y: Tensor) -> Tensor:
     >>> softmax_cross_entropy(torch.zeros(1, 2), torch.tensor([[1, 0]]))[0, 0].item()
     0.6931471824645996
     """
+    y = y.to(z.dtype)
     # A large number and not infinity: a row of seen negatives only stays finite.
-    rivals = torch.where(y < 0, -torch.finfo(z.dtype).max / 4, z)
-    positive = y > 0
-    n = positive.sum(-1, keepdim=True).clamp(min=1)
-    return torch.where(positive, -torch.log_softmax(rivals, -1) / n, 0.0)
+    rivals = z - (-y).relu() * (torch.finfo(z.dtype).max / 4)
+    s = y.relu()
+    return -torch.log_softmax(rivals, -1) * s / s.sum(-1, keepdim=True).clamp(min=1)
 
 
 @on_logits
@@ -53,7 +53,7 @@ def pairwise_ranking(z: Tensor, y: Tensor) -> Tensor:
     that item. A row without a seen positive has no pairs and costs nothing.
 
     Probabilities differ by at most 1, so the maximum never cuts off, and the sum over the n seen
-    positives i is n (1 + p_j) - S with S the sum of their p_i: no table of pairs is needed.
+    positives i is n (1 + p_j) minus the sum of their p_i: no table of pairs is needed.
 
     Args:
         z: Logits `[..., L]`.
@@ -65,10 +65,9 @@ def pairwise_ranking(z: Tensor, y: Tensor) -> Tensor:
     >>> pairwise_ranking(torch.zeros(1, 3), torch.tensor([[1, 0, -1]])).tolist()
     [[0.0, 1.0, 1.0]]
     """
-    p, positive = torch.sigmoid(z), y > 0
-    n = positive.sum(-1, keepdim=True)
-    s = torch.where(positive, p, 0.0).sum(-1, keepdim=True)
-    return torch.where(positive, 0.0, n * (1 + p) - s)
+    p, s = torch.sigmoid(z), y.to(z.dtype).relu()
+    n, total = s.sum(-1, keepdim=True), (s * p).sum(-1, keepdim=True)
+    return (1 - s) * (n * (1 + p) - total)
 
 
 def l1_penalty(weights: Tensor | Iterable[Tensor]) -> Tensor:

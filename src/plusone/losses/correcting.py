@@ -15,9 +15,8 @@ import math
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
 
-from plusone.losses._logits import by_state, on_logits
+from plusone.losses._logits import by_state, log_probabilities, on_logits
 from plusone.losses.focusing import focal_cost
 
 
@@ -67,10 +66,10 @@ def large_loss(z: Tensor, y: Tensor, *, share: float, rule: str = "reject") -> T
     """
     if rule not in ("reject", "correct"):
         raise ValueError(f"rule must be 'reject' or 'correct', got {rule!r}")
-    lp, ln = -logsigmoid(z), -logsigmoid(-z)
+    log_p, log_not_p = log_probabilities(z)
     large = large_losses(z, y, share=share)
-    unobserved = torch.where(large, lp if rule == "correct" else 0.0, ln)
-    return by_state(y, positive=lp, unobserved=unobserved, negative=ln)
+    unobserved = torch.where(large, -log_p if rule == "correct" else 0.0, -log_not_p)
+    return by_state(y, positive=-log_p, unobserved=unobserved, negative=-log_not_p)
 
 
 @on_logits
@@ -101,12 +100,14 @@ def self_corrected(
     >>> self_corrected(torch.tensor([[4.0]]), torch.zeros(1, 1)).item() < 1e-4
     True
     """
-    unobserved = focal_cost(-z, gamma)
+    log_p, log_not_p = log_probabilities(z)
+    unobserved = focal_cost(log_not_p, log_p, gamma)
     if correct:
-        unobserved = torch.where(torch.sigmoid(z) > tau, focal_cost(z, gamma), unobserved)
+        positive = focal_cost(log_p, log_not_p, gamma)
+        unobserved = torch.where(torch.sigmoid(z) > tau, positive, unobserved)
     return by_state(
         y,
-        positive=focal_cost(z - margin, gamma),
+        positive=focal_cost(*log_probabilities(z - margin), gamma),
         unobserved=unobserved,
-        negative=-logsigmoid(-z),
+        negative=-log_not_p,
     )

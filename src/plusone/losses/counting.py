@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
 
-from plusone.losses._logits import on_logits
+from plusone.losses._logits import log_probabilities, on_logits
 from plusone.losses.negatives import observed_bce
 from plusone.losses.reduction import Reduction, reduce
 from plusone.losses.variant import Variant, is_released
@@ -97,7 +96,8 @@ def online_estimation(
 
     def half(x: Tensor, other: Tensor) -> Tensor:
         target = torch.sigmoid(other).detach()
-        agreement = reduce(-target * logsigmoid(x) - (1 - target) * logsigmoid(-x))
+        log_p, log_not_p = log_probabilities(x)
+        agreement = reduce(-target * log_p - (1 - target) * log_not_p)
         epr = expected_positives(x, y, k=k, lam=lam, variant=variant)
         return (agreement + epr["positives"] + epr["expected_positives"]) / 2
 

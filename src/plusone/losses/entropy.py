@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
 
-from plusone.losses._logits import by_state, on_logits
+from plusone.losses._logits import by_state, log_probabilities, on_logits
 
 
 def entropy(z: Tensor) -> Tensor:
@@ -25,7 +24,8 @@ def entropy(z: Tensor) -> Tensor:
     0.6931471824645996
     """
     p = torch.sigmoid(z)
-    return -p * logsigmoid(z) - (1 - p) * logsigmoid(-z)
+    log_p, log_not_p = log_probabilities(z)
+    return -p * log_p - (1 - p) * log_not_p
 
 
 @on_logits
@@ -44,11 +44,12 @@ def entropy_maximization(z: Tensor, y: Tensor, *, alpha: float = 0.1) -> Tensor:
     >>> entropy_maximization(torch.zeros(1, 1), torch.zeros(1, 1), alpha=1.0).item()
     -0.6931471824645996
     """
+    log_p, log_not_p = log_probabilities(z)
     return by_state(
         y,
-        positive=-logsigmoid(z),
+        positive=-log_p,
         unobserved=-alpha * entropy(z),
-        negative=-logsigmoid(-z),
+        negative=-log_not_p,
     )
 
 
@@ -73,13 +74,13 @@ def entropy_with_pseudo_labels(
     ... ).item()
     0.6931471824645996
     """
-    lp, ln = -logsigmoid(z), -logsigmoid(-z)
-    pseudo = soft * lp + (1 - soft) * ln  # Eq. 8
+    log_p, log_not_p = log_probabilities(z)
+    pseudo = -soft * log_p - (1 - soft) * log_not_p  # Eq. 8
     return by_state(
         y,
-        positive=lp,
+        positive=-log_p,
         unobserved=torch.where(soft >= 0, beta * pseudo, -alpha * entropy(z)),
-        negative=ln,
+        negative=-log_not_p,
     )
 
 
@@ -104,10 +105,10 @@ def entropy_minimization(
     >>> entropy_minimization(torch.zeros(1, 1), torch.zeros(1, 1), alpha=1.0).item() / 2
     0.6931471824645996
     """
-    ln = -logsigmoid(-z)
+    log_p, log_not_p = log_probabilities(z)
     return by_state(
         y,
-        positive=-logsigmoid(z),
-        unobserved=alpha * entropy(z) + (ln if negatives else 0.0),
-        negative=ln,
+        positive=-log_p,
+        unobserved=alpha * entropy(z) - (log_not_p if negatives else 0.0),
+        negative=-log_not_p,
     )

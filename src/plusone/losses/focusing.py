@@ -16,27 +16,26 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
 
-from plusone.losses._logits import by_state, on_logits
+from plusone.losses._logits import by_state, log_probabilities, on_logits
 
 
-def focal_cost(z: Tensor, gamma: float) -> Tensor:
-    """Focal cost of a positive, (1 - p)^gamma * -log p (Lin Eq. 4).
+def focal_cost(log_right: Tensor, log_wrong: Tensor, gamma: float) -> Tensor:
+    """Focal cost wrong^gamma * -log right (Lin Eq. 4).
 
     Args:
-        z: Logits of any shape; give -z for the cost of a negative, p^gamma * -log(1 - p).
+        log_right: Log-probability of the right answer: log p for a positive, log(1 - p) for a
+            negative.
+        log_wrong: Log-probability of the wrong answer, the other one.
         gamma: Focusing exponent.
 
     Returns:
-        Costs in the shape of z.
+        Costs in the shape of the arguments.
 
-    >>> focal_cost(torch.zeros(1), 1.0).item()
+    >>> focal_cost(*log_probabilities(torch.zeros(1)), 1.0).item()
     0.3465735912322998
     """
-    if gamma == 0:
-        return -logsigmoid(z)
-    return torch.exp(gamma * logsigmoid(-z)) * -logsigmoid(z)
+    return -log_right if gamma == 0 else torch.exp(gamma * log_wrong) * -log_right
 
 
 @on_logits
@@ -84,17 +83,18 @@ def asymmetric(
     if gamma_neg < 0 or gamma_pos < 0 or not 0.0 <= shift < 1.0:
         got = f"{gamma_neg}, {gamma_pos}, {shift}"
         raise ValueError(f"need gamma_neg, gamma_pos >= 0 and 0 <= shift < 1, got {got}")
+    log_p, log_not_p = log_probabilities(z)
     if shift == 0:
-        unobserved = focal_cost(-z, gamma_neg)
+        unobserved = focal_cost(log_not_p, log_p, gamma_neg)
     else:
         # The smallest number instead of 0: the slope of p_m^gamma stays finite for gamma < 1.
         p_m = (torch.sigmoid(z) - shift).clamp(min=torch.finfo(z.dtype).tiny)
         unobserved = p_m**gamma_neg * -torch.log1p(-p_m)
     return by_state(
         y,
-        positive=focal_cost(z, gamma_pos),
+        positive=focal_cost(log_p, log_not_p, gamma_pos),
         unobserved=unobserved,
-        negative=-logsigmoid(-z),
+        negative=-log_not_p,
     )
 
 
@@ -125,7 +125,7 @@ def hill(
     p = torch.sigmoid(z)
     return by_state(
         y,
-        positive=focal_cost(z - margin, gamma),
+        positive=focal_cost(*log_probabilities(z - margin), gamma),
         unobserved=(lam - p) * p**2,
-        negative=-logsigmoid(-z),
+        negative=-log_probabilities(z)[1],
     )

@@ -13,9 +13,8 @@ from itertools import combinations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
 
-from plusone.losses._logits import by_state, on_logits
+from plusone.losses._logits import by_state, log_probabilities, on_logits
 from plusone.losses.focusing import focal_cost
 
 
@@ -70,12 +69,14 @@ def leveraged_asymmetric(
     ... ).item()
     0.6931471824645996
     """
-    positive, negative = focal_cost(z, gamma_pos), focal_cost(-z, gamma_neg)
+    log_p, log_not_p = log_probabilities(z)
+    positive = focal_cost(log_p, log_not_p, gamma_pos)
+    negative = focal_cost(log_not_p, log_p, gamma_neg)
     return by_state(
         y,
         positive=positive,
         unobserved=torch.where(torch.sigmoid(z) > tau, lam_plus * positive, lam_minus * negative),
-        negative=-logsigmoid(-z),
+        negative=-log_not_p,
     )
 
 

@@ -7,16 +7,15 @@ Section 5.1 for weak and sampled negatives) and Appendix A.
 Deviation from the authors' program: it adds 1e-5 inside the logarithms; here they are exact.
 Labels y are 1 (seen positive), 0 (unobserved) and -1 (seen negative); a seen negative costs
 -log(1 - p) with full weight, in the smoothed losses with its target smoothed as far as that of a
-seen positive. In the code lp is -log p and ln is -log(1 - p).
+seen positive.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
 
-from plusone.losses._logits import by_state, on_logits
+from plusone.losses._logits import by_state, log_probabilities, on_logits
 from plusone.losses.variant import Variant, is_released
 
 
@@ -41,12 +40,12 @@ def observed_bce(z: Tensor, y: Tensor, *, eps: float = 0.0, variant: Variant = "
     [[0.6931471824645996, 0.0]]
     """
     e = _smoothing(eps, variant)
-    lp, ln = -logsigmoid(z), -logsigmoid(-z)
+    log_p, log_not_p = log_probabilities(z)
     return by_state(
         y,
-        positive=(1 - e) * lp + e * ln,
+        positive=-(1 - e) * log_p - e * log_not_p,
         unobserved=0.0,
-        negative=e * lp + (1 - e) * ln,
+        negative=-e * log_p - (1 - e) * log_not_p,
     )
 
 
@@ -64,7 +63,8 @@ def assume_negative(z: Tensor, y: Tensor) -> Tensor:
     >>> assume_negative(torch.zeros(1, 2), torch.tensor([[1, 0]])).sum().item() / 2
     0.6931471824645996
     """
-    return -logsigmoid(torch.where(y > 0, z, -z))
+    log_p, log_not_p = log_probabilities(z)
+    return by_state(y, positive=-log_p, unobserved=-log_not_p, negative=-log_not_p)
 
 
 @on_logits
@@ -88,12 +88,12 @@ def assume_negative_smoothed(
     0.6931471824645996
     """
     e_p, e_n = _smoothing(eps_p, variant), _smoothing(eps_n, variant)
-    lp, ln = -logsigmoid(z), -logsigmoid(-z)
+    log_p, log_not_p = log_probabilities(z)
     return by_state(
         y,
-        positive=(1 - e_p) * lp + e_p * ln,
-        unobserved=e_n * lp + (1 - e_n) * ln,
-        negative=e_p * lp + (1 - e_p) * ln,
+        positive=-(1 - e_p) * log_p - e_p * log_not_p,
+        unobserved=-e_n * log_p - (1 - e_n) * log_not_p,
+        negative=-e_p * log_p - (1 - e_p) * log_not_p,
     )
 
 
@@ -124,8 +124,8 @@ def weak_negative(z: Tensor, y: Tensor, *, gamma: float | None = None) -> Tensor
         gamma = 1 / max(z.shape[-1] - 1, 1)
     if not 0.0 <= gamma <= 1.0:
         raise ValueError(f"gamma must lie in [0, 1], got {gamma}")
-    loss = assume_negative(z, y)
-    return torch.where(y == 0, gamma * loss, loss)
+    log_p, log_not_p = log_probabilities(z)
+    return by_state(y, positive=-log_p, unobserved=-gamma * log_not_p, negative=-log_not_p)
 
 
 def sample_negative(y: Tensor, *, generator: torch.Generator | None = None) -> Tensor:

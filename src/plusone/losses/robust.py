@@ -31,9 +31,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
 
-from plusone.losses._logits import by_state, on_logits
+from plusone.losses._logits import by_state, log_probabilities, on_logits
 from plusone.losses.entropy import entropy
 from plusone.losses.focusing import focal_cost
 from plusone.losses.variant import Variant, is_released
@@ -56,9 +55,14 @@ def generalized_cross_entropy(z: Tensor, *, q: float) -> Tensor:
     >>> generalized_cross_entropy(torch.zeros(1), q=1.0).item()
     0.5
     """
+    log_p, _ = log_probabilities(z)
+    return _l_q(log_p, q)
+
+
+def _l_q(log_p: Tensor, q: float) -> Tensor:
+    """(1 - p^q) / q, and -log p for q = 0."""
     if q < 0:
         raise ValueError(f"q must not be negative, got {q}")
-    log_p = logsigmoid(z)
     return -log_p if q == 0 else -torch.expm1(q * log_p) / q
 
 
@@ -135,14 +139,15 @@ def generalized_robust(
     p = torch.sigmoid(z).detach()
     khat = false_negative_probability(p, w=w, b=b)  # Eq. 7
     v = confidence_weight(p, mu=mu, sigma=sigma)  # Eq. 11
-    l1 = generalized_cross_entropy(z, q=0.0 if is_released(variant) else q1)  # Eq. 14
-    l2 = generalized_cross_entropy(z, q=q2)
-    l3 = generalized_cross_entropy(-z, q=q3)
+    log_p, log_not_p = log_probabilities(z)
+    l1 = _l_q(log_p, 0.0 if is_released(variant) else q1)  # Eq. 14
+    l2 = _l_q(log_p, q2)
+    l3 = _l_q(log_not_p, q3)
     return by_state(
         y,
         positive=l1,
         unobserved=v * (khat * l2 + (1 - khat) * l3),  # Eq. 5
-        negative=-logsigmoid(-z),
+        negative=-log_not_p,
     )
 
 
@@ -239,12 +244,12 @@ class UnifiedLoss:
         low = _at_most(tau)
 
         def with_margin(z: Tensor) -> Tensor:
-            return focal_cost(z - margin, gamma)
+            return _focal(z - margin, gamma)
 
         l2: Part = with_margin
         l3 = _hill(lam)
         if is_released(variant):
-            l2, l3 = (lambda z: focal_cost(z, gamma)), (lambda z: focal_cost(-z, gamma))
+            l2, l3 = (lambda z: _focal(z, gamma)), (lambda z: _focal(-z, gamma))
         return cls(lambda z: 1 - low(z), constant(1.0), with_margin, l2, l3)
 
     @classmethod
@@ -295,7 +300,7 @@ def minus_log_p(z: Tensor) -> Tensor:
     >>> minus_log_p(torch.zeros(1)).item()
     0.6931471824645996
     """
-    return -logsigmoid(z)
+    return -log_probabilities(z)[0]
 
 
 def minus_log_not_p(z: Tensor) -> Tensor:
@@ -304,12 +309,17 @@ def minus_log_not_p(z: Tensor) -> Tensor:
     >>> minus_log_not_p(torch.zeros(1)).item()
     0.6931471824645996
     """
-    return -logsigmoid(-z)
+    return -log_probabilities(z)[1]
 
 
 def _at_most(tau: Parameter) -> Part:
     """1 where p <= tau, else 0."""
     return lambda z: (torch.sigmoid(z) <= tau).to(z.dtype)
+
+
+def _focal(z: Tensor, gamma: float) -> Tensor:
+    """(1 - p)^gamma * -log p."""
+    return focal_cost(*log_probabilities(z), gamma)
 
 
 def _hill(lam: float) -> Part:
