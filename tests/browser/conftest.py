@@ -67,7 +67,7 @@ def report(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "default": 16,
         "rows": [
             {"data": "digits-features", "method": "an", "value": value, "test_sd": None,
-             "test_map": results[seed]["test_map"], "val_map": results[seed]["val_map"],
+             "test_map": results[seed].test_map, "val_map": results[seed].val_map,
              "seeds": 1, "lr": 1e-3, "keys": []}
             for value, seed in ((64, 0), (128, 1))
         ],

@@ -11,7 +11,7 @@ import pytest
 from plusone.cli import common
 from plusone.cli.bench_progress import Board
 from plusone.cli.demo import DEMO_METHODS
-from plusone.compare.jobs import read_journal
+from plusone.compare.jobs import JobResult, read_journal
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +20,7 @@ SCORES = dict(zip(DEMO_METHODS, (0.5, 0.55, 0.6, 0.6, 0.7, 0.75, 0.65, 0.9), str
 
 def result_of(job, val, test):
     recipe = job.recipe
-    return {
+    values = {
         "key": job.key,
         "source": {"data": job.source.data, "features": [], "format": "auto", "labels": "auto"},
         "stacked": 1,
@@ -39,8 +39,10 @@ def result_of(job, val, test):
         "observation": {"scheme": "single(protocol='cole2021')", "seed": 1200, "digest": "ab"},
         "seconds": 12.34,
         "run": None,
+        "selected_on": "truth",
         "version": "1",
     }
+    return JobResult.model_validate(values)
 
 
 @pytest.fixture
@@ -256,7 +258,7 @@ def test_the_board_shows_what_fits_and_the_time_left(monkeypatch):
 
 
 def test_methods_that_cannot_be_stacked_are_named(cli, train_as, tmp_path):
-    train_as(lambda job: result_of(job, 0.5, 0.5) | {"alone": "it learns parameters of its own"})
+    train_as(lambda job: result_of(job, 0.5, 0.5).model_copy(update={"alone": "it learns parameters of its own"}))
     answer = cli("bench", "digits-features", "-m", "role", "-o", tmp_path, "--no-report")
     assert "one by one: role (it learns parameters of its own)" in answer.err
 

@@ -10,11 +10,11 @@ from plusone.compare import jobs as module
 
 @pytest.fixture
 def result():
-    """`result("an", test=0.5)`: a line of a journal."""
+    """`result("an", test=0.5)`: the result of a training."""
 
     def make(method="an", seed=0, lr=1e-3, val=0.5, test=0.5, **rest):
         options = rest.get("options", {})
-        return {
+        values = {
             "key": f"{rest.get('data', 'd')}-{method}-{seed}-{lr}-{options}-{rest.get('mode')}",
             "source": {"data": "/x/d.npz", "features": [], "format": "auto", "labels": "auto"},
             "stacked": 1,
@@ -31,9 +31,11 @@ def result():
             "k": None,
             "recipe": {"method": method, "seed": seed},
             "observation": {"scheme": "single(protocol='cole2021')", "seed": 1200, "digest": "ab"},
+            "selected_on": "truth",
             "items": {"train": 80, "val": 20, "test": 30},
             "version": "1",
-        } | rest
+        }
+        return module.JobResult.model_validate(values | rest)
 
     return make
 

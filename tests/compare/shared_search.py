@@ -13,7 +13,7 @@ from pathlib import Path
 from plusone.compare import search
 from plusone.compare import search as study_storage
 from plusone.compare.entries import Entry
-from plusone.compare.jobs import Source
+from plusone.compare.jobs import JobResult, Source
 
 
 def tune(url, name, trials, log, manner="work"):
@@ -27,7 +27,10 @@ def tune(url, name, trials, log, manner="work"):
             while manner == "hang":
                 time.sleep(0.1)
             time.sleep(0.05)
-        return [{"val_map": 0.9 - 0.1 * abs(log10(job.recipe.lr) + 3)} for job in jobs]
+        return [
+            JobResult.model_construct(val_map=0.9 - 0.1 * abs(log10(job.recipe.lr) + 3))
+            for job in jobs
+        ]
 
     entries = [Entry(Source("digits-features"), "em", {})]
     folder = Path(log).parent / name

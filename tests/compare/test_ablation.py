@@ -91,20 +91,15 @@ def test_parts_of_lasd_and_em_apl_are_other_methods():
     torch.testing.assert_close(loss, reduce(entropy_maximization(z, y, alpha=0.2)))
 
 
-def result(test, key, seed=0):
-    return {
-        "data": "d", "method": "m", "seed": seed, "lr": 0.1, "val_map": 0.5, "test_map": test,
-        "options": {"x": 1}, "key": key,
-    }  # fmt: skip
-
-
-def test_change_is_against_the_full_method():
+def test_change_is_against_the_full_method(result):
     parts = [Part("less", {"a": 0}), Part("full"), Part("other", method="an")]
-    results = [[result(0.5, "a"), result(0.7, "b", 1)], [result(0.8, "c")], [result(0.9, "d")]]
+    results = [
+        [result(test=0.5), result(test=0.7, seed=1)], [result(test=0.8)], [result(test=0.9)],
+    ]  # fmt: skip
     rows = summarise_ablation(parts, results)
     assert [row.change for row in rows] == [pytest.approx(-0.2), 0.0, pytest.approx(0.1)]
     assert rows[0].outcome.test_sd == pytest.approx(0.02**0.5)
-    untested = summarise_ablation(parts, [[result(None, key)] for key in "abc"])
+    untested = summarise_ablation(parts, [[result(test=None)]] * 3)
     assert [row.change for row in untested] == [None] * 3
 
 
@@ -142,9 +137,7 @@ def test_lac_end_to_end_is_another_training(source, trained, tmp_path):
     )
     assert len(done.rows) == len(trained) == 5
     stages = {
-        json.dumps(entry["options"], sort_keys=True): [
-            set(record["losses"]) for record in entry["epochs"]
-        ]
+        json.dumps(entry.options, sort_keys=True): [set(record.losses) for record in entry.epochs]
         for entry in module.read_journal(tmp_path / "journal.jsonl")
     }
     with_contrast = [[("lac" in terms) for terms in course] for course in stages.values()]

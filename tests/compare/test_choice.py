@@ -1,16 +1,15 @@
 """What settings are chosen by."""
 
 from plusone.compare.cells import outcome
-from plusone.compare.choice import choice_score, mean_score
 from plusone.compare.entries import best_settings
-from plusone.compare.summary import summarise
+from plusone.compare.summary import mean_score, summarise
 from plusone.compare.tables import markdown_tables
 
 
 def test_the_score_decides_and_old_results_have_map_for_one(result):
-    assert choice_score(result(val=0.4)) == 0.4
-    assert choice_score(result(val=0.4, val_score=0.7)) == 0.7
-    assert choice_score(result(val=0.4, val_score=None)) == 0.4
+    assert result(val=0.4).choice_score == 0.4
+    assert result(val=0.4, val_score=0.7).choice_score == 0.7
+    assert result(val=0.4, val_score=None).choice_score == 0.4
     assert mean_score([result(val=0.25), result(val_score=0.75)]) == 0.5
 
 

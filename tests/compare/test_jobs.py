@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from plusone.compare.jobs import NEEDED, Job, Source, read_journal, run_jobs
+from plusone.compare.jobs import Job, Source, read_journal, run_jobs
 from plusone.recipe import make_recipe
 
 
@@ -26,26 +26,26 @@ def make_jobs(source):
 def figures(results):
     """What a table is made of, to the rounding that trainings at once or alone may differ in."""
     return [
-        pytest.approx([*entry["test_ap"], entry["val_map"], entry["best_epoch"]], abs=1e-6)
+        pytest.approx([*entry.test_ap, entry.val_map, entry.best_epoch], abs=1e-6)
         for entry in results
     ]
 
 
 def same(first, second):
-    assert [entry["key"] for entry in first] == [entry["key"] for entry in second]
-    return [[*e["test_ap"], e["val_map"], e["best_epoch"]] for e in first] == figures(second)
+    assert [entry.key for entry in first] == [entry.key for entry in second]
+    return [[*e.test_ap, e.val_map, e.best_epoch] for e in first] == figures(second)
 
 
 def test_resume_after_losing_half_of_the_journal(source, trained, tmp_path):
     journal, jobs = tmp_path / "new" / "journal.jsonl", make_jobs(source)
     first = run_jobs(jobs, journal)
-    assert [r["method"] for r in first] == ["an", "an", "gr", "gr", "bce", "bce"]
+    assert [r.method for r in first] == ["an", "an", "gr", "gr", "bce", "bce"]
     assert len(trained) == 6
     lines = journal.read_text().splitlines(keepends=True)
     journal.write_text("".join(lines[::2]))
     trained.clear()
     calls = []
-    second = run_jobs(jobs, journal, on_done=lambda r, before: calls.append((r["key"], before)))
+    second = run_jobs(jobs, journal, on_done=lambda r, before: calls.append((r.key, before)))
     assert trained == [job.key for job in jobs[1::2]]
     assert same(second, first)
     assert sorted(key for key, _ in calls) == sorted(job.key for job in jobs)
@@ -69,12 +69,14 @@ def test_a_cut_off_last_line(source, trained, tmp_path, cut):
     assert len(list(read_journal(journal))) == 6, "the new line was glued to the broken one"
 
 
-def test_junk_in_a_journal_is_passed_over(tmp_path):
+def test_junk_in_a_journal_is_passed_over(result, tmp_path):
     journal = tmp_path / "journal.jsonl"
     assert list(read_journal(journal)) == []
-    good = dict.fromkeys(NEEDED, 1)
+    good = result()
+    incomplete = {name: value for name, value in good.to_json().items() if name != "val_map"}
     junk = b'\xff\xfe\n[]\n3\n\n{}\n{"key": "k"}\n'
-    journal.write_bytes(junk + json.dumps(good).encode() + b"\n")
+    lines = [json.dumps(incomplete), json.dumps(good.to_json() | {"epochs": 3}), good.to_json()]
+    journal.write_bytes(junk + "\n".join([*lines[:2], json.dumps(lines[2])]).encode() + b"\n")
     assert list(read_journal(journal)) == [good]
 
 

@@ -24,7 +24,7 @@ def written(result, tmp_path):
         for lr in (0.1, 0.2)
         for seed in (0, 1)
     ]
-    results[-1]["alone"] = "own parameters"
+    results[-1] = results[-1].model_copy(update={"alone": "own parameters"})
     summary = summarise(results)
     whole = write_outputs(
         tmp_path, spec, results, summary, title="t", command="plusone bench", rule="by luck"

@@ -13,7 +13,7 @@ from plusone.methods import METHODS, PublishedFigure
 VOC = {
     "data": "VOC2012",
     "items": {"train": 4574, "val": 1143, "test": 5823},
-    "labels": {"classes": [str(number) for number in range(20)]},
+    "labels": {"classes": list(map(str, range(20))), "seen": [1] * 20, "true": [2] * 20},
 }
 
 
@@ -42,7 +42,7 @@ def test_all_labels(result):
         {"data": "photos"},
         {"items": {"train": 4574, "val": 1143, "test": 5822}},
         {"items": {"train": 457, "val": 1143, "test": 5823}},
-        {"labels": {"classes": ["a"]}},
+        {"labels": {"classes": ["a"], "seen": [1], "true": [2]}},
         {"observation": {"scheme": "fraction(0.5)", "digest": "x"}},
         {"observation": {"scheme": "given", "digest": "x"}},
         {"data": "coco"},

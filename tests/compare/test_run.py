@@ -24,7 +24,7 @@ def run():
 
     def here(jobs):
         for unit in make_units([job for job in jobs if job.key not in trained], 1):
-            trained.update({entry["key"]: entry for entry in run_unit(unit)})
+            trained.update({entry.key: entry for entry in run_unit(unit)})
         return [trained[job.key] for job in jobs]
 
     here.trained = trained
@@ -74,9 +74,9 @@ def test_tuning_by_optuna(arrays, tmp_path, run):
     wanted = spec(arrays, methods=["em"], tune=True, search="optuna", trials=3)
     bench = run_bench(wanted, tmp_path, run)
     assert len(bench.results) == 4  # 3 trials, and the other seed
-    best = max(bench.results, key=lambda entry: (entry["val_map"], entry["seed"] == 0))
+    best = max(bench.results, key=lambda entry: (entry.val_map, entry.seed == 0))
     (row,) = bench.summary.rows
-    assert row.lr == best["lr"] or best["seed"] == 1
+    assert row.lr == best.lr or best.seed == 1
     assert "3 trials" in bench.rule
     assert (tmp_path / "optuna.journal").exists()
     run_bench(wanted, tmp_path, run)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from plusone.compare.entries import Entry
-from plusone.compare.jobs import Source
+from plusone.compare.jobs import JobResult, Source
 from plusone.compare.search import RATE, tune_by_optuna
 from plusone.errors import InputError
 from plusone.methods import METHODS, Choice, Range
@@ -56,7 +56,7 @@ def tune(tmp_path):
                 raise KeyboardInterrupt
             journal.update((folder, job.key) for job in new)
             trained.extend((job.recipe.method, job.recipe.lr, job.recipe.options) for job in new)
-            return [{"val_map": score(job.recipe)} for job in jobs]
+            return [JobResult.model_construct(val_map=score(job.recipe)) for job in jobs]
 
         entries = entries or [Entry(SOURCE, "em", {})]
         return tune_by_optuna(entries, rates, 0, run, trials=trials, folder=folder, **rest)

@@ -37,7 +37,9 @@ def test_one_seed_and_no_test_split(result):
 def test_only_seeds_are_repetitions(result):
     short, long = {"epochs": 1}, {"epochs": 3}
     trained = [result(val=0.5, recipe=short), result(val=0.6, recipe=long)]
-    (row,) = summarise([one | {"key": str(place)} for place, one in enumerate(trained)]).rows
+    (row,) = summarise(
+        [one.model_copy(update={"key": str(place)}) for place, one in enumerate(trained)]
+    ).rows
     assert (row.seeds, row.val_map) == (1, 0.6)
 
 

@@ -26,23 +26,16 @@ def source(tmp_path):
     return Source(str(tmp_path / "small.npz"))
 
 
-def result(method, seed, lr, val, test, key):
-    return {
-        "data": "d", "method": method, "seed": seed, "lr": lr, "val_map": val, "test_map": test,
-        "seconds": 1.0, "key": key,
-    }  # fmt: skip
-
-
-def test_validation_picks_the_learning_rate_of_each_point():
+def test_validation_picks_the_learning_rate_of_each_point(result):
     points = [Point("em", 0.1), Point("em", 0.2, 77)]
     results = [
         [
-            result("em", 0, 0.1, 0.5, 0.9, "a"),
-            result("em", 1, 0.1, 0.5, 0.9, "b"),
-            result("em", 0, 0.2, 0.8, 0.4, "c"),
-            result("em", 1, 0.2, 0.3, 0.6, "d"),
+            result("em", 0, 0.1, 0.5, 0.9, key="a"),
+            result("em", 1, 0.1, 0.5, 0.9, key="b"),
+            result("em", 0, 0.2, 0.8, 0.4, key="c"),
+            result("em", 1, 0.2, 0.3, 0.6, key="d"),
         ],
-        [result("em", 0, 0.1, 0.7, None, "e"), result("em", 0, 0.2, 0.7, None, "f")],
+        [result("em", 0, 0.1, 0.7, None, key="e"), result("em", 0, 0.2, 0.7, None, key="f")],
     ]
     first, second = summarise_sweep(points, results)
     assert first.to_dict() == {
@@ -81,17 +74,17 @@ def test_the_file_holds_what_figures_need(source, trained, tmp_path):
     assert 0 < found["baseline"]["test_map"] < 1
     assert found["baseline"]["test_sd"] >= 0
     assert [(row["method"], row["value"]) for row in found["rows"]] == [("em", 0.05), ("em", 0.3)]
-    journal = {entry["key"]: entry for entry in module.read_journal(tmp_path / "s/journal.jsonl")}
+    journal = {entry.key: entry for entry in module.read_journal(tmp_path / "s/journal.jsonl")}
     assert len(journal) == 2 * 2 * 2 + 2 * 2
     for row in found["rows"]:
         assert set(row) == {
             "data", "method", "value", "test_map", "test_sd", "val_map", "seeds", "lr", "keys",
         }  # fmt: skip
         behind = [journal[key] for key in row["keys"]]
-        assert {run["seed"] for run in behind} == {0, 1}
-        assert {run["lr"] for run in behind} == {row["lr"]}
-        assert {run["options"]["alpha"] for run in behind} == {row["value"]}
-        assert row["test_map"] == pytest.approx(np.mean([run["test_map"] for run in behind]))
+        assert {run.seed for run in behind} == {0, 1}
+        assert {run.lr for run in behind} == {row["lr"]}
+        assert {run.options["alpha"] for run in behind} == {row["value"]}
+        assert row["test_map"] == pytest.approx(np.mean([run.test_map for run in behind]))
     lines = list(csv.DictReader(csv_file.open()))
     assert len(lines) == 8
     assert sum(line["chosen"] == "True" for line in lines) == 4
@@ -120,13 +113,13 @@ def test_a_share_of_the_items_tells_how_many_labels_were_seen(source, trained, t
     assert [row.to_dict()["labels"] for row in sweep.rows] == [20, 40, 60, 120]
     assert sweep.default == 1.0
     journal = list(module.read_journal(tmp_path / "journal.jsonl"))
-    assert sorted(entry["items"]["train"] for entry in journal) == [20, 20, 40, 40]
+    assert sorted(entry.items["train"] for entry in journal) == [20, 20, 40, 40]
 
 
 def test_kept_positives_and_wrong_k(source, trained, tmp_path):
     kept = run_sweep(source, ["em"], "keep", [0.3, 1.0], tmp_path, seeds=[0], settings=SHORT)
     seen = {
-        entry["observation"]["scheme"]: sum(entry["labels"]["seen"])
+        entry.observation["scheme"]: sum(entry.labels.seen)
         for entry in module.read_journal(tmp_path / "journal.jsonl")
     }
     assert seen["fraction(q=0.3)"] < seen["fraction(q=1.0)"]
@@ -134,7 +127,7 @@ def test_kept_positives_and_wrong_k(source, trained, tmp_path):
     run_sweep(
         source, ["epr"], "expected_positives", [1, 2.5], tmp_path / "k", seeds=[0], settings=SHORT
     )
-    ks = [entry["k"] for entry in module.read_journal(tmp_path / "k/journal.jsonl")]
+    ks = [entry.k for entry in module.read_journal(tmp_path / "k/journal.jsonl")]
     assert sorted(ks) == [1, 2.5]
 
 
@@ -148,10 +141,10 @@ def test_the_baseline_keeps_settings_but_not_options(source, trained, tmp_path):
     run_sweep(
         source, ["gr"], "options.mu", [0.8], tmp_path, seeds=[0], settings=given, baseline="an"
     )
-    journal = {entry["method"]: entry for entry in module.read_journal(tmp_path / "journal.jsonl")}
-    assert journal["gr"]["options"] == {"sigma": 0.4, "mu": 0.8}
-    assert journal["an"]["options"] == {}
-    assert journal["an"]["recipe"]["batch_size"] == 8
+    journal = {entry.method: entry for entry in module.read_journal(tmp_path / "journal.jsonl")}
+    assert journal["gr"].options == {"sigma": 0.4, "mu": 0.8}
+    assert journal["an"].options == {}
+    assert journal["an"].recipe["batch_size"] == 8
 
 
 @pytest.mark.parametrize(

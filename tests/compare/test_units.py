@@ -75,15 +75,15 @@ def test_a_stack_gives_what_single_trainings_give(arrays):
     made = jobs(Source(str(arrays)), ["gr"])
     (unit,) = make_units(made, 1)
     stacked = run_unit(unit)
-    assert [entry["stacked"] for entry in stacked] == [4] * 4
+    assert [entry.stacked for entry in stacked] == [4] * 4
     for entry, job in zip(stacked, made, strict=True):
         (alone,) = run_unit(Unit((job,)))
-        assert alone["stacked"] == 1
-        assert entry["key"] == alone["key"] == job.key
-        assert (entry["lr"], entry["seed"]) == (job.recipe.lr, job.recipe.seed)
-        assert entry["val_map"] == pytest.approx(alone["val_map"], abs=1e-6)
-        assert entry["test_ap"] == pytest.approx(alone["test_ap"], abs=1e-6)
-        assert len(entry["epochs"]) == 2
+        assert alone.stacked == 1
+        assert entry.key == alone.key == job.key
+        assert (entry.lr, entry.seed) == (job.recipe.lr, job.recipe.seed)
+        assert entry.val_map == pytest.approx(alone.val_map, abs=1e-6)
+        assert entry.test_ap == pytest.approx(alone.test_ap, abs=1e-6)
+        assert len(entry.epochs) == 2
 
 
 def test_what_cannot_be_stacked_says_why_and_is_cut_up(arrays):
@@ -94,7 +94,7 @@ def test_what_cannot_be_stacked_says_why_and_is_cut_up(arrays):
     single = refused.unit.one_by_one(refused.why)
     assert sizes(single) == [1, 1]
     (entry,) = run_unit(single[0])
-    assert (entry["alone"], entry["stacked"]) == (refused.why, 1)
+    assert (entry.alone, entry.stacked) == (refused.why, 1)
 
 
 def test_names_for_messages():
@@ -116,7 +116,7 @@ def test_a_training_that_diverges_harms_no_other():
     found = run_unit(Unit((healthy, lost)))
     assert isinstance(found, Refused)
     assert "lr 1e+38 and seed 0 is not finite" in found.why
-    assert run_unit(Unit((healthy,)))[0]["val_map"] > 0
+    assert run_unit(Unit((healthy,)))[0].val_map > 0
     failed = run_unit(Unit((lost,)))
     assert isinstance(failed, Failed)
     assert "an, seed 0, lr 1e+38: a loss term of an is not finite" in failed.message

@@ -273,8 +273,8 @@ def test_bench_notes_how_many_are_left_out(photos):
     damage("text", photos / "red" / "2.png")
     settings = {"epochs": 1, "backbone": "cnn", "image_size": 16, "mode": "finetune"}
     result = run_job(Job(Source(str(photos)), make_recipe(settings)))
-    assert result["broken"] == 1
-    assert sum(result["items"].values()) == 23
+    assert result.broken == 1
+    assert sum(result.items.values()) == 23
 
 
 def test_an_image_that_goes_bad_after_training_draws_no_other_validation_items(

@@ -22,6 +22,10 @@ def fake_result(method: str = "an", seed: int = 0, **other: Any) -> dict[str, An
             "epoch": epoch,
             "losses": {"loss": 1 / epoch},
             "val_map": 0.5 + 0.05 * epoch,
+            "selected_on": "truth",
+            "best": True,
+            "weights": "raw",
+            "seconds": 0.5,
             "probe": {
                 "positives": rng.integers(0, 5, 100).tolist(),
                 "negatives": rng.integers(0, 50, 100).tolist(),

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.progress_bar import ProgressBar
@@ -14,17 +14,16 @@ from rich.table import Table
 from rich.text import Text
 
 from plusone.cli.common import err, going_on, percent, table
-from plusone.compare.choice import choice_score
 from plusone.io.files import alone_in, clear_leftovers
 
 if TYPE_CHECKING:
-    from plusone.compare.jobs import Job
+    from plusone.compare.jobs import Job, JobResult
     from plusone.compare.remaining import Kind
 
 LINES_AROUND = 7  # of the display that are not rows of its table
 
 
-def run_shown(jobs: Sequence[Job], folder: Path, workers: int) -> list[dict[str, Any]]:
+def run_shown(jobs: Sequence[Job], folder: Path, workers: int) -> list[JobResult]:
     """Runs the jobs that `folder` does not hold yet; returns the results of all, in order.
 
     A terminal shows a live table; anything else gets a line per training.
@@ -43,10 +42,10 @@ def run_shown(jobs: Sequence[Job], folder: Path, workers: int) -> list[dict[str,
     live = err.is_interactive
     shown = Live(board, console=err, refresh_per_second=2, transient=True)
 
-    def on_done(result: dict[str, Any], before: bool) -> None:
+    def on_done(result: JobResult, before: bool) -> None:
         board.add(result)
         if not live:
-            name = f"{result['data']}  " if board.several else ""
+            name = f"{result.data}  " if board.several else ""
             err.print(name + line_of(result, before), markup=False, soft_wrap=True)
 
     with again, alone_in(folder), shown if live else nullcontext():
@@ -54,12 +53,12 @@ def run_shown(jobs: Sequence[Job], folder: Path, workers: int) -> list[dict[str,
         return run_jobs(jobs, folder / "journal.jsonl", workers=workers, on_done=on_done)
 
 
-def line_of(result: dict[str, Any], before: bool) -> str:
+def line_of(result: JobResult, before: bool) -> str:
     """A finished training in a line."""
-    tried = "".join(f"  {name} {value}" for name, value in result["options"].items())
+    tried = "".join(f"  {name} {value}" for name, value in result.options.items())
     return (
-        f"{result['method']:12s} seed {result['seed']}  lr {result['lr']:g}{tried}  "
-        f"val mAP {percent(result['val_map'])}  {result['seconds']:.1f} s"
+        f"{result.method:12s} seed {result.seed}  lr {result.lr:g}{tried}  "
+        f"val mAP {percent(result.val_map)}  {result.seconds:.1f} s"
         f"{'  (done before)' if before else ''}"
     )
 
@@ -80,14 +79,14 @@ class Board:
         self.total = len(self.open)
         self.several = len({data for data, _, _ in self.open.values()}) > 1
         self.done: list[tuple[Kind, float]] = []
-        self.rows: dict[Kind, list[dict[str, Any]]] = {kind: [] for kind in self.open.values()}
+        self.rows: dict[Kind, list[JobResult]] = {kind: [] for kind in self.open.values()}
         self.wanted = {kind: [*self.open.values()].count(kind) for kind in self.rows}
         self.touched = time.monotonic()
 
-    def add(self, result: dict[str, Any]) -> None:
+    def add(self, result: JobResult) -> None:
         """Notes a finished training."""
-        kind = self.open.pop(result["key"])
-        self.done.append((kind, result["seconds"]))
+        kind = self.open.pop(result.key)
+        self.done.append((kind, result.seconds))
         self.rows[kind] = [*self.rows.pop(kind), result]  # what changed last comes last
         self.touched = time.monotonic()
 
@@ -109,13 +108,13 @@ class Board:
         cells = []
         for kind in shown[: max(1, height - LINES_AROUND)]:
             results = self.rows[kind]
-            best = max(results, key=choice_score, default=None)
+            best = max(results, key=lambda result: result.choice_score, default=None)
             cells.append(
                 (
                     *kind[: 3 if self._modes() else 2],
                     f"{len(results)}/{self.wanted[kind]}",
-                    percent(best["val_map"] if best else None),
-                    percent(best["test_map"] if best else None),
+                    percent(best.val_map if best else None),
+                    percent(best.test_map if best else None),
                 )
             )
         names = ("data", "method", *(("mode",) if self._modes() else ()))

@@ -57,7 +57,7 @@ def finish(
         _explain(bench.summary.rows)
         say(f"settings: {bench.rule}")
     for data, count in {
-        result["data"]: result["broken"] for result in bench.results if "broken" in result
+        result.data: result.broken for result in bench.results if result.broken
     }.items():
         say(f"{data}: {count} items left out, as their images cannot be read (plusone inspect)")
     if single := alone(bench.results):

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from plusone.compare.cells import Outcome, Result, Runner, outcome, plan_cell, run_cells
-from plusone.compare.jobs import Job, Source, run_jobs
+from plusone.compare.cells import Outcome, Runner, outcome, plan_cell, run_cells
+from plusone.compare.jobs import Job, JobResult, Source, run_jobs
 from plusone.compare.plan import Settings
 from plusone.compare.summary import markdown
 from plusone.compare.tables import percent
@@ -105,7 +105,7 @@ def run_ablation(
     results = run_cells(cells, run or (lambda jobs: run_jobs(jobs, journal, workers=workers)))
     rows = summarise_ablation(parts, results)
     note = get_method(method).on_features
-    linear = all(result["mode"] == "linear" for found in results for result in found)
+    linear = all(result.mode == "linear" for found in results for result in found)
     return Ablation(
         title=title or f"{rows[0].outcome.data}: what the parts of {method} are worth",
         command=command,
@@ -144,7 +144,7 @@ def plan_part(
 
 
 def summarise_ablation(
-    parts: Sequence[Part], results: Sequence[Sequence[Result]]
+    parts: Sequence[Part], results: Sequence[Sequence[JobResult]]
 ) -> tuple[AblationRow, ...]:
     """One row per part, from the results of its trainings."""
     outcomes = [outcome(found) for found in results]
@@ -152,7 +152,7 @@ def summarise_ablation(
     return tuple(
         AblationRow(
             part,
-            found[0]["options"],
+            found[0].options,
             out,
             None if out.test_map is None or full is None else out.test_map - full,
         )

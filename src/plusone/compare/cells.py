@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Any
 
-from plusone.compare.choice import mean_score
-from plusone.compare.jobs import Job, Source
+from plusone.compare.jobs import Job, JobResult, Source
 from plusone.compare.plan import Settings, make_jobs, rate_grid
+from plusone.compare.summary import mean_score
 from plusone.errors import InputError
 
-Result = dict[str, Any]
-Runner = Callable[[Sequence[Job]], list[Result]]
+Runner = Callable[[Sequence[Job]], list[JobResult]]
 
 
 @dataclass(frozen=True)
@@ -68,27 +66,27 @@ def plan_cell(
         raise InputError(f"{name}: {error}") from None
 
 
-def run_cells(cells: Sequence[Sequence[Job]], run: Runner) -> list[list[Result]]:
+def run_cells(cells: Sequence[Sequence[Job]], run: Runner) -> list[list[JobResult]]:
     """The results of each cell; a training that several cells share is done once."""
     jobs = {job.key: job for cell in cells for job in cell}
     results = dict(zip(jobs, run(list(jobs.values())), strict=True))
     return [[results[job.key] for job in cell] for cell in cells]
 
 
-def outcome(results: Sequence[Result]) -> Outcome:
+def outcome(results: Sequence[JobResult]) -> Outcome:
     """Sums up the results of one cell; of learning rates that validate alike the first."""
-    by_rate: dict[float, list[Result]] = {}
+    by_rate: dict[float, list[JobResult]] = {}
     for result in results:
-        by_rate.setdefault(result["lr"], []).append(result)
+        by_rate.setdefault(result.lr, []).append(result)
     runs = max(by_rate.values(), key=mean_score)
-    tests = [run["test_map"] for run in runs if run["test_map"] is not None]
+    tests = [run.test_map for run in runs if run.test_map is not None]
     return Outcome(
-        data=runs[0]["data"],
-        method=runs[0]["method"],
-        lr=runs[0]["lr"],
+        data=runs[0].data,
+        method=runs[0].method,
+        lr=runs[0].lr,
         seeds=len(runs),
-        val_map=fmean(run["val_map"] for run in runs),
+        val_map=fmean(run.val_map for run in runs),
         test_map=fmean(tests) if tests else None,
         test_sd=stdev(tests) if len(tests) > 1 else None,
-        keys=tuple(run["key"] for run in runs),
+        keys=tuple(run.key for run in runs),
     )

@@ -6,19 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from plusone.compare.choice import choice_score
-from plusone.compare.jobs import Job, Source
+from plusone.compare.jobs import Job, JobResult, Source
 from plusone.compare.plan import make_jobs, make_source, rate_grid
 from plusone.compare.spec import BenchSpec, DataSpec, merge_settings
 from plusone.errors import InputError
 from plusone.methods import METHODS, get_method
 from plusone.recipe import Recipe
-
-if TYPE_CHECKING:
-    from plusone.compare.jobs import Job
-
 
 Settings = dict[str, Any]
 IMAGE_MODES = ("finetune", "linear_init")
@@ -109,7 +104,7 @@ def _has_images(source: Source) -> bool:
     return features is None or features.ndim == 4
 
 
-Runner = Callable[[Sequence["Job"]], list[dict[str, Any]]]
+Runner = Callable[[Sequence[Job]], list[JobResult]]
 
 
 def option_grid(method: str, chosen: Settings, given: Settings) -> list[Settings]:
@@ -125,9 +120,9 @@ def option_grid(method: str, chosen: Settings, given: Settings) -> list[Settings
     return [chosen, *(chosen | {"options": options} for options in others)]
 
 
-def best_settings(tried: Sequence[Settings], results: Sequence[dict[str, Any]]) -> Settings:
+def best_settings(tried: Sequence[Settings], results: Sequence[JobResult]) -> Settings:
     """The settings with the best validation score; of equals the first."""
-    scores = [choice_score(result) for result in results]
+    scores = [result.choice_score for result in results]
     return tried[scores.index(max(scores))]
 
 

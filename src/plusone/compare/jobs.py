@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import asdict, dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
 
 from plusone.compare.pool import in_processes
 from plusone.errors import RunError
@@ -16,14 +18,11 @@ from plusone.io.jsonl import append_jsonl, read_jsonl, repair_jsonl
 from plusone.io.keys import content_key, file_state
 from plusone.methods import get_method
 from plusone.recipe import Recipe
+from plusone.results import EpochRecord, RunResult
 from plusone.version import __version__
 
 if TYPE_CHECKING:
-    from plusone.results import EpochRecord
     from plusone.training.trainer import Training
-
-
-NEEDED = {"key", "data", "method", "seed", "lr", "val_map", "test_map", "seconds"}
 
 
 @dataclass(frozen=True)
@@ -66,13 +65,33 @@ class Job:
         return f"{self.recipe.method}, seed {self.recipe.seed}, lr {self.recipe.lr:g}"
 
 
+class JobResult(RunResult):
+    """The result of a job; a line of the journal.
+
+    Args:
+        key: The job's key.
+        source: Its data; None for the result of a run folder.
+        stacked: How many jobs were trained at once.
+        alone: Why it was not trained together with others, where that was tried.
+        broken: Items that were left out because their images cannot be read.
+        epochs: The epochs.
+    """
+
+    key: str
+    source: Source | None = None
+    stacked: int = 1
+    alone: str | None = None
+    broken: int = 0
+    epochs: tuple[EpochRecord, ...] = ()
+
+
 def run_jobs(
     jobs: Sequence[Job],
     journal: Path,
     *,
     workers: int = 2,
-    on_done: Callable[[dict[str, Any], bool], None] | None = None,
-) -> list[dict[str, Any]]:
+    on_done: Callable[[JobResult, bool], None] | None = None,
+) -> list[JobResult]:
     """Runs the jobs that are not in the journal yet; returns the results of all, in order.
 
     Args:
@@ -82,7 +101,7 @@ def run_jobs(
         workers: Processes; each computes on one thread, so that they do not fight for cores.
         on_done: Called with each result and whether the journal already had it.
     """
-    results = {result["key"]: result for result in read_journal(journal)}
+    results = {result.key: result for result in read_journal(journal)}
     keys = [job.key for job in jobs]
     wanted = dict(zip(keys, jobs, strict=True))
     for key in wanted:
@@ -102,9 +121,9 @@ def run_jobs(
             if isinstance(found, Failed):
                 failures.append(found.message)
                 continue
-            append_jsonl(journal, *found)
+            append_jsonl(journal, *(result.to_json() for result in found))
             for result in found:
-                results[result["key"]] = result
+                results[result.key] = result
                 if on_done is not None:
                     on_done(result, False)
     if failures:
@@ -115,13 +134,13 @@ def run_jobs(
     return [results[key] for key in keys]
 
 
-def read_journal(journal: Path) -> Iterator[dict[str, Any]]:
+def read_journal(journal: Path) -> Iterator[JobResult]:
     """The results in a journal; lines that are damaged are passed over."""
     if not journal.exists():
         return
-    for result in read_jsonl(journal, skip_damaged=True):
-        if isinstance(result, dict) and result.keys() >= NEEDED:
-            yield result
+    for line in read_jsonl(journal, skip_damaged=True):
+        with suppress(ValidationError):
+            yield JobResult.model_validate(line)
 
 
 @dataclass(frozen=True)
@@ -139,11 +158,12 @@ class Failed:
     message: str
 
 
-def run_unit(unit: Unit) -> list[dict[str, Any]] | Refused | Failed:
+def run_unit(unit: Unit) -> list[JobResult] | Refused | Failed:
     """Trains the jobs of a unit in this process, several at once if they can be stacked."""
     if len(unit.jobs) == 1:
         try:
-            return [run_job(unit.jobs[0]) | ({"alone": unit.alone} if unit.alone else {})]
+            result = run_job(unit.jobs[0])
+            return [result.model_copy(update={"alone": unit.alone}) if unit.alone else result]
         except RunError as error:
             return Failed(f"{unit.name}: {error}")
     from plusone.training.stacked import train_stacked, why_alone
@@ -163,7 +183,7 @@ def run_unit(unit: Unit) -> list[dict[str, Any]] | Refused | Failed:
     ]
 
 
-def run_job(job: Job) -> dict[str, Any]:
+def run_job(job: Job) -> JobResult:
     """Trains one job in this process."""
     from plusone.training.task import make_task
     from plusone.training.trainer import Training
@@ -174,17 +194,15 @@ def run_job(job: Job) -> dict[str, Any]:
 
 def _result(
     job: Job, training: Training, records: Sequence[EpochRecord], stacked: int
-) -> dict[str, Any]:
-    """The line of the journal for a finished training; `stacked` were trained together."""
+) -> JobResult:
+    """The result of a finished training; `stacked` were trained together."""
     from plusone.training.summary import summarise
 
-    result = summarise(training, None, sum(record.seconds for record in records)).to_json()
-    source = asdict(job.source) | {"features": list(job.source.features)}
-    epochs = [record.to_json() for record in records]
-    about = {"key": job.key, "source": source, "stacked": stacked}
+    result = summarise(training, None, sum(record.seconds for record in records))
+    values = result.to_json() | {"key": job.key, "source": job.source, "stacked": stacked}
     if broken := _load(job.source).broken:
-        about["broken"] = len(broken)
-    return about | result | {"epochs": epochs}
+        values["broken"] = len(broken)
+    return JobResult(**values, epochs=tuple(records))
 
 
 @lru_cache(maxsize=2)

@@ -19,9 +19,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from plusone.compare.jobs import Source, maybe_features
+from plusone.compare.jobs import JobResult, maybe_features
 from plusone.compare.spec import BenchSpec
-from plusone.compare.summary import Result, Summary
+from plusone.compare.summary import Summary
 from plusone.compare.tables import latex_tables, markdown_tables
 from plusone.io.files import write_json, write_text
 from plusone.version import __version__
@@ -37,7 +37,7 @@ FILES = ("results.json", "results.csv", "table.md", "table.tex", "bench.toml")
 def write_outputs(
     folder: Path,
     spec: BenchSpec,
-    results: Sequence[Result],
+    results: Sequence[JobResult],
     summary: Summary,
     *,
     title: str,
@@ -55,11 +55,11 @@ def write_outputs(
         command: How to repeat it.
         rule: By which rule settings were chosen.
     """
-    inputs = {result["data"]: describe_inputs(result) for result in results}
+    inputs = {result.data: describe_inputs(result) for result in results}
     observations = {
-        json.dumps([result["data"], result["observation"]], sort_keys=True): {
-            "data": result["data"],
-            **result["observation"],
+        json.dumps([result.data, result.observation], sort_keys=True): {
+            "data": result.data,
+            **result.observation,
         }
         for result in results
     }
@@ -105,25 +105,25 @@ def write_outputs(
     return plain
 
 
-def tidy(results: Sequence[Result], summary: Summary) -> str:
+def tidy(results: Sequence[JobResult], summary: Summary) -> str:
     """CSV with one line per training; `chosen` ones are behind a row of the table."""
     chosen = {key for row in summary.rows for key in row.keys}
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
-    for result in {result["key"]: result for result in results}.values():
-        seen, found = result["observation"], result.get("recovery", {})
+    for result in {result.key: result for result in results}.values():
+        seen, recovery = result.observation, result.recovery or {}
         writer.writerow(
-            result
+            result.model_dump(include=set(COLUMNS))
             | {
-                "data": safe_cell(result["data"]),
-                "options": json.dumps(result["options"], sort_keys=True),
-                "recovery_map": found.get("recovery_map"),
-                "hidden_map": found.get("hidden_map"),
+                "data": safe_cell(result.data),
+                "options": json.dumps(result.options, sort_keys=True),
+                "recovery_map": recovery.get("recovery_map"),
+                "hidden_map": recovery.get("hidden_map"),
                 "scheme": seen["scheme"],
                 "observe_seed": seen.get("seed"),
                 "digest": seen["digest"],
-                "chosen": str(result["key"] in chosen).lower(),
+                "chosen": str(result.key in chosen).lower(),
             }
         )
     return text.getvalue()
@@ -138,17 +138,18 @@ def safe_cell(text: str) -> str:
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
-def alone(results: Sequence[Result]) -> dict[str, str]:
+def alone(results: Sequence[JobResult]) -> dict[str, str]:
     """Methods that could not be trained many at once, and why."""
-    return {result["method"]: result["alone"] for result in results if "alone" in result}
+    return {result.method: result.alone for result in results if result.alone is not None}
 
 
-def describe_inputs(result: Result) -> str:
+def describe_inputs(result: JobResult) -> str:
     """What the model had for input: features of some file, or images through a backbone."""
-    source = Source(**result["source"])
+    source = result.source
+    assert source is not None, "a comparison knows its data"
     if source.features:
         return f"features {', '.join(Path(path).name for path in source.features)}"
-    if maybe_features(source) and result["mode"] == "linear":
+    if maybe_features(source) and result.mode == "linear":
         return "features of the data set"
-    backbone = result["recipe"].get("backbone", "auto")
+    backbone = result.recipe.get("backbone", "auto")
     return f"backbone {'cnn' if backbone == 'auto' else backbone}"

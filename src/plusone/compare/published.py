@@ -7,9 +7,9 @@ these figures must say so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from plusone.results import RunResult
 
 BACKBONE = "ResNet-50"
 PARTS_OF_NAMES = {"voc": "voc", "coco": "coco", "nuswide": "nus", "cub": "cub"}
@@ -28,35 +28,35 @@ class Published:
     source: str
 
 
-def published(result: Mapping[str, Any]) -> Published | None:
+def published(result: RunResult) -> Published | None:
     """The published figure for the setting of a result, if there is one."""
     from plusone.data.observation import describe_scheme, parse_scheme
     from plusone.methods import METHODS
 
-    info = METHODS.get(result["method"])
+    info = METHODS.get(result.method)
     data = _public_name(result)
     if data is None or info is None:
         return None
-    if result["observation"]["scheme"] != describe_scheme(parse_scheme(info.scheme)):
+    if result.observation["scheme"] != describe_scheme(parse_scheme(info.scheme)):
         return None
     for figure in info.published:
         value: float | None = getattr(figure, data)
-        if figure.mode == result["mode"] and value is not None:
+        if figure.mode == result.mode and value is not None:
             return Published(value, figure.source)
     return None
 
 
-def _public_name(result: Mapping[str, Any]) -> str | None:
+def _public_name(result: RunResult) -> str | None:
     """Which public data set this is, with the split of the papers."""
     from plusone.data.public import PUBLIC
 
-    if "labels" not in result:  # the truth is not known: no protocol of the papers
+    if result.labels is None:  # the truth is not known: no protocol of the papers
         return None
-    items = result["items"]
-    counts = (items["train"] + items["val"], items["test"], len(result["labels"]["classes"]))
+    items = result.items
+    counts = (items["train"] + items["val"], items["test"], len(result.labels.classes))
     for name, public in PUBLIC.items():
         expected = public.expected
         known = (expected.train, expected.test, expected.classes)
-        if counts == known and PARTS_OF_NAMES[name] in result["data"].lower():
+        if counts == known and PARTS_OF_NAMES[name] in result.data.lower():
             return name
     return None

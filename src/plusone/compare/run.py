@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from plusone.compare.entries import Entry, Runner, make_entries, tune_by_grid
-from plusone.compare.jobs import Job
+from plusone.compare.jobs import Job, JobResult, Source
 from plusone.compare.spec import BenchSpec
-from plusone.compare.summary import Result, Summary, summarise
+from plusone.compare.summary import Summary, summarise
 
 RULES = {
     "default": "nothing was searched: the defaults, with the settings given",
@@ -32,7 +32,7 @@ class Bench:
         rule: By which rule settings were chosen.
     """
 
-    results: tuple[Result, ...]
+    results: tuple[JobResult, ...]
     summary: Summary
     rule: str
 
@@ -49,12 +49,12 @@ def run_bench(spec: BenchSpec, folder: Path, run: Runner) -> Bench:
     rates = spec.lr or (None,)
     for entry in entries:  # refuses wrong settings before anything is trained
         entry.jobs(entry.rates(rates), spec.seeds)
-    trained: dict[str, tuple[Job, Result]] = {}
+    trained: dict[str, tuple[Job, JobResult]] = {}
 
-    def keep(jobs: Sequence[Job]) -> list[Result]:
+    def keep(jobs: Sequence[Job]) -> list[JobResult]:
         results = run(jobs)
         pairs = zip(jobs, results, strict=True)
-        trained.update({result["key"]: (job, result) for job, result in pairs})
+        trained.update({result.key: (job, result) for job, result in pairs})
         return results
 
     grids = [entry.rates(rates) for entry in entries]
@@ -63,8 +63,11 @@ def run_bench(spec: BenchSpec, folder: Path, run: Runner) -> Bench:
     pairs = zip(entries, grids, strict=True)
     final = keep([job for entry, grid in pairs for job in entry.jobs(grid, spec.seeds)])
     names = data_names(entries, [*trained.values()])
-    named = {key: result | {"data": names[job.source]} for key, (job, result) in trained.items()}
-    rows = summarise(named[result["key"]] for result in final)
+    named = {
+        key: result.model_copy(update={"data": names[job.source]})
+        for key, (job, result) in trained.items()
+    }
+    rows = summarise(named[result.key] for result in final)
     return Bench(tuple(named.values()), rows, rule_of(spec))
 
 
@@ -75,14 +78,16 @@ def rule_of(spec: BenchSpec) -> str:
     return RULES["rate" if len(spec.lr) > 1 else "default"]
 
 
-def data_names(entries: Sequence[Entry], trained: Sequence[tuple[Job, Result]]) -> dict[Any, str]:
+def data_names(
+    entries: Sequence[Entry], trained: Sequence[tuple[Job, JobResult]]
+) -> dict[Source, str]:
     """What to call each data set: as the user or its reader does; equal names are numbered."""
     given = {entry.source: entry.data for entry in entries}
-    names: dict[Any, str] = {}
+    names: dict[Source, str] = {}
     for job, result in trained:
         if job.source in names:
             continue
-        name = given.get(job.source) or result["data"]
+        name = given.get(job.source) or result.data
         same = sum(other == name or other.startswith(f"{name} (") for other in names.values())
         names[job.source] = f"{name} ({same + 1})" if same else name
     return names

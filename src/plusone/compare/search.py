@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from plusone.compare.choice import choice_score
 from plusone.compare.entries import Entry, Runner
 from plusone.errors import InputError, RunError
 from plusone.io.jsonl import read_jsonl, repair_jsonl
@@ -127,7 +126,7 @@ def _try(
                 [job for study, _, tried in asked for job in study.entry.jobs([tried], [seed])]
             )
             for (study, trial, _), result in zip(asked, results, strict=True):
-                study.study.tell(trial, choice_score(result), skip_if_finished=True)
+                study.study.tell(trial, result.choice_score, skip_if_finished=True)
                 told += 1
     finally:
         for study, trial, _ in asked[told:] if shared else ():  # so that nobody waits for them

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from statistics import fmean, stdev
 from typing import Any
 
-from plusone.compare.choice import choice_score, mean_score
+from plusone.compare.jobs import JobResult
 from plusone.compare.published import published
 from plusone.compare.statistics import (
     Noise,
@@ -20,7 +20,10 @@ from plusone.compare.statistics import (
 )
 from plusone.methods import METHODS
 
-Result = dict[str, Any]
+
+def mean_score(results: Sequence[JobResult]) -> float:
+    """What settings are chosen by: the mean validation score, over seeds for instance."""
+    return fmean(result.choice_score for result in results)
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Row:
         options: The chosen options, where they differ from the method's defaults.
         seeds: How many seeds.
         val_map: Mean over seeds.
-        val_score: Mean over seeds of what was chosen by, see `plusone.compare.choice`.
+        val_score: Mean over seeds of what was chosen by, see `RunResult.choice_score`.
         test_map: Mean over seeds; None without a test split.
         test_sd: Sample standard deviation over seeds; None for one seed.
         recovery_map: mAP of the training labels against the truth, mean over seeds.
@@ -112,14 +115,14 @@ class Summary:
         return found
 
 
-def summarise(results: Iterable[Result]) -> Summary:
+def summarise(results: Iterable[JobResult]) -> Summary:
     """One row per (data, method, mode); settings by the mean validation score over seeds."""
-    groups: dict[tuple[str, str], dict[str, dict[str, list[Result]]]] = {}
+    groups: dict[tuple[str, str], dict[str, dict[str, list[JobResult]]]] = {}
     for result in results:
-        methods = groups.setdefault((result["data"], result["mode"]), {})
+        methods = groups.setdefault((result.data, result.mode), {})
         settings = _settings(result)
-        runs = methods.setdefault(result["method"], {}).setdefault(settings, [])
-        if result["key"] not in {run["key"] for run in runs}:
+        runs = methods.setdefault(result.method, {}).setdefault(settings, [])
+        if result.key not in {run.key for run in runs}:
             runs.append(result)
     rows: list[Row] = []
     tests = []
@@ -131,14 +134,14 @@ def summarise(results: Iterable[Result]) -> Summary:
     return Summary(tuple(rows), tuple(tests))
 
 
-def _settings(result: Result) -> str:
+def _settings(result: JobResult) -> str:
     """All settings of a training but its seed, so that only repetitions are taken together."""
-    others = {name: value for name, value in result.get("recipe", {}).items() if name != "seed"}
-    return json.dumps([result["lr"], result["options"], others], sort_keys=True)
+    others = {name: value for name, value in result.recipe.items() if name != "seed"}
+    return json.dumps([result.lr, result.options, others], sort_keys=True)
 
 
 def compare(
-    rows: Sequence[Row], runs: Mapping[str, Sequence[Result]]
+    rows: Sequence[Row], runs: Mapping[str, Sequence[JobResult]]
 ) -> tuple[list[Row], Noise | None]:
     """The rows of one table, compared with each other.
 
@@ -193,40 +196,38 @@ def _plain(cell: object) -> str:
     return str(cell).replace("|", "\\|")
 
 
-def _row(runs: Sequence[Result]) -> Row:
+def _row(runs: Sequence[JobResult]) -> Row:
     """The row of one method from its runs with the chosen settings."""
     first = runs[0]
-    tests = [run["test_map"] for run in runs if run["test_map"] is not None]
-    found = [run["recovery"]["recovery_map"] for run in runs if "recovery" in run]
+    tests = [run.test_map for run in runs if run.test_map is not None]
+    recovery = [run.recovery["recovery_map"] for run in runs if run.recovery]
+    recovered = [value for value in recovery if value is not None]
     known = published(first)
     return Row(
-        data=first["data"],
-        method=first["method"],
-        mode=first["mode"],
-        lr=first["lr"],
-        options=first["options"],
+        data=first.data,
+        method=first.method,
+        mode=first.mode,
+        lr=first.lr,
+        options=first.options,
         seeds=len(runs),
-        val_map=fmean(run["val_map"] for run in runs),
+        val_map=fmean(run.val_map for run in runs),
         val_score=mean_score(runs),
         test_map=fmean(tests) if tests else None,
         test_sd=stdev(tests) if len(tests) > 1 else None,
-        recovery_map=fmean(found) if found else None,
-        seconds=fmean(run["seconds"] for run in runs),
-        keys=tuple(run["key"] for run in runs),
+        recovery_map=fmean(recovered) if recovered else None,
+        seconds=fmean(run.seconds for run in runs),
+        keys=tuple(run.key for run in runs),
         published=known.value if known else None,
         published_source=known.source if known else None,
     )
 
 
-def _by_seed(runs: Sequence[Result]) -> dict[int, float]:
+def _by_seed(runs: Sequence[JobResult]) -> dict[int, float]:
     """The score of each seed."""
-    return {
-        run["seed"]: choice_score(run) if run["test_map"] is None else run["test_map"]
-        for run in runs
-    }
+    return {run.seed: run.choice_score if run.test_map is None else run.test_map for run in runs}
 
 
-def _by_class(runs: Sequence[Result]) -> list[float | None]:
+def _by_class(runs: Sequence[JobResult]) -> list[float | None]:
     """The test AP of each class, mean over seeds; empty without a test split."""
-    per_run = [run["test_ap"] for run in runs if run.get("test_ap")]
+    per_run = [run.test_ap for run in runs if run.test_ap]
     return mean_per_class(per_run) if per_run else []

@@ -21,8 +21,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from plusone.compare.cells import Outcome, Result, Runner, outcome, plan_cell, run_cells
-from plusone.compare.jobs import Job, Source, run_jobs
+from plusone.compare.cells import Outcome, Runner, outcome, plan_cell, run_cells
+from plusone.compare.jobs import Job, JobResult, Source, run_jobs
 from plusone.compare.plan import Settings
 from plusone.compare.summary import markdown
 from plusone.compare.tables import percent, spread
@@ -273,7 +273,7 @@ def run_sweep(
 
 
 def summarise_sweep(
-    points: Sequence[Point], results: Sequence[Sequence[Result]]
+    points: Sequence[Point], results: Sequence[Sequence[JobResult]]
 ) -> tuple[SweepRow, ...]:
     """One row per point, from the results of its trainings."""
     return tuple(
@@ -282,22 +282,22 @@ def summarise_sweep(
 
 
 def tidy_runs(
-    rows: Sequence[SweepRow], results: Sequence[Sequence[Result]]
+    rows: Sequence[SweepRow], results: Sequence[Sequence[JobResult]]
 ) -> tuple[dict[str, Any], ...]:
     """One entry per training; `chosen` says whether its learning rate was."""
     return tuple(
         {
-            "data": result["data"],
-            "method": result["method"],
+            "data": result.data,
+            "method": result.method,
             "value": row.point.value,
             "labels": row.point.labels,
-            "seed": result["seed"],
-            "lr": result["lr"],
-            "chosen": result["key"] in row.outcome.keys,
-            "val_map": result["val_map"],
-            "test_map": result["test_map"],
-            "seconds": result["seconds"],
-            "key": result["key"],
+            "seed": result.seed,
+            "lr": result.lr,
+            "chosen": result.key in row.outcome.keys,
+            "val_map": result.val_map,
+            "test_map": result.test_map,
+            "seconds": result.seconds,
+            "key": result.key,
         }
         for row, found in zip(rows, results, strict=True)
         for result in found

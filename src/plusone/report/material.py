@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plusone.compare.choice import choice_score
 from plusone.errors import InputError
 from plusone.io.readers import read_json
 from plusone.methods import METHODS
@@ -57,7 +56,7 @@ def journal_of(folder: Path) -> list[Result]:
     """The results in a folder's journal, if it has one."""
     from plusone.compare.jobs import read_journal
 
-    return [DEFAULTS | result for result in read_journal(folder / "journal.jsonl")]
+    return [DEFAULTS | result.to_json() for result in read_journal(folder / "journal.jsonl")]
 
 
 Document = dict[str, Any]
@@ -223,7 +222,10 @@ class Entry:
     def score(self) -> float:
         """Test mAP, or what validation chose by where there is no test split."""
         test: float | None = self.row.get("test_map")
-        return choice_score(self.row) if test is None else float(test)
+        if test is not None:
+            return test
+        score = self.row.get("val_score")  # rows of earlier versions have none
+        return float(self.row["val_map"] if score is None else score)
 
 
 @dataclass(frozen=True)
@@ -351,14 +353,17 @@ def _summarised(results: Sequence[Result]) -> list[Entry]:
     A row per variant of a method; variants of references are summed up by themselves, so that they
     are not taken for rivals.
     """
+    from plusone.compare.jobs import JobResult
     from plusone.compare.summary import summarise
 
     known = named(results)
+    typed = JobResult.model_validate
     apart = [run for run in known if run["method"] not in METHODS and is_reference(run["method"])]
     keys = {run["key"] for run in apart}
-    rows = [row.to_dict() for row in summarise(r for r in known if r["key"] not in keys).rows]
+    rivals = [run for run in known if run["key"] not in keys]
+    rows = [row.to_dict() for row in summarise(map(typed, rivals)).rows]
     rows += [row.to_dict() | {"best": False, "within_noise": False, "p_seeds": None,
-             "p_classes": None} for row in summarise(apart).rows]  # fmt: skip
+             "p_classes": None} for row in summarise(map(typed, apart)).rows]  # fmt: skip
     return _entries(rows, known)
 
 
