@@ -258,7 +258,11 @@ def test_the_board_shows_what_fits_and_the_time_left(monkeypatch):
 
 
 def test_methods_that_cannot_be_stacked_are_named(cli, train_as, tmp_path):
-    train_as(lambda job: result_of(job, 0.5, 0.5).model_copy(update={"alone": "it learns parameters of its own"}))
+    train_as(
+        lambda job: result_of(job, 0.5, 0.5).model_copy(
+            update={"alone": "it learns parameters of its own"}
+        )
+    )
     answer = cli("bench", "digits-features", "-m", "role", "-o", tmp_path, "--no-report")
     assert "one by one: role (it learns parameters of its own)" in answer.err
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plusone.compare import loop as simulate
+from plusone.compare.loop import simulate
 from plusone.compare.loop import Journal, steps
 from plusone.data.dataset import Dataset
 from plusone.errors import InputError

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from plusone.compare import loop as simulate
+from plusone.compare.loop import simulate
 from plusone.compare.choose import choose
 from plusone.data.dataset import Dataset
 from plusone.data.formats import read
