@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plusone.compare.loop import simulate
-from plusone.compare.loop import Journal, steps
+from plusone.compare.loop import Journal, simulate, steps
 from plusone.data.dataset import Dataset
 from plusone.errors import InputError
 from plusone.recipe import make_recipe

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from plusone.compare.loop import simulate
 from plusone.compare.choose import choose
+from plusone.compare.loop import simulate
 from plusone.data.dataset import Dataset
 from plusone.data.formats import read
 from plusone.data.observation import observe_table
