@@ -24,7 +24,7 @@ from plusone.data.images import decode_all
 from plusone.data.source import load_source
 from plusone.models.backbones import backbone_for
 from plusone.models.heads import Head
-from plusone.training.extract import BATCH, extract_to_file
+from plusone.training.features import BATCH, extract_to_file
 
 GOAL = 0.95
 

@@ -30,13 +30,13 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from plusone.training.epoch import train_epoch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from plusone.data.dataset import Dataset
 from plusone.data.source import load_source
 from plusone.recipe import Recipe
-from plusone.training.epoch import train_epoch
 from plusone.training.loader import ArrayInputs, FileInputs
 from plusone.training.step import training_step
 from plusone.training.task import make_task

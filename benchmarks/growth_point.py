@@ -149,7 +149,7 @@ def measure(point: Point) -> dict[str, float]:
     with torch.no_grad():
         training.method.after_epoch(clock, training.train_logits)
     ended = time.process_time()
-    said_of_val = training.judge(training.predict(task.val))
+    said_of_val = training.validator(training.predict(task.val))
     judged = time.process_time()
     training.close_epoch({}, (said_of_val, "raw", training.model), None, started)
     status = Path("/proc/self/status").read_text()

@@ -31,7 +31,7 @@ from plain_loop import plain_loop
 
 from plusone.data.source import load_source
 from plusone.recipe import Recipe
-from plusone.training.stacked import train_stacked, why_alone
+from plusone.training.linear import train_stacked, why_alone
 from plusone.training.task import Task, make_task
 from plusone.training.trainer import Training
 

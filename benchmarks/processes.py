@@ -18,11 +18,11 @@ import time
 from pathlib import Path
 
 import numpy as np
+from plusone.training.epoch import train_epoch
 
 from plusone.data.dataset import Dataset
 from plusone.parallel.processes import finish, is_writer, start
 from plusone.recipe import Recipe
-from plusone.training.epoch import train_epoch
 from plusone.training.task import make_task
 from plusone.training.trainer import Training
 from plusone.types import Clock

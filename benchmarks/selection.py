@@ -32,9 +32,9 @@ from plusone.io.files import write_json, write_text
 from plusone.metrics import mean_average_precision
 from plusone.metrics.seen_labels import DEFAULT, SCORES
 from plusone.recipe import Recipe
-from plusone.training.stacked import train_stacked, why_alone
+from plusone.training.linear import train_stacked, why_alone
 from plusone.training.task import Task, make_task
-from plusone.training.trainer import Judgement, Training
+from plusone.training.trainer import Training, Validation
 
 RATES = (1e-2, 1e-3, 1e-4, 1e-5)
 METHODS = ("an", "an_ls", "wan", "asl", "hill", "splc", "softmax", "en", "lasd", "em", "gr", "role")
@@ -51,7 +51,7 @@ class Watched(Training):
 
     courses: Course
 
-    def judged(self, logits: Tensor) -> Judgement:
+    def validated(self, logits: Tensor) -> Validation:
         found, seen = self.method.probabilities(logits), self.task.val.observed.dense()
         truth, test = self.task.val.truth, self.task.test
         assert truth is not None
@@ -65,7 +65,7 @@ class Watched(Training):
         ):  # fmt: skip
             value = mean_average_precision(scores, labels.dense(), empty="zero")
             self.courses[name][place].append(value)
-        return super().judged(logits)
+        return super().validated(logits)
 
 
 def sources(data: Path, ucmerced: Path | None) -> dict[str, Callable[[], Dataset]]:

@@ -21,7 +21,7 @@ import torch
 
 from plusone.data.source import load_source
 from plusone.recipe import Recipe
-from plusone.training.stacked import stacked_loss, train_stacked, why_alone
+from plusone.training.linear import stacked_loss, train_stacked, why_alone
 from plusone.training.task import Task, make_task
 from plusone.training.trainer import Training
 

@@ -140,6 +140,9 @@ class Recipe(BaseModel):
         None, description="folder for decoded images, written once and used by later runs"
     )
     threads: int | None = Field(None, ge=1, description="torch threads; default: torch's own")
+    compile: bool = Field(
+        False, description="compile loss and model with torch.compile where a compiler is there"
+    )
 
     def resolved_stages(
         self, *, images: bool, phases: Sequence[Mapping[str, Any]] = ({},)

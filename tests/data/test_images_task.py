@@ -12,7 +12,7 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.recipe import make_recipe
 from plusone.training.build import load_run
-from plusone.training.extract import extract_to_file
+from plusone.training.features import extract_to_file
 from plusone.training.loader import ArrayInputs, FileInputs
 from plusone.training.run import train
 from plusone.training.tagging import find_items, inputs_for, predict_all

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from plusone.cli.app import main
-from plusone.training import extract
+from plusone.training import features
 
 
 def run(commands: list[list[str]]) -> None:
@@ -29,5 +29,5 @@ def run(commands: list[list[str]]) -> None:
 
 
 if __name__ == "__main__":
-    extract.ITEMS_PER_PART = extract.BATCH = 4  # few pictures make several parts
+    features.ITEMS_PER_PART = features.BATCH = 4  # few pictures make several parts
     run(json.loads(Path(sys.argv[1]).read_text()))

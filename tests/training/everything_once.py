@@ -22,7 +22,7 @@ from plusone.methods import METHODS
 from plusone.recipe import make_recipe
 from plusone.suggest.find import suggest
 from plusone.training.expected import estimated
-from plusone.training.stacked import train_stacked
+from plusone.training.linear import train_stacked
 from plusone.training.task import make_task
 from plusone.training.trainer import Training
 

@@ -9,7 +9,8 @@ from plusone.data.observation import observe_table
 from plusone.errors import InputError
 from plusone.metrics import mean_average_precision
 from plusone.recipe import make_recipe
-from plusone.training.crossfit import cross_fit, only_heads, pooled
+from plusone.training.crossfit import cross_fit, only_heads
+from plusone.training.features import with_features
 
 
 def data(n: int = 320) -> Dataset:
@@ -62,7 +63,7 @@ def test_a_fixed_backbone_runs_over_the_images_once() -> None:
     dataset, recipe = pictures(), HEADS
     assert only_heads(dataset, recipe)
     assert not only_heads(dataset, make_recipe({"method": "an", "mode": "finetune"}))
-    features = pooled(dataset, recipe)
+    features = with_features(dataset, recipe)
     assert features.features is not None
     assert features.features.ndim == 2
     assert not only_heads(features, recipe)

@@ -8,8 +8,8 @@ from plusone.data.features import align, read_features
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
-from plusone.training import extract
-from plusone.training.extract import extract_to_file
+from plusone.training import features
+from plusone.training.features import extract_to_file
 
 
 @pytest.fixture
@@ -23,8 +23,8 @@ def dataset(pictures):
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch):
-    monkeypatch.setattr(extract, "ITEMS_PER_PART", 4)
-    monkeypatch.setattr(extract, "BATCH", 2)
+    monkeypatch.setattr(features, "ITEMS_PER_PART", 4)
+    monkeypatch.setattr(features, "BATCH", 2)
 
 
 def run(dataset, path, **rest):

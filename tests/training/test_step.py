@@ -1,80 +1,276 @@
-"""The shortcuts of a step give what torch gives."""
+"""One step, and what a loop must not ignore of a method: the same training on every path."""
 
-import copy
+import dataclasses
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import plusone
 from plusone.data import Dataset
-from plusone.errors import InputError
+from plusone.errors import DivergedError, InputError
+from plusone.losses import assume_negative, observed_bce, reduce
 from plusone.methods import METHODS
-from plusone.models.heads import LinearHead
-from plusone.training.adam import LeanAdam
-from plusone.training.step import training_step
-from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
+from plusone.methods.base import Method, MethodInfo, Options
+from plusone.models.heads import Head
+from plusone.recipe import make_recipe
+from plusone.seeds import generator
+from plusone.training import step as step_module
+from plusone.training.linear import train_stacked, why_alone
+from plusone.training.loader import label_batches, visiting_order
+from plusone.training.step import SMALL_STEP, LossMeter, suitable_threads
+from plusone.training.task import make_task
+from plusone.training.trainer import Training
+from plusone.types import Batch, Clock, Outputs
 
 
-class Bent(LinearHead):
-    """A head that is not linear although it holds a linear layer."""
+@dataclass(frozen=True)
+class NoOptions(Options):
+    pass
+
+
+class Plain(Method[NoOptions]):
+    def loss(self, outs, batch, clock):
+        return {"loss": reduce(assume_negative(outs[0].logits, batch.observed))}
+
+
+class FromStepFour(Plain):
+    """Charges negatives from the fifth step of an epoch on."""
+
+    def loss(self, outs, batch, clock):
+        function = assume_negative if clock.step >= 4 else observed_bce
+        return {"loss": reduce(function(outs[0].logits, batch.observed))}
+
+
+class WithMemory(Plain):
+    """Counts an item less after each visit."""
+
+    def __init__(self, labels, options):
+        super().__init__(labels, options)
+        self.register_buffer("visits", torch.zeros(labels.n_items))
+
+    def loss(self, outs, batch, clock):
+        weight = 1 / (1 + self.visits[batch.index])
+        return {"loss": (weight[:, None] * assume_negative(outs[0].logits, batch.observed)).mean()}
+
+    def after_step(self, outs, batch, clock):
+        self.visits[batch.index] += 1
+
+
+class WithParameter(Plain):
+    def __init__(self, labels, options):
+        super().__init__(labels, options)
+        self.scale = nn.Parameter(torch.ones(labels.n_classes))
+
+    def loss(self, outs, batch, clock):
+        return {"loss": reduce(assume_negative(self.scale * outs[0].logits, batch.observed))}
+
+
+class TanhHead(Head):
+    def __init__(self, dim, n_classes):
+        super().__init__()
+        self.linear = nn.Linear(dim, n_classes)
 
     def forward(self, features):
         return Outputs(torch.tanh(self.linear(features)), features)
 
 
-def steps(head, by_autograd, method_name="l2r"):
-    """Weights after a few steps, through the head itself or a wrapper that hides it."""
-    from plusone.data.matrix import LabelMatrix
-
-    generator = torch.Generator().manual_seed(0)
-    head = copy.deepcopy(head)
-    info = METHODS[method_name]
-    observed = torch.eye(5)[:, :4]
-    labels = TrainLabels(LabelMatrix.from_dense(observed.int().numpy()), 1.5)
-    method = info.build(labels, info.make_options({"lam": 0.1}))
-    method.begin_stage(Stage("features", 1, 0.1))
-    optimizer = torch.optim.SGD(head.parameters(), lr=0.1, momentum=0.9)
-    forward = (lambda x: head(x)) if by_autograd else head
-    for step in range(4):
-        x = torch.randn(5, 3, generator=generator)
-        batch = Batch((x,), observed, torch.arange(5))
-        training_step(forward, head, method, optimizer, batch, Clock(0, 0, 1, step, 4))
-    return head.state_dict()
+class WithHead(Plain):
+    def make_head(self, dim):
+        return TanhHead(dim, self.labels.n_classes)
 
 
-@pytest.mark.parametrize("kind", [LinearHead, Bent])
-def test_gradients_by_hand_are_those_of_autograd(kind):
-    torch.manual_seed(0)
-    head = kind(3, 4)
-    ours, theirs = steps(head, False), steps(head, True)
-    assert not torch.equal(ours["linear.weight"], head.linear.weight)
-    for name, value in ours.items():
-        torch.testing.assert_close(value, theirs[name])
+class TwoViews(Plain):
+    views = ("weak", "strong")
+
+    def loss(self, outs, batch, clock):
+        first, second = (torch.sigmoid(out.logits) for out in outs)
+        return super().loss(outs, batch, clock) | {"distance": reduce((first - 2 * second) ** 2)}
 
 
-@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
-def test_lean_adam_is_adam(weight_decay):
-    ends = []
-    for kind in (LeanAdam, lambda groups, lr: torch.optim.Adam(groups, lr=lr, fused=True)):
-        torch.manual_seed(0)
-        net, extra = torch.nn.Linear(3, 2), torch.nn.Parameter(torch.ones(2))
-        groups = [
-            {"params": list(net.parameters()), "lr": 0.1, "weight_decay": weight_decay},
-            {"params": [extra], "lr": 0.3, "weight_decay": 0.0},
-        ]
-        optimizer = kind(groups, lr=0.1)
-        for step in range(5):
+class WithPenalty(Plain):
+    def penalty(self, head):
+        return {"norm": 0.1 * head.weight.square().sum((-2, -1))}
+
+
+CASES = {
+    "step": (FromStepFour, None),
+    "memory": (WithMemory, "it remembers visits"),
+    "parameter": (WithParameter, "it learns a scale"),
+    "head": (WithHead, "its head is not linear"),
+    "views": (TwoViews, None),
+    "penalty": (WithPenalty, None),
+}
+
+
+@pytest.fixture(params=CASES)
+def recipe(request, monkeypatch):
+    """A recipe of a method that uses one of the hooks."""
+    kind, alone = CASES[request.param]
+    info = MethodInfo(
+        name="own", build=kind, options=NoOptions, paper="none", year=2026, summary="a test",
+        alone=alone,
+    )  # fmt: skip
+    monkeypatch.setitem(METHODS, "own", info)
+    return make_recipe({"method": "own", "epochs": 2, "lr": 0.05, "batch_size": 16})
+
+
+def reference(task, recipe):
+    """Weights after a loop that has nothing but torch, the method and the order of the items."""
+    made = Training(task, recipe)  # for the initial weights
+    head, method, train = made.model.head, made.method, task.train
+    parameters = [*head.parameters(), *method.parameters()]
+    optimizer = torch.optim.Adam(parameters, lr=recipe.lr)
+    for epoch in range(recipe.epochs):
+        order = visiting_order(len(train), None, generator(recipe.seed, "order", 0, epoch))
+        indices = torch.split(order, recipe.batch_size)
+        labels = label_batches(train.observed, order, recipe.batch_size)
+        for step, (index, observed) in enumerate(zip(indices, labels, strict=True)):
+            clock = Clock(0, epoch, recipe.epochs, step, len(indices))
+            x = train.inputs.x[index]
+            batch = Batch((x,) * len(method.views), observed, index)
+            outs = tuple(head(x) for _ in method.views)
+            terms = method.loss(outs, batch, clock) | method.penalty(head)
             optimizer.zero_grad()
-            used = extra if step != 2 else 1.0  # a parameter may miss a step
-            (net(torch.randn(4, 3)) * used).square().sum().backward()
+            sum(terms.values()).backward()
             optimizer.step()
-        ends.append((net.weight, net.bias, extra, optimizer.state_dict()))
-    for ours, theirs in zip(ends[0][:3], ends[1][:3], strict=True):
-        assert torch.equal(ours, theirs)
-    for number, slot in ends[1][3]["state"].items():
-        assert all(torch.equal(ends[0][3]["state"][number][key], value)
-                   for key, value in slot.items())  # fmt: skip
+            with torch.no_grad():
+                method.after_step(outs, batch, clock)
+    return head.state_dict() | method.state_dict()
+
+
+def trained(task, recipe):
+    """The last weights of a training; `epochs()` itself ends with the best ones."""
+    made = Training(task, recipe)
+    for _ in range(recipe.epochs):
+        made.train_epoch()
+        made.epoch += 1
+    return made.model.head.state_dict() | made.method.state_dict()
+
+
+def test_what_a_method_reads_counts_in_every_path(recipe, feature_data):
+    task = make_task(feature_data(120), recipe)
+    expected = reference(task, recipe)
+    for name, value in trained(task, recipe).items():
+        torch.testing.assert_close(value, expected[name], rtol=1e-4, atol=1e-6)
+    recipes = [recipe, recipe.model_copy(update={"lr": 0.01, "seed": 3})]
+    if (reason := METHODS["own"].alone) is not None:
+        assert why_alone(task, recipe) == reason
+        return
+    for training, records in train_stacked(task, recipes):
+        alone = Training(task, training.recipe)
+        for mine, theirs in zip(records, alone.epochs(), strict=True):
+            assert mine.losses == pytest.approx(theirs.losses, rel=1e-4)
+        for name, value in training.model.state_dict().items():
+            torch.testing.assert_close(value, alone.model.state_dict()[name], rtol=1e-4, atol=1e-6)
+
+
+def test_a_loss_that_mixes_the_runs_of_a_stack_is_refused(monkeypatch, feature_data):
+    class Mixing(Plain):
+        def loss(self, outs, batch, clock):
+            return {"loss": assume_negative(outs[0].logits, batch.observed).mean()}
+
+    info = dataclasses.replace(METHODS["an"], name="own", build=Mixing, options=NoOptions)
+    monkeypatch.setitem(METHODS, "own", info)
+    recipe = make_recipe({"method": "own", "epochs": 1})
+    with pytest.raises(ValueError, match="each run must have its own"):
+        train_stacked(make_task(feature_data(), recipe), [recipe])
+
+
+def test_a_step_reads_no_value_on_the_host(feature_data, monkeypatch):
+    recipe = make_recipe({"method": "gr", "epochs": 1, "batch_size": 16})
+    made = Training(make_task(feature_data(120), recipe), recipe)
+    counts = {"item": 0, "bool": 0}
+    monkeypatch.setattr(step_module, "STEPS_BETWEEN_CHECKS", 10**9)
+    monkeypatch.setattr(LossMeter, "means", lambda self: [{}])
+    item, true = torch.Tensor.item, torch.Tensor.__bool__
+    monkeypatch.setattr(
+        torch.Tensor, "item", lambda x: counts.update(item=counts["item"] + 1) or item(x)
+    )
+    monkeypatch.setattr(
+        torch.Tensor, "__bool__", lambda x: counts.update(bool=counts["bool"] + 1) or true(x)
+    )
+    made.train_epoch()
+    assert counts["item"] == 0
+    assert counts["bool"] <= 2  # the order of the items, once an epoch
+
+
+@pytest.mark.parametrize("check", [1, 3, 64])
+def test_the_meter_names_what_is_not_finite(check, monkeypatch):
+    monkeypatch.setattr(step_module, "STEPS_BETWEEN_CHECKS", check)
+    meter = LossMeter(["one", "other"], 7)
+    steps = [{"a": torch.ones(1, 2), "b": torch.full((1, 2), 2.0)} for _ in range(9)]
+    for bad in steps[4:]:
+        bad["b"][0, 1] = torch.nan
+
+    def add_all():
+        for terms in steps:
+            meter.add(terms)
+        return meter.means()
+
+    named = r"of other is not finite in epoch 7, batch 5: {'a': 1.0, 'b': nan}"
+    with pytest.raises(DivergedError, match=named):
+        add_all()
+
+
+def test_the_meter_gives_means():
+    meter = LossMeter(["run"], 1)
+    for step in range(100):
+        meter.add({"a": torch.tensor(float(step)), "b": torch.tensor(1.0)})
+    assert meter.means() == [{"a": 49.5, "b": 1.0}]
+
+
+def test_a_training_that_diverges_keeps_its_best_weights(feature_data):
+    recipe = make_recipe({"method": "an", "epochs": 3, "batch_size": 16})
+    made = Training(make_task(feature_data(120), recipe), recipe)
+    epochs = made.epochs()
+    next(epochs)
+    good = {name: value.clone() for name, value in made.best.model.items()}
+    made.task.train.inputs.x[3] = torch.nan
+    with pytest.raises(DivergedError, match="of an is not finite in epoch 2, batch"):
+        next(epochs)
+    assert all(torch.equal(value, good[name]) for name, value in made.model.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("work", "wanted", "inside"),
+    [(10, None, 1), (SMALL_STEP, None, 3), (None, None, 3), (10, 2, 2), (None, 2, 2)],
+)
+def test_threads_suit_the_work_and_are_put_back(work, wanted, inside):
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with suitable_threads(work, wanted):
+            assert torch.get_num_threads() == inside
+        assert torch.get_num_threads() == 3
+        with pytest.raises(KeyError), suitable_threads(work, wanted):
+            raise KeyError
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.slow
+def test_compiled_and_plain_agree(feature_data, image_data):
+    for data in (feature_data(60), image_data()):
+        ends = []
+        for compiled in (False, True):
+            given = {"method": "gr", "epochs": 1, "compile": compiled, "batch_size": 16}
+            recipe = make_recipe(given)
+            made = Training(make_task(data, recipe), recipe)
+            (record,) = made.epochs()
+            ends.append(record.losses["loss"])
+        assert ends[0] == pytest.approx(ends[1], rel=1e-3)
+
+
+def test_without_a_compiler_it_trains_the_plain_way(feature_data, monkeypatch):
+    monkeypatch.setattr("plusone.training.trainer.compiler_problem", lambda: "no compiler")
+    recipe = make_recipe({"method": "an", "epochs": 1, "compile": True})
+    made = Training(make_task(feature_data(60), recipe), recipe)
+    assert made.loss == made.method.loss
+    assert len(list(made.epochs())) == 1
 
 
 @pytest.mark.parametrize("options", [{"gamma": 5.0}, {"gamma": -1.0}])

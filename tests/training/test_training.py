@@ -199,7 +199,7 @@ def test_a_loss_that_is_no_number_stops_with_a_sentence(training, feature_data, 
 def test_selection_on_seen_labels(training, feature_data):
     data = feature_data()
     made = training(data, select_on="observed", **FAST)
-    assert made.judge.selected_on == "observed"
+    assert made.validator.selected_on == "observed"
     records = run(made)
     assert {(record.selected_on, record.selected_by) for record in records} == {
         ("observed", DEFAULT)
@@ -212,7 +212,7 @@ def test_selection_on_seen_labels(training, feature_data):
     )
     partial = training(feature_data(complete=False), **FAST)
     assert partial.task.train.truth is None
-    assert partial.judge.selected_on == "observed"
+    assert partial.validator.selected_on == "observed"
     assert len(run(partial)) == 3
     with pytest.raises(InputError, match="select_on = 'truth' needs"):
         training(feature_data(complete=False), select_on="truth")

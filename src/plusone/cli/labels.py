@@ -137,7 +137,7 @@ def features(
     Example: [bold]plusone features photos --backbone lite0 --out photos.npz[/bold]
     """
     from plusone.models.backbones import backbone_for
-    from plusone.training.extract import extract_to_file
+    from plusone.training.features import extract_to_file
 
     check_file(to)
     if weights == "random" or (weights == "auto" and not backbone_for(backbone).pretrained):

@@ -138,7 +138,7 @@ def loop(
 def _with_features(dataset: Dataset, path: Path, backbone: str) -> Dataset:
     """The data with features of its images, extracted once into a file."""
     from plusone.data.features import align, read_features
-    from plusone.training.extract import extract_to_file
+    from plusone.training.features import extract_to_file
 
     again = going_on("run the same command again to go on")
     with again, progress("extracting features", len(dataset.table)) as (bar, task):

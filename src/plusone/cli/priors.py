@@ -116,7 +116,7 @@ def _from_single(dataset: Dataset, settings: list[str], seed: int) -> dict[str, 
     """What the training items' single positives say, and the truth where it is known."""
     from plusone.priors.features import from_features, usable_rows
     from plusone.recipe import make_recipe, parse_settings
-    from plusone.training.expected import features_of
+    from plusone.training.features import vectors_of
     from plusone.training.task import make_task
 
     recipe = make_recipe({"method": "softmax"}, parse_settings(settings), {"seed": seed})
@@ -124,7 +124,7 @@ def _from_single(dataset: Dataset, settings: list[str], seed: int) -> dict[str, 
         task = make_task(dataset, recipe, tick=lambda: bar.advance(reading))
     rows = usable_rows(task.train.observed, seed)
     with progress("features", len(rows)) as (bar, making):
-        x = features_of(recipe, task, rows, tick=lambda n: bar.advance(making, n))
+        x = vectors_of(recipe, task, rows, tick=lambda n: bar.advance(making, n))
     with progress("fitting", None) as (bar, fitting):
         found = from_features(
             x,

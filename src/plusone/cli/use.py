@@ -171,7 +171,7 @@ def predict(
 
 def _warn(run: Path) -> None:
     """Says it if a run stopped early."""
-    from plusone.training.diverged import warning
+    from plusone.training.run_folder import divergence_warning as warning
 
     if (sentence := warning(run)) is not None:
         say(f"warning: {sentence}")

@@ -11,13 +11,10 @@ from plusone.errors import InputError, RunError
 from plusone.methods import get_method
 from plusone.metrics.seen_labels import score_name
 from plusone.recipe import Recipe
-from plusone.training.build import build
-from plusone.training.loader import ArrayInputs
-from plusone.training.predict import predict
-from plusone.training.stacked import train_stacked, why_alone
-from plusone.training.task import Part, Task, apply_observation, make_task
+from plusone.training.features import feature_task
+from plusone.training.linear import train_stacked, why_alone
+from plusone.training.task import Task, apply_observation, make_task
 from plusone.training.trainer import Training
-from plusone.types import TrainLabels
 
 IMAGE_SETTINGS = ("backbone", "weights", "image_size", "aspect", "precision")
 DATA_SETTINGS = ("observe", "observe_seed", "val_share", "split_seed", "train_share", "select_by")
@@ -111,7 +108,7 @@ def choose(
             )
     task = _seen_task(dataset, first)
     if task.images:
-        task = _features(task, _trained(first), on_extract)
+        task = feature_task(task, _trained(first), on_extract)
     found: list[Candidate] = []
     failed: list[tuple[Recipe, str]] = []
     for group in _groups(recipes):
@@ -143,22 +140,6 @@ def _seen_task(dataset: Dataset, recipe: Recipe) -> Task:
     """The data without what training may not see."""
     table = replace(apply_observation(dataset.table, recipe), truth=None)
     return make_task(replace(dataset, table=table), _trained(recipe))
-
-
-def _features(task: Task, recipe: Recipe, on_extract: Callable[[int], None] | None) -> Task:
-    """The same task with features of the recipe's backbone for inputs."""
-    plain = recipe.model_copy(update={"method": "an", "options": {}})  # for its pooling head
-    labels = TrainLabels(task.train.observed, None, recipe.seed, places=False)
-    model, _ = build(plain, labels, task.shape, images=True)
-
-    def part(given: Part) -> Part:
-        x = predict(model, model.features, given.inputs, kind="images", tick=on_extract)
-        return replace(given, inputs=ArrayInputs(x.clone()))
-
-    train, val = part(task.train), part(task.val)
-    assert isinstance(train.inputs, ArrayInputs)
-    shape = tuple(train.inputs.x.shape[1:])
-    return replace(task, train=train, val=val, test=None, images=False, shape=shape)
 
 
 def _groups(recipes: Sequence[Recipe]) -> list[list[Recipe]]:

@@ -166,7 +166,7 @@ def run_unit(unit: Unit) -> list[JobResult] | Refused | Failed:
             return [result.model_copy(update={"alone": unit.alone}) if unit.alone else result]
         except RunError as error:
             return Failed(f"{unit.name}: {error}")
-    from plusone.training.stacked import train_stacked, why_alone
+    from plusone.training.linear import train_stacked, why_alone
     from plusone.training.task import make_task
 
     recipes = [job.recipe for job in unit.jobs]

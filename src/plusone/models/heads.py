@@ -15,6 +15,8 @@ class Head(nn.Module):
     """The part of a model above the backbone."""
 
     width_inside: int = 1  # numbers per item that it holds besides the logits, if they are many
+    deterministic: bool = False  # whether the same features always give the same outputs
+    pooling: str = "mean"  # what `pool` does, for the key of cached features
 
     def pool(self, features: Tensor) -> Tensor:
         """What of the backbone's output this head needs; this is what gets cached.
@@ -33,38 +35,21 @@ class Head(nn.Module):
 class LinearHead(Head):
     """One linear layer on pooled features."""
 
+    deterministic = True
+
     def __init__(self, dim: int, n_classes: int) -> None:
         super().__init__()
         self.linear = nn.Linear(dim, n_classes)
-        self._scratch: Tensor | None = None
 
     @property
     def weight(self) -> Tensor:
-        """Weights `[L, D]`."""
+        """`[L, D]`."""
         return self.linear.weight
 
     @property
     def bias(self) -> Tensor:
-        """One number per class, `[L]`."""
+        """`[L]`."""
         return self.linear.bias
-
-    @torch.no_grad()
-    def add_gradients(self, features: Tensor, slope: Tensor) -> None:
-        """Adds the gradients of the weights, given that of the logits.
-
-        The same numbers as automatic differentiation gives, for less: a linear layer on small
-        batches spends most of its time on bookkeeping.
-
-        Args:
-            features: What `forward` received, `[B, D]`.
-            slope: Derivative of the loss with respect to the logits, `[B, L]`.
-        """
-        weight, bias = self.linear.weight, self.linear.bias
-        if self._scratch is None:
-            self._scratch = torch.empty_like(weight)  # a new one each step is mostly page faults
-        grad = torch.mm(slope.t(), features, out=self._scratch)
-        weight.grad = grad if weight.grad is None else weight.grad + grad
-        bias.grad = slope.sum(0) if bias.grad is None else bias.grad + slope.sum(0)
 
     def forward(self, features: Tensor) -> Outputs:
         return Outputs(self.linear(features), features)
@@ -161,6 +146,8 @@ class LabelwiseHead(Head):
         self.bias = nn.Parameter(torch.zeros(n_classes))
         self.width_inside = n_classes * max(width, feedforward)
 
+    pooling = "none"
+
     def pool(self, features: Tensor) -> Tensor:
         """Keeps all positions: attention chooses among them."""
         return features
@@ -215,6 +202,8 @@ class SpatialHead(Head):
     def __init__(self, dim: int, n_classes: int) -> None:
         super().__init__()
         self.linear = nn.Linear(dim, n_classes)
+
+    pooling = "none"
 
     def pool(self, features: Tensor) -> Tensor:
         """Keeps a map as it is; that is h x w times the memory where features are cached."""

@@ -21,8 +21,9 @@ from plusone.suggest.answers import Answers, answers_from
 from plusone.suggest.calibration import Calibrated, Origin, calibrate
 from plusone.suggest.folder import Suggestions
 from plusone.training.build import load_run
-from plusone.training.crossfit import CrossFit, cross_fit, pooled
+from plusone.training.crossfit import CrossFit, cross_fit
 from plusone.training.evaluate import difference
+from plusone.training.features import with_features
 from plusone.training.task import apply_observation
 
 LEAST = 0.02
@@ -279,5 +280,5 @@ def head_only(
     if not predictor.images:
         raise InputError(f"{run}: was trained on features, so --linear has no effect; leave it out")
     update = {"mode": "linear", "stages": (), "epochs": None}
-    features = pooled(dataset, recipe, predictor.model, tick=tick, keep=keep)
+    features = with_features(dataset, recipe, predictor.model, tick=tick, folder=keep)
     return features, recipe.model_copy(update=update)

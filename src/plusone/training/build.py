@@ -21,10 +21,9 @@ from plusone.models.classifier import Classifier
 from plusone.recipe import Recipe
 from plusone.seeds import seeded
 from plusone.training import checkpoint
-from plusone.training.diverged import refuse_diverged
 from plusone.training.loader import Inputs
 from plusone.training.predict import predict
-from plusone.training.run_folder import read_description, read_recipe
+from plusone.training.run_folder import read_description, read_recipe, refuse_diverged
 from plusone.types import TrainLabels
 
 

@@ -22,16 +22,14 @@ from plusone.errors import InputError
 from plusone.io.arrays import write_array
 from plusone.io.files import file_state
 from plusone.methods import get_method
-from plusone.models.classifier import Classifier
 from plusone.recipe import Recipe
-from plusone.training.features import PooledFeatures, fresh_model
-from plusone.training.task import dataset_inputs, input_shape, make_task
+from plusone.training.features import with_features
+from plusone.training.task import input_shape, make_task
 from plusone.training.trainer import Training
 from plusone.version import __version__
 
 BLOCK = 1 << 24
 OURS = re.compile(r"[0-9a-f]{12}-of-\d+-\d+\.npy")  # names of kept folds
-FEATURES = re.compile(r"features-[0-9a-f]{16}\.npy")
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ def cross_fit(
     store = None if keep is None else _Store(keep, f"{_key(dataset, settings)}-of-{folds}")
     dataset = replace(dataset, table=table)
     if only_heads(dataset, settings):
-        dataset = pooled(dataset, settings, tick=on_extract, keep=keep)
+        dataset = with_features(dataset, settings, tick=on_extract, folder=keep)
     found = np.zeros((len(rows), len(table.classes)), dtype=np.float32)
     for number in range(folds):
         kept = None if store is None else store.read(str(number))
@@ -126,34 +124,6 @@ def only_heads(dataset: Dataset, recipe: Recipe) -> bool:
     images = len(input_shape(dataset, recipe)) == 3
     stages = recipe.resolved_stages(images=images, phases=get_method(recipe.method).phases)
     return images and all(stage.inputs == "features" for stage in stages)
-
-
-def pooled(
-    dataset: Dataset,
-    recipe: Recipe,
-    model: Classifier | None = None,
-    *,
-    tick: Callable[[int], None] | None = None,
-    keep: Path | None = None,
-) -> Dataset:
-    """The same items with the features that a backbone makes of their images, computed once.
-
-    Args:
-        dataset: Images.
-        recipe: The settings.
-        model: Whose backbone; by default the one that training would begin with.
-        tick: Called with the number of items whose features were just extracted.
-        keep: A folder for the features; those of other images or weights are removed from it.
-    """
-    shape = input_shape(dataset, recipe)
-    model = model or fresh_model(recipe, dataset.table.labels, shape)
-    inputs = dataset_inputs(dataset, recipe, shape, cache_dir=recipe.cache_dir)
-    made = PooledFeatures(tick, keep)
-    x = made.of(model, inputs(np.arange(len(dataset.table)))).x
-    for other in () if keep is None else keep.glob("*.npy"):
-        if FEATURES.fullmatch(other.name) and other not in made.files:
-            other.unlink()
-    return replace(dataset, features=x.numpy())
 
 
 class _Store:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from plusone.errors import InputError
 from plusone.methods import get_method
 from plusone.recipe import Recipe
-from plusone.training.loader import ArrayInputs, MappedInputs, SomeInputs
+from plusone.training.loader import ArrayInputs, MappedInputs
 
 if TYPE_CHECKING:
     from plusone.training.task import Part, Task
@@ -78,6 +75,7 @@ def check_expected_positives(recipe: Recipe, n_classes: int) -> None:
 def estimated(recipe: Recipe, task: Task) -> float:
     """Estimates k from single positives of the training items, once for the same data."""
     from plusone.priors.features import from_features, usable_rows
+    from plusone.training.features import vectors_of
 
     key = _key(recipe, task)
     if key not in _estimates:
@@ -85,7 +83,7 @@ def estimated(recipe: Recipe, task: Task) -> float:
             _estimates.clear()
         try:
             rows = usable_rows(task.train.observed)  # not more than it needs
-            x, seen = features_of(recipe, task, rows), task.train.observed.take(rows)
+            x, seen = vectors_of(recipe, task, rows), task.train.observed.take(rows)
             found = from_features(x, seen, interval=False)
         except InputError as error:
             raise InputError(
@@ -94,31 +92,6 @@ def estimated(recipe: Recipe, task: Task) -> float:
             ) from None
         _estimates[key] = found.k
     return _estimates[key]
-
-
-def features_of(
-    recipe: Recipe,
-    task: Task,
-    rows: npt.NDArray[np.int64],
-    tick: Callable[[int], None] | None = None,
-) -> Tensor:
-    """Features of some training items: their own, or of the recipe's backbone for images.
-
-    Args:
-        recipe: The settings.
-        task: The data.
-        rows: Which training items.
-        tick: Called with the number of items whose features were just extracted.
-    """
-    from plusone.training.features import PooledFeatures, fresh_model
-
-    inputs, wanted = task.train.inputs, torch.from_numpy(rows)
-    if not task.images:
-        assert isinstance(inputs, ArrayInputs | MappedInputs)
-        return inputs.at(wanted).float()
-    plain = recipe.model_copy(update={"method": "softmax", "options": {}, "stages": ()})
-    model = fresh_model(plain, task.train.observed, task.shape)
-    return PooledFeatures(tick).of(model, SomeInputs(inputs, wanted)).x
 
 
 def _key(recipe: Recipe, task: Task) -> str:

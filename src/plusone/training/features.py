@@ -1,38 +1,62 @@
-"""Features that a backbone makes of images: made once, and kept on disk for later if wanted.
+"""Features that a backbone makes of images: computed once, kept in memory and, if wanted, on disk.
 
-A file is named after everything its content depends on: the weights of the backbone, what the head
-makes of its output, and the images: their paths, sizes and times of change, or their bytes where
-they are in memory. A changed image therefore gives a new file; old files stay until someone deletes
-them, which is safe at any time.
+`FeatureCache` serves every training, cross-fitting and estimate. A file of it is named after the
+content it depends on: the weights of the backbone, what the head pools of its output, and the
+images: paths, sizes and modification times of files, or bytes of images in memory. A changed image
+gives a new file; old ones may be deleted at any time. `extract_to_file` writes features for users.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator
+import math
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from plusone.data.dataset import Dataset
+from plusone.data.features import write_features
+from plusone.data.images import Aspect
 from plusone.data.matrix import LabelMatrix
+from plusone.data.table import Strings
+from plusone.errors import InputError, RunError
 from plusone.io.arrays import write_array
-from plusone.io.files import file_state
+from plusone.io.keys import content_key, file_state
+from plusone.models.backbones import backbone_for
 from plusone.models.classifier import Classifier
-from plusone.parallel.processes import from_all, is_writer
+from plusone.models.fused import fused
+from plusone.models.heads import Head, as_tokens
+from plusone.parallel.processes import (
+    from_all,
+    from_writer,
+    is_writer,
+    share,
+    wait_for_all,
+    world,
+)
 from plusone.recipe import Recipe
+from plusone.seeds import seeded
 from plusone.training.build import build
-from plusone.training.loader import ArrayInputs, FileInputs, Inputs
+from plusone.training.loader import ArrayInputs, FileInputs, Inputs, MappedInputs, SomeInputs
 from plusone.training.predict import predict
+from plusone.training.task import Part, Task, dataset_inputs, input_shape
 from plusone.types import TrainLabels
 
 VERSION = 1  # to be raised when decoding or extraction changes
-BLOCK = 1 << 24  # bytes of images that are read at once for a key
+CACHED = re.compile(r"features-[0-9a-f]{16}\.npy")
+ITEMS_PER_PART = 512
+BATCH = 16
 
 
-class PooledFeatures:
-    """What the head of a model gets to see of some inputs.
+class FeatureCache:
+    """What the head of a model gets to see of images.
 
     Args:
         tick: Called with the number of items whose features were just extracted.
@@ -52,64 +76,47 @@ class PooledFeatures:
     def of(self, model: Classifier, inputs: Inputs) -> ArrayInputs:
         """Features of inputs, extracted if that was not done yet."""
         if id(inputs) not in self._held:
-            self._held[id(inputs)] = (inputs, ArrayInputs(self._found(model, inputs)))
+            self._held[id(inputs)] = (inputs, ArrayInputs(self._features(model, inputs)))
         return self._held[id(inputs)][1]
 
     def clear(self) -> None:
-        """Forgets what is in memory: the backbone may have moved since."""
+        """Forgets what is in memory: the backbone may have changed since."""
         self._held.clear()
 
-    def _found(self, model: Classifier, inputs: Inputs) -> Tensor:
+    def _features(self, model: Classifier, inputs: Inputs) -> Tensor:
         path = None
         if self.folder is not None and isinstance(inputs, FileInputs | ArrayInputs):
             path = self.folder / f"features-{key_of(model, inputs)}.npy"
             self.files.append(path)
-            kept = _kept(path, len(inputs))
-            if all(from_all(kept is not None)) and kept is not None:  # not all may see the disk
-                return kept
-        found = predict(model, model.features, inputs, kind="images", tick=self.tick).clone()
+            cached = _read(path, len(inputs))
+            if all(from_all(cached is not None)) and cached is not None:  # on every machine
+                return cached
+        features = predict(model, model.features, inputs, kind="images", tick=self.tick).clone()
         if path is not None and is_writer():
-            write_array(path, found.numpy())
-        return found
+            write_array(path, features.numpy())
+        return features
 
 
-def _kept(path: Path, n_items: int) -> Tensor | None:
-    """The features in a file; None if it is not there or damaged, and they must be made anew."""
+def _read(path: Path, n_items: int) -> Tensor | None:
+    """The features in a file; None if it is missing or damaged."""
     try:
-        found = np.load(path, allow_pickle=False)
+        values = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError):
         return None
-    return torch.from_numpy(found) if len(found) == n_items else None
+    return torch.from_numpy(values) if len(values) == n_items else None
 
 
 def key_of(model: Classifier, inputs: FileInputs | ArrayInputs) -> str:
-    """What the features depend on, as a short text."""
-    state = hashlib.sha256(repr((VERSION, type(model.head).__name__, model.precision)).encode())
+    """A key of everything the features depend on."""
+    parts: list[object] = [(VERSION, model.head.pooling, model.precision)]
     for name, value in model.backbone.state_dict().items():
-        state.update(name.encode())
-        state.update(_bytes(value.detach()))
-    for part in _files(inputs) if isinstance(inputs, FileInputs) else _pixels(inputs.x):
-        state.update(part)
-    return state.hexdigest()[:16]
-
-
-def _files(inputs: FileInputs) -> Iterator[bytes]:
-    """What tells files, and what is made of them, from others."""
-    yield repr((inputs.size, inputs.aspect)).encode()
-    for path in inputs.paths:
-        yield f"\0{path.resolve()}\0{file_state(path)}".encode()
-
-
-def _pixels(x: Tensor) -> Iterator[bytes | memoryview]:
-    """All of the images, part by part."""
-    yield repr((tuple(x.shape), x.dtype)).encode()
-    step = max(1, BLOCK // max(1, x[:1].nbytes))
-    for start in range(0, len(x), step):
-        yield _bytes(x[start : start + step])
-
-
-def _bytes(values: Tensor) -> memoryview:
-    return values.contiguous().reshape(-1).view(torch.uint8).numpy().data
+        parts += [name, value]
+    if isinstance(inputs, FileInputs):
+        parts.append((inputs.size, inputs.aspect))
+        parts += [f"\0{path.resolve()}\0{file_state(path)}" for path in inputs.paths]
+    else:
+        parts += [(tuple(inputs.x.shape), inputs.x.dtype), inputs.x]
+    return content_key(*parts)
 
 
 def fresh_model(recipe: Recipe, observed: LabelMatrix, shape: tuple[int, ...]) -> Classifier:
@@ -124,3 +131,175 @@ def fresh_model(recipe: Recipe, observed: LabelMatrix, shape: tuple[int, ...]) -
     k = given if isinstance(given, float) else 1.0  # no backbone depends on it
     labels = TrainLabels(observed, k, recipe.seed, True)
     return build(recipe, labels, shape, images=True)[0]
+
+
+def plain_model(recipe: Recipe, observed: LabelMatrix, shape: tuple[int, ...]) -> Classifier:
+    """The same backbone with a linear head, whatever the method: its features are vectors."""
+    plain = recipe.model_copy(update={"method": "an", "options": {}, "stages": ()})
+    return fresh_model(plain, observed, shape)
+
+
+def with_features(
+    dataset: Dataset,
+    recipe: Recipe,
+    model: Classifier | None = None,
+    *,
+    tick: Callable[[int], None] | None = None,
+    folder: Path | None = None,
+) -> Dataset:
+    """The same items with the features that a backbone makes of their images.
+
+    Args:
+        dataset: Images.
+        recipe: The settings.
+        model: Whose backbone; by default the one that training would begin with.
+        tick: Called with the number of items whose features were just extracted.
+        folder: Where to keep them; features of other images or weights are removed from it.
+    """
+    shape = input_shape(dataset, recipe)
+    model = model or fresh_model(recipe, dataset.table.labels, shape)
+    inputs = dataset_inputs(dataset, recipe, shape, cache_dir=recipe.cache_dir)
+    cache = FeatureCache(tick, folder)
+    x = cache.of(model, inputs(np.arange(len(dataset.table)))).x
+    for other in () if folder is None else folder.glob("*.npy"):
+        if CACHED.fullmatch(other.name) and other not in cache.files:
+            other.unlink()
+    return replace(dataset, features=x.numpy())
+
+
+def feature_task(task: Task, recipe: Recipe, tick: Callable[[int], None] | None = None) -> Task:
+    """The same training and validation items, with vectors of the recipe's backbone as inputs."""
+    model, cache = plain_model(recipe, task.train.observed, task.shape), FeatureCache(tick)
+
+    def part(images: Part) -> Part:
+        return replace(images, inputs=cache.of(model, images.inputs))
+
+    train, val = part(task.train), part(task.val)
+    assert isinstance(train.inputs, ArrayInputs)
+    shape = tuple(train.inputs.x.shape[1:])
+    return replace(task, train=train, val=val, test=None, images=False, shape=shape)
+
+
+def vectors_of(
+    recipe: Recipe,
+    task: Task,
+    rows: npt.NDArray[np.int64],
+    tick: Callable[[int], None] | None = None,
+) -> Tensor:
+    """Features of some training items: their own, or vectors of the recipe's backbone.
+
+    Args:
+        recipe: The settings.
+        task: The data.
+        rows: Which training items.
+        tick: Called with the number of items whose features were just extracted.
+    """
+    inputs, chosen = task.train.inputs, torch.from_numpy(rows)
+    if not task.images:
+        assert isinstance(inputs, ArrayInputs | MappedInputs)
+        return inputs.at(chosen).float()
+    model = plain_model(recipe, task.train.observed, task.shape)
+    return FeatureCache(tick).of(model, SomeInputs(inputs, chosen)).x
+
+
+@torch.inference_mode()
+def extract_to_file(
+    dataset: Dataset,
+    path: Path,
+    backbone: str,
+    size: int | None = None,
+    workers: int = 2,
+    on_progress: Callable[[int], None] | None = None,
+    *,
+    aspect: Aspect = "stretch",
+    weights: str = "auto",
+    tokens: bool = False,
+) -> dict[str, Any]:
+    """Writes `path`, an npz with `ids` `[N]` and features `x` float16 `[N, D]` or `[N, T, D]`.
+
+    Finished parts are kept in a folder beside `path` until all are there, so that an interrupted
+    extraction resumes. Where several processes run, each makes a share of the parts.
+
+    Args:
+        dataset: Items with image files.
+        path: The file to write.
+        backbone: Name in the backbone table.
+        size: Image side; the backbone's own by default.
+        workers: Processes that decode images.
+        on_progress: Called with the number of items done.
+        aspect: How images become square, as for `plusone.data.images.decode`.
+        weights: Weights of the backbone: "auto" for its own, "random", or the path of a file.
+        tokens: Keep all T places of the feature map, row by row, instead of their mean.
+
+    Returns:
+        What was done: out, items, dim, backbone, size.
+    """
+    table, row = dataset.table, backbone_for(backbone)
+    if table.root is None:
+        raise InputError(f"{dataset.name}: has no image files to extract features from")
+    side = size or row.size
+    settings = {"backbone": backbone, "size": side, "data": dataset.name}
+    settings |= {"aspect": aspect} if aspect != "stretch" else {}
+    settings |= {"weights": weights} if weights != "auto" else {}
+    settings |= {"tokens": True} if tokens else {}
+    broken = {one.id: one.reason for one in dataset.broken}
+    settings |= {"broken": broken} if broken else {}
+    paths = tuple(table.path(number) for number in range(len(table)))
+    states = [file_state(file) for file in (Path(weights), *paths)]
+    key = content_key((settings, table.ids.tolist(), states), length=12)
+    parts = path.with_name(f".{path.name}.{key}.parts")
+    parts.mkdir(parents=True, exist_ok=True)
+    missing = from_writer(lambda: missing_parts(parts, len(table)))
+    mine = [missing[number] for number in share(len(missing)).tolist()]
+    rows = torch.cat([torch.empty(0, dtype=torch.int64), *(_rows(p, len(table)) for p in mine)])
+    with seeded("extract"):  # a backbone with random weights must be the same every time
+        net = row.build(3, side, weights).eval()
+        noise = torch.randint(0, 256, (1, 3, side, side), dtype=torch.uint8)
+    net = fused(net, noise).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    inputs = FileInputs(paths, side, flip=False, workers=workers, aspect=aspect)
+    waiting: list[np.ndarray] = []
+    made = 0
+    for (images,) in inputs.batches(rows, BATCH, ("plain",), 0) if len(rows) else ():
+        maps = net(images.contiguous(memory_format=torch.channels_last))
+        features = as_tokens(maps)[0] if tokens else Head().pool(maps)
+        waiting.append(features.half().numpy())
+        made += len(images)
+        if made % ITEMS_PER_PART == 0 or made == len(rows):
+            part = mine[(made - 1) // ITEMS_PER_PART]
+            write_array(_file(parts, part), np.concatenate(waiting))
+            waiting = []
+        if on_progress is not None:
+            left = sum(len(_rows(p, len(table))) for p in missing)
+            on_progress(len(table) - left + min(left, made * world()[1]))
+    wait_for_all()
+    shape = from_writer(lambda: _join(parts, path, table.ids, settings))
+    return {"out": str(path), "items": len(table), "dim": shape[-1]} | settings
+
+
+def _file(parts: Path, number: int) -> Path:
+    return parts / f"{number:06d}.npy"
+
+
+def _rows(number: int, n: int) -> Tensor:
+    """The items of a part, of `n` in all."""
+    return torch.arange(number * ITEMS_PER_PART, min((number + 1) * ITEMS_PER_PART, n))
+
+
+def missing_parts(parts: Path, n: int) -> list[int]:
+    """The parts of `n` items that are not there yet."""
+    numbers = range(math.ceil(n / ITEMS_PER_PART))
+    return [number for number in numbers if not _file(parts, number).exists()]
+
+
+def _join(parts: Path, path: Path, ids: Strings, settings: dict[str, Any]) -> list[int]:
+    """Writes the file from its parts and removes them; returns the shape of the features."""
+    if missing_parts(parts, len(ids)):
+        raise RunError(
+            f"{parts.parent}: not all processes see this folder; extraction on several machines "
+            "needs a shared folder"
+        )
+    files = [_file(parts, number) for number in range(math.ceil(len(ids) / ITEMS_PER_PART))]
+    x = np.concatenate([np.load(file, allow_pickle=False) for file in files])
+    write_features(path, ids, x, settings)
+    shutil.rmtree(parts)
+    return list(x.shape)

@@ -91,7 +91,9 @@ class ArrayInputs:
             if x.dtype == torch.float16:
                 x = x.float()
             parts = [view.many(x, rows) if images else x for view in drawn]
-            yield from zip(*(torch.split(part, batch_size) for part in parts), strict=True)
+            # Views that are the same tensor stay one tensor, so that it is forwarded once.
+            pieces = {id(part): torch.split(part, batch_size) for part in parts}
+            yield from zip(*(pieces[id(part)] for part in parts), strict=True)
 
     def at(self, rows: Tensor) -> Tensor:
         """Some rows as they are held."""

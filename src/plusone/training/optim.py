@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,8 +14,7 @@ from plusone.errors import InputError
 from plusone.methods.base import Method
 from plusone.models.classifier import Classifier
 from plusone.recipe import Recipe
-from plusone.training.adam import LeanAdam
-from plusone.types import Stage
+from plusone.types import Clock, Stage
 
 
 def make_optimizer(model: Classifier, method: Method, recipe: Recipe, stage: Stage) -> Optimizer:
@@ -42,7 +43,49 @@ def make_optimizer(model: Classifier, method: Method, recipe: Recipe, stage: Sta
         return torch.optim.SGD(kept, lr=stage.lr, momentum=0.9)
     if recipe.optimizer == "adamw":
         return (RowAdamW if tables else torch.optim.AdamW)(kept, lr=stage.lr, fused=True)
-    return (RowAdam if tables else LeanAdam)(kept, lr=stage.lr)
+    return (RowAdam if tables else torch.optim.Adam)(kept, lr=stage.lr, fused=True)
+
+
+def set_rates(optimizer: Optimizer, rates: Sequence[float], schedule: str, clock: Clock) -> None:
+    """Sets the learning rates of a step, where the recipe has a schedule.
+
+    Args:
+        optimizer: The optimizer.
+        rates: The rate of each of its groups, as the stage gives it.
+        schedule: "constant" or "one_cycle".
+        clock: Where training is.
+    """
+    if schedule == "one_cycle":
+        progress = (clock.epoch * clock.steps + clock.step) / (clock.epochs * clock.steps)
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate * one_cycle(progress)
+
+
+def _cosine(progress: float, start: float, end: float) -> float:
+    """Half a cosine wave from `start` to `end`.
+
+    >>> _cosine(0.5, 2.0, 4.0)
+    3.0
+    """
+    return end + (start - end) * (1 + math.cos(math.pi * progress)) / 2
+
+
+def one_cycle(progress: float, *, peak: float = 0.3, first: float = 0.04) -> float:
+    """Share of the highest learning rate: up in the first part, down to almost 0 in the rest.
+
+    Both parts are half cosine waves, as in torch's `OneCycleLR`.
+
+    Args:
+        progress: In [0, 1].
+        peak: Where the highest rate is reached.
+        first: Share at the start.
+
+    >>> [round(one_cycle(progress), 4) for progress in (0.0, 0.3, 1.0)]
+    [0.04, 1.0, 0.0]
+    """
+    if progress < peak:
+        return _cosine(progress / peak, first, 1.0)
+    return _cosine((progress - peak) / (1 - peak), 1.0, first * 1e-4)
 
 
 def _group(module: nn.Module, lr: float, weight_decay: float) -> dict[str, Any]:
@@ -111,11 +154,9 @@ class RowWise(Optimizer):
                 table.grad = None  # so that the other optimizer leaves it alone
         super().step()
 
-    step.hooked = True  # type: ignore[attr-defined]  # as in `LeanAdam`
 
-
-class RowAdam(RowWise, LeanAdam):
-    """`LeanAdam`, and row-wise updates for the groups marked `rows`."""
+class RowAdam(RowWise, torch.optim.Adam):
+    """`torch.optim.Adam`, and row-wise updates for the groups marked `rows`."""
 
 
 class RowAdamW(RowWise, torch.optim.AdamW):

@@ -38,10 +38,15 @@ from plusone.parallel.processes import check_same, from_writer, is_writer, tenso
 from plusone.recipe import FORMAT, Recipe
 from plusone.results import EpochRecord, RunDescription, RunResult
 from plusone.training import checkpoint
-from plusone.training.diverged import keep_good, refuse_diverged
 from plusone.training.expected import Expected
 from plusone.training.loader import ArrayInputs, MappedInputs
-from plusone.training.run_folder import read_description, read_metrics, read_recipe
+from plusone.training.run_folder import (
+    STOPPED,
+    read_description,
+    read_metrics,
+    read_recipe,
+    refuse_diverged,
+)
 from plusone.training.summary import summarise, validation_thresholds
 from plusone.training.task import Part, Task
 from plusone.training.thresholds import write_thresholds
@@ -104,12 +109,7 @@ def train(
                 _save(training, folder, spent + now - started)
                 saved = time.perf_counter()
     seconds = spent + time.perf_counter() - started
-    weights, _ = training.state()
-    model = {key: value for key, value in weights.items() if key.startswith(("model.", "method."))}
-    thresholds = validation_thresholds(training)
-    if is_writer():
-        checkpoint.save(folder / "model.safetensors", model, {"version": __version__})
-        write_thresholds(folder, task.classes, thresholds)
+    _write_model(training, folder)
     result = summarise(training, folder, seconds, rules)
     if is_writer():
         write_json(folder / "metrics.json", result.to_json())
@@ -145,11 +145,34 @@ def _lines(path: Path) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def _keeping(training: Training, folder: Path) -> Iterator[None]:
-    """Keeps the last good weights of a training that leaves the finite numbers."""
+    """Keeps the best weights of a training that diverges, so that the run can be used."""
     try:
         yield
     except DivergedError as error:
-        raise keep_good(training, folder, error) from None
+        best = training.best or training.before
+        kept = "there are no good weights to keep yet"
+        if best is not None:
+            _write_model(training, folder)
+            kept = f"{folder} keeps the weights of epoch {best.epoch}, plusone predict takes them"
+        if is_writer():  # last: whoever finds this file finds the weights
+            why = {"why": error.what, "epoch": None if best is None else best.epoch}
+            write_json(folder / STOPPED, why)
+        lower = training.recipe.lr / 10
+        raise DivergedError(
+            error.what,
+            f"{kept}; start anew with a smaller learning rate, such as --lr {lower:g}, and another "
+            "--out",
+        ) from None
+
+
+def _write_model(training: Training, folder: Path) -> None:
+    """Writes the present weights, and the thresholds that suit them."""
+    tensors = {f"model.{name}": value for name, value in training.model.state_dict().items()}
+    tensors |= {f"method.{name}": value for name, value in training.method.state_dict().items()}
+    thresholds = validation_thresholds(training)
+    if is_writer():
+        checkpoint.save(folder / "model.safetensors", tensors, {"version": __version__})
+        write_thresholds(folder, training.task.classes, thresholds)
 
 
 def describe(task: Task, k: Expected, source: Mapping[str, Any] | None) -> RunDescription:

@@ -12,6 +12,8 @@ from plusone.recipe import FORMAT, Recipe, make_recipe, read_toml
 from plusone.results import RunDescription, RunResult
 from plusone.version import __version__, is_newer, refuse_newer
 
+STOPPED = "stopped.json"  # why a run diverged
+
 
 def read_metrics(folder: Path) -> RunResult:
     """The result of a complete run."""
@@ -79,3 +81,28 @@ def _check_keys(path: Path, value: object, keys: tuple[str, ...]) -> None:
         raise InputError(
             f"{path}: is not what plusone train writes (missing: {', '.join(missing)})"
         )
+
+
+def refuse_diverged(folder: Path) -> None:
+    """Refuses to resume a run that would only diverge at the same place again."""
+    if (divergence := _divergence(folder)) is not None:
+        raise InputError(
+            f"{folder}: {divergence['why']}, and resuming would end there again; start anew with a "
+            "smaller learning rate and another --out"
+        )
+
+
+def divergence_warning(folder: Path) -> str | None:
+    """A warning for whoever uses a run that diverged; None if it did not."""
+    divergence = _divergence(folder)
+    if divergence is None:
+        return None
+    return (
+        f"this run stopped early ({divergence['why']}); these are its weights of epoch "
+        f"{divergence['epoch']}"
+    )
+
+
+def _divergence(folder: Path) -> dict[str, Any] | None:
+    path = folder / STOPPED
+    return read_plain(path, ("why", "epoch")) if path.exists() else None

@@ -1,41 +1,62 @@
-"""The training loop: one for images and arrays, for every method, naming none of them."""
+"""The training loop: one for images and arrays, for every method, naming none of them.
+
+A recipe's stages run one after the other; every epoch trains (`plusone.training.step`), evaluates
+the validation items, and keeps the best weights. `Training` is a generator of epoch records:
+logging, checkpoints and early stops belong to whoever iterates.
+"""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from plusone.errors import InputError
+from plusone.errors import DivergedError, InputError
 from plusone.methods import get_method
 from plusone.metrics import mean_average_precision
 from plusone.metrics.probe import prober_for
 from plusone.metrics.seen_labels import get_score, score_name
 from plusone.models.classifier import Classifier
 from plusone.models.ema import Ema
-from plusone.models.freezing import freeze_weights
+from plusone.models.freezing import freeze_statistics, freeze_weights
 from plusone.parallel.processes import world
 from plusone.parallel.sharing import Sharing, check_equal_weights
 from plusone.recipe import Recipe
 from plusone.results import EpochRecord, Probe
+from plusone.seeds import derive, generator, seeded
 from plusone.training.build import below, build
-from plusone.training.diverged import check_weights
-from plusone.training.epoch import train_epoch
 from plusone.training.expected import expected
-from plusone.training.features import PooledFeatures
-from plusone.training.linear_epoch import linear_epoch, suits
-from plusone.training.loader import Inputs, SomeInputs
-from plusone.training.optim import make_optimizer
+from plusone.training.features import FeatureCache
+from plusone.training.loader import (
+    ArrayInputs,
+    Inputs,
+    SomeInputs,
+    ahead,
+    label_batches,
+    visiting_order,
+)
+from plusone.training.optim import make_optimizer, set_rates
 from plusone.training.predict import predict
-from plusone.training.step import Forward
+from plusone.training.step import (
+    Forward,
+    Loss,
+    LossMeter,
+    refusing_options,
+    split_views,
+    suitable_threads,
+    training_step,
+)
 from plusone.training.task import Part, Task
-from plusone.training.threads import suitable_threads
-from plusone.types import Clock, Stage, TrainLabels
+from plusone.types import Batch, Clock, Outputs, TrainLabels
+
+State = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -55,75 +76,16 @@ class Best:
     val_map: float
     epoch: int
     weights: str
-    model: dict[str, Tensor]
-    method: dict[str, Tensor]
-
-
-State = dict[str, Tensor]
-
-
-def pack(training: Training) -> tuple[State, dict[str, Any]]:
-    """Everything that changes in training: tensors by name, and plain values."""
-    tensors = _named("model", training.model.state_dict())
-    tensors |= _named("method", training.method.state_dict())
-    if not training.done:
-        for number, slot in training.optimizer.state_dict()["state"].items():
-            kept = {key: value for key, value in slot.items() if value is not None}
-            tensors |= _named(f"optimizer.{number}", kept)
-        for name, average in training.averages.items():
-            tensors |= _named(name, average.model.state_dict())
-    plain: dict[str, Any] = {"stage": training.stage, "epoch": training.epoch}
-    plain["stage_maps"] = list(training.stage_maps)
-    # Those of the stage before are kept until this one has some.
-    before = training.before if training.best is None else None
-    for name, best in (("best", training.best), ("before", before)):
-        plain[name] = None
-        if best is not None:
-            tensors |= _named(f"{name}.model", best.model) | _named(f"{name}.method", best.method)
-            told = ("score", "val_map", "epoch", "weights")
-            plain[name] = {key: getattr(best, key) for key in told}
-    return tensors, plain
-
-
-def unpack(training: Training, tensors: State, plain: dict[str, Any]) -> None:
-    """Puts what `pack` gave into a training."""
-    training.stage, training.epoch = plain["stage"], plain["epoch"]
-    training.stage_maps = list(plain["stage_maps"])
-    if not training.done:
-        training.begin_stage()
-    training.model.load_state_dict(below(tensors, "model."))
-    training.method.load_state_dict(below(tensors, "method."))
-    if not training.done:
-        slots: dict[int, dict[str, Tensor]] = {}
-        for key, value in below(tensors, "optimizer.").items():
-            number, name = key.split(".", 1)
-            slots.setdefault(int(number), {})[name] = value
-        groups = training.optimizer.state_dict()["param_groups"]
-        training.optimizer.load_state_dict({"state": slots, "param_groups": groups})
-        for name, average in training.averages.items():
-            average.model.load_state_dict(below(tensors, f"{name}."))
-    training.best, training.before = (
-        None
-        if plain.get(name) is None
-        else Best(
-            **plain[name],
-            model=below(tensors, f"{name}.model."),
-            method=below(tensors, f"{name}.method."),
-        )
-        for name in ("best", "before")
-    )
-
-
-def _named(prefix: str, tensors: State) -> State:
-    return {f"{prefix}.{key}": value for key, value in tensors.items()}
+    model: State
+    method: State
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """What validation says about a model.
+class Validation:
+    """What the validation items say about a model.
 
     Args:
-        val_map: mAP against the labels that it was judged on.
+        val_map: mAP against the labels that it was evaluated on.
         score: What the best epoch is chosen by; higher is better.
     """
 
@@ -131,8 +93,8 @@ class Judgement:
     score: float
 
 
-class Judge:
-    """Judges probabilities of the validation items.
+class Validator:
+    """Evaluates probabilities of the validation items.
 
     On all labels the score is mAP. On seen labels alone mAP prefers models that find the one label
     that happened to be picked, so a score of `plusone.metrics.seen_labels` is used there.
@@ -148,25 +110,26 @@ class Judge:
         on_truth = val.truth is not None and recipe.select_on != "observed"
         self.selected_on = "truth" if on_truth else "observed"
         self.selected_by = "map" if on_truth else score_name(recipe.select_by)
-        wanted = val.truth if on_truth and val.truth is not None else val.observed
-        self._labels = torch.from_numpy(wanted.dense())
+        labels = val.truth if on_truth and val.truth is not None else val.observed
+        self._labels = torch.from_numpy(labels.dense())
         self._empty = recipe.empty
         if not (self._labels == 1).any():
             raise InputError("no validation item has a positive label, so no epoch can be chosen")
 
-    def __call__(self, probabilities: Tensor) -> Judgement:
-        """Judges probabilities `[N, L]`."""
+    def __call__(self, probabilities: Tensor) -> Validation:
+        """Evaluates probabilities `[N, L]`."""
         val_map = mean_average_precision(probabilities, self._labels, empty=self._empty)
         if self.selected_by == "map":
-            return Judgement(val_map, val_map)
-        return Judgement(val_map, get_score(self.selected_by).function(probabilities, self._labels))
+            return Validation(val_map, val_map)
+        score = get_score(self.selected_by).function
+        return Validation(val_map, score(probabilities, self._labels))
 
 
 class Training:
     """A model, a method and where they are in their training.
 
     Iterate `epochs()` to train; stop whenever you like. `state()` and `load_state()` carry
-    everything needed to go on elsewhere with the same result.
+    everything needed to resume elsewhere with the same result.
 
     Args:
         task: The data.
@@ -174,7 +137,7 @@ class Training:
         backbone: A module to use instead of the recipe's backbone; needs an attribute `dim`.
         on_step: Called after every step.
         on_extract: Called with the number of items whose features were just extracted.
-        features: Folder where features of image files are kept for later trainings.
+        features: Folder where features of image files are cached for later trainings.
     """
 
     def __init__(
@@ -188,7 +151,7 @@ class Training:
         features: Path | None = None,
     ) -> None:
         self.task, self.recipe = task, recipe
-        self.on_step, self._pooled = on_step, PooledFeatures(on_extract, features)
+        self.on_step, self._features = on_step, FeatureCache(on_extract, features)
         phases = get_method(recipe.method).phases
         self.stages = recipe.resolved_stages(images=task.images, phases=phases)
         self.expected = expected(recipe, task)
@@ -197,14 +160,19 @@ class Training:
         self.model, self.method = build(
             recipe, labels, task.shape, images=task.images, backbone=backbone
         )
+        self.loss: Loss = self.method.loss
+        if recipe.compile and compiler_problem() is None:
+            self.loss = torch.compile(self.method.loss)
+            if task.images:
+                self.model.backbone.compile()
         self.sharing = Sharing(self.model) if world()[1] > 1 else None
-        self.judge = Judge(task.val, recipe)
+        self.validator = Validator(task.val, recipe)
         self._prober = prober_for(task.train.truth, task.train.observed)
-        # What a backbone of the user's own keeps fixed stays so.
+        # Parameters that a backbone of the user's own keeps fixed stay fixed.
         self._trainable = [w for w in self.model.backbone.parameters() if w.requires_grad]
         self.stage = self.epoch = 0
         self.best: Best | None = None
-        self.before: Best | None = None  # of the stage before
+        self.before: Best | None = None  # of the previous stage
         self.stage_maps: list[float] = []
         self.begin_stage()
 
@@ -215,57 +183,143 @@ class Training:
 
     @property
     def keeps_backbone(self) -> bool:
-        """Whether the present stage keeps the backbone as it is."""
-        return _keeps_backbone(self.stages[self.stage])
+        """Whether the present stage keeps the backbone fixed."""
+        stage = self.stages[self.stage]
+        return stage.freeze_backbone or stage.inputs == "features"
 
     def epochs(self) -> Iterator[EpochRecord]:
-        """Trains on, one record per epoch, until all stages are finished."""
+        """Trains, one record per epoch, until all stages are finished.
+
+        Raises:
+            DivergedError: A loss term or a weight is not finite. The best weights so far, if there
+                are any, are in place again.
+        """
         while not self.done:
             started = time.perf_counter()
-            clock = Clock(self.stage, self.epoch, self.stages[self.stage].epochs, 0, 0)
             with suitable_threads(None, self.recipe.threads):
                 for part in (self.task.train, self.task.val):
                     self.forward(part, self.model)  # extracts features, if there are none yet
             with suitable_threads(self._work(), self.recipe.threads):
-                losses = (linear_epoch if suits(self) else train_epoch)(self, clock)
-                check_weights(self, self.epoch + 1)
-                found = self._evaluate()
+                try:
+                    losses = self.train_epoch()
+                    self.check_weights()
+                except DivergedError:
+                    self._restore(self.best or self.before)
+                    raise
+                evaluated = self._evaluate()
                 probe = self.probe(self.train_logits)
-            yield self.close_epoch(losses, found, probe, started)
+            yield self.close_epoch(losses, evaluated, probe, started)
+
+    def clock(self, step: int = 0) -> Clock:
+        """Where training is, at a step of the present epoch."""
+        steps = math.ceil(len(self.task.train) / self.recipe.batch_size)
+        return Clock(self.stage, self.epoch, self.stages[self.stage].epochs, step, steps)
+
+    def train_epoch(self) -> dict[str, float]:
+        """Trains for one epoch; returns the mean of each loss term."""
+        recipe, method, model = self.recipe, self.method, self.model
+        model.train()
+        if self.keeps_backbone:
+            model.backbone.eval()
+        if self.task.images:
+            freeze_statistics(model.backbone, recipe.freeze, norm=recipe.freeze_norm)
+        _, _, forward = self.forward(self.task.train, model)
+        meter = LossMeter([method.name or type(method).__name__], self.epoch + 1)
+        with seeded(recipe.seed, "dropout", self.stage, self.epoch):
+            for step, batch in enumerate(self._batches()):
+                clock = self.clock(step)
+                set_rates(self.optimizer, self.rates, recipe.schedule, clock)
+                with refusing_options(recipe.method, clock):
+                    terms = training_step(
+                        forward,
+                        model.head,
+                        method,
+                        self.optimizer,
+                        batch,
+                        clock,
+                        loss=self.loss,
+                        sharing=self.sharing,
+                    )
+                meter.add(terms)
+                for average in self.averages.values():
+                    average.update(model)
+                if self.on_step is not None:
+                    self.on_step(clock)
+        (means,) = meter.means()
+        with torch.no_grad():
+            method.after_epoch(clock, self.train_logits)
+        return means
+
+    def _batches(self) -> Iterator[Batch]:
+        """The batches of the present epoch, the same whenever it is repeated."""
+        train, recipe, views = self.task.train, self.recipe, self.method.views
+        order = visiting_order(
+            len(train), train.weights, generator(recipe.seed, "order", self.stage, self.epoch)
+        )
+        inputs, _, _ = self.forward(train, self.model)
+        seed = derive(recipe.seed, "views", self.stage, self.epoch) >> 1
+        wanted = (order, recipe.batch_size, views, seed)
+        batches = self.sharing.batches(inputs, *wanted) if self.sharing else inputs.batches(*wanted)
+        if "strong" in views and isinstance(inputs, ArrayInputs) and inputs.x.ndim == 4:
+            batches = ahead(batches)  # files have worker processes; other views cost little
+        labels = label_batches(train.observed, order, recipe.batch_size)
+        indices = torch.split(order, recipe.batch_size)
+        for view, observed, index in zip(batches, labels, indices, strict=True):
+            yield Batch(view, observed, index, self._teach(view, len(index)))
+
+    def _teach(self, views: tuple[Tensor, ...], items: int) -> tuple[Outputs, ...]:
+        """Outputs of the averaged model for each view of a batch, for methods with a teacher."""
+        if "teacher" not in self.averages:
+            return ()
+        _, _, forward = self.forward(self.task.train, self.averages["teacher"].model)
+        with torch.no_grad():
+            outputs = forward(torch.cat(views))
+            if self.sharing:
+                outputs = self.sharing.begin_step(items, len(views)).whole(outputs)
+            return split_views(outputs, len(views))
+
+    def check_weights(self) -> None:
+        """Refuses weights that are not finite: a finite loss can have a gradient that is not."""
+        for name, weight in self.model.state_dict().items():
+            if weight.is_floating_point() and not bool(torch.isfinite(weight).all()):
+                raise DivergedError(
+                    f"the weights {name} are not finite after epoch {self.epoch + 1} of "
+                    f"{self.recipe.method}"
+                )
 
     def close_epoch(
         self,
         losses: dict[str, float],
-        found: tuple[Judgement, str, Classifier],
+        evaluated: tuple[Validation, str, Classifier],
         probe: Probe | None,
         started: float,
     ) -> EpochRecord:
-        """Counts an epoch: keeps the best weights, and goes on to the next stage after the last.
+        """Counts an epoch: keeps the best weights, and moves to the next stage after the last.
 
         Args:
             losses: Mean of each loss term.
-            found: What validation says, about which weights ("raw" or "ema"), and the model.
+            evaluated: The validation, of which weights ("raw" or "ema"), and the model.
             probe: What `probe` gave.
             started: When the epoch began, by `time.perf_counter`.
         """
-        (said, weights, model), judge = found, self.judge
+        validation, weights, model = evaluated
         stage, self.epoch = self.stage, self.epoch + 1
-        best = self.best is None or said.score > self.best.score
+        best = self.best is None or validation.score > self.best.score
         if best:
             states = _copy(model), _copy(self.method)
-            self.best = Best(said.score, said.val_map, self.epoch, weights, *states)
+            self.best = Best(validation.score, validation.val_map, self.epoch, weights, *states)
         record = EpochRecord(
             stage=stage,
             epoch=self.epoch,
             losses=losses,
-            val_map=said.val_map,
-            selected_on=judge.selected_on,
+            val_map=validation.val_map,
+            selected_on=self.validator.selected_on,
             best=best,
             weights=weights,
             seconds=time.perf_counter() - started,
             probe=probe,
-            val_score=said.score,
-            selected_by=judge.selected_by,
+            val_score=validation.score,
+            selected_by=self.validator.selected_by,
         )
         if self.epoch == self.stages[stage].epochs or self._out_of_patience():
             self._next_stage()
@@ -296,24 +350,24 @@ class Training:
             weight.numel() for weight in self.model.head.parameters()
         )
 
-    def _evaluate(self) -> tuple[Judgement, str, Classifier]:
-        """What validation says of the better of raw and averaged weights, and that model."""
-        found = []
+    def _evaluate(self) -> tuple[Validation, str, Classifier]:
+        """The validation of the better of raw and averaged weights, and that model."""
         models = {"raw": self.model}
         if "ema" in self.averages:
             models["ema"] = self.averages["ema"].model
+        evaluated = []
         for name, model in models.items():
             inputs, kind, forward = self.forward(self.task.val, model)
-            said = self.judged(predict(model, forward, inputs, kind=kind))
-            found.append((said, name, model))
-        return max(found, key=lambda entry: entry[0].score)
+            logits = predict(model, forward, inputs, kind=kind)
+            evaluated.append((self.validated(logits), name, model))
+        return max(evaluated, key=lambda entry: entry[0].score)
 
-    def judged(self, logits: Tensor) -> Judgement:
-        """What validation logits `[N, L]` are worth."""
-        return self.judge(self.method.probabilities(logits))
+    def validated(self, logits: Tensor) -> Validation:
+        """The validation of logits `[N, L]` of the validation items."""
+        return self.validator(self.method.probabilities(logits))
 
     def probe(self, predict: Callable[[], Tensor]) -> Probe | None:
-        """What training logits say about the hidden labels, where that is wanted."""
+        """Histograms of the hidden labels' probabilities, where the recipe asks for them."""
         wanted, cheap = self.recipe.probe, self.stages[self.stage].inputs == "features"
         if self._prober is None or wanted == "off" or (wanted == "auto" and not cheap):
             return None
@@ -332,12 +386,12 @@ class Training:
             return part.inputs, "features", model.head if len(self.task.shape) == 1 else model
         if stage.inputs == "images":
             return part.inputs, "images", model
-        return self._pooled.of(self.model, part.inputs), "features", model.head
+        return self._features.of(self.model, part.inputs), "features", model.head
 
     def begin_stage(self) -> None:
-        """Makes method, optimizer and averages ready for the present stage."""
+        """Prepares method, optimizer and averages for the present stage."""
         stage = self.stages[self.stage]
-        self._pooled.clear()  # the backbone may have moved since
+        self._features.clear()  # the backbone may have changed since
         for weight in self._trainable:
             weight.requires_grad_(not self.keeps_backbone)
         if self.task.images:
@@ -354,31 +408,89 @@ class Training:
         return patience is not None and self.epoch - self.best.epoch >= patience
 
     def _next_stage(self) -> None:
-        """Goes on to the next stage; after the last one the best weights are put in place."""
+        """Moves to the next stage; after the last one the best weights are put in place."""
         assert self.best is not None
         check_equal_weights(self.model, self.method)
         self.stage_maps.append(self.best.val_map)
         self.stage += 1
         if self.done or self.stages[self.stage].start_from == "best":
-            self.model.load_state_dict(self.best.model)
-            self.method.load_state_dict(self.best.method)
+            self._restore(self.best)
         if not self.done:
             self.epoch, self.before, self.best = 0, self.best, None
             self.begin_stage()
 
+    def _restore(self, best: Best | None) -> None:
+        """Puts weights that were kept in place."""
+        if best is not None:
+            self.model.load_state_dict(best.model)
+            self.method.load_state_dict(best.method)
+
     def state(self) -> tuple[State, dict[str, Any]]:
         """Everything that changes in training: tensors by name, and plain values."""
-        return pack(self)
+        tensors = _named("model", self.model.state_dict())
+        tensors |= _named("method", self.method.state_dict())
+        if not self.done:
+            for number, slot in self.optimizer.state_dict()["state"].items():
+                moments = {key: value for key, value in slot.items() if value is not None}
+                tensors |= _named(f"optimizer.{number}", moments)
+            for name, average in self.averages.items():
+                tensors |= _named(name, average.model.state_dict())
+        plain: dict[str, Any] = {"stage": self.stage, "epoch": self.epoch}
+        plain["stage_maps"] = list(self.stage_maps)
+        # The best weights of the previous stage are kept until this one has some.
+        before = self.before if self.best is None else None
+        for name, best in (("best", self.best), ("before", before)):
+            plain[name] = None
+            if best is not None:
+                tensors |= _named(f"{name}.model", best.model)
+                tensors |= _named(f"{name}.method", best.method)
+                fields = ("score", "val_map", "epoch", "weights")
+                plain[name] = {key: getattr(best, key) for key in fields}
+        return tensors, plain
 
     def load_state(self, tensors: State, plain: dict[str, Any]) -> None:
         """Takes over what `state()` gave."""
-        unpack(self, tensors, plain)
+        self.stage, self.epoch = plain["stage"], plain["epoch"]
+        self.stage_maps = list(plain["stage_maps"])
+        if not self.done:
+            self.begin_stage()
+        self.model.load_state_dict(below(tensors, "model."))
+        self.method.load_state_dict(below(tensors, "method."))
+        if not self.done:
+            slots: dict[int, State] = {}
+            for key, value in below(tensors, "optimizer.").items():
+                number, name = key.split(".", 1)
+                slots.setdefault(int(number), {})[name] = value
+            groups = self.optimizer.state_dict()["param_groups"]
+            self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
+            for name, average in self.averages.items():
+                average.model.load_state_dict(below(tensors, f"{name}."))
+        self.best, self.before = (
+            None
+            if plain.get(name) is None
+            else Best(
+                **plain[name],
+                model=below(tensors, f"{name}.model."),
+                method=below(tensors, f"{name}.method."),
+            )
+            for name in ("best", "before")
+        )
 
 
-def _keeps_backbone(stage: Stage) -> bool:
-    """Whether a stage keeps the backbone as it is."""
-    return stage.freeze_backbone or stage.inputs == "features"
+@cache
+def compiler_problem() -> str | None:
+    """Why `torch.compile` does not work on this machine, in a sentence; None if it does."""
+    try:
+        torch.compile(lambda x: torch.exp(x) + 1)(torch.ones(2))
+    except Exception as error:  # whatever a missing or broken compiler raises
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        return f"torch.compile does not work here, so nothing is compiled ({first})"
+    return None
 
 
 def _copy(module: nn.Module) -> State:
     return {key: value.detach().clone() for key, value in module.state_dict().items()}
+
+
+def _named(prefix: str, tensors: State) -> State:
+    return {f"{prefix}.{key}": value for key, value in tensors.items()}

@@ -1,7 +1,6 @@
 """Stacked trainings end where they would have ended alone."""
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
@@ -12,9 +11,8 @@ from plusone.errors import DivergedError, InputError, RunError
 from plusone.methods import METHODS
 from plusone.methods.pointwise import Pointwise
 from plusone.recipe import make_recipe
-from plusone.training.adam import LeanAdam
-from plusone.training.linear_epoch import Ledger
-from plusone.training.stacked import OneByOne, StackedAdam, train_stacked, why_alone
+from plusone.training import predict
+from plusone.training.linear import train_stacked, why_alone
 from plusone.training.summary import summarise
 from plusone.training.task import make_task
 from plusone.training.trainer import Training
@@ -24,13 +22,6 @@ pytestmark = pytest.mark.slow
 
 SOON = {"em_apl": {"warmup": 1}, "ll_r": {"delta_rel": 5.0}, "ll_ct": {"delta_rel": 5.0}}
 SOON |= {"ll_cp": {"delta_rel": 2.0}}  # so that they act within a few epochs
-ALONE = {
-    "role": "parameters of its own",
-    "gr_learned": "parameters of its own",
-    "lac": "head",
-    "en_cl": "teacher",
-    "en_scl": "head",
-}
 
 
 def recipes_of(method, seeds=(0, 1), rates=(0.02, 0.003), **rest):
@@ -72,9 +63,9 @@ def assert_as_alone(task, recipes):
 def assert_probes_close(mine, theirs):
     assert (mine is None) == (theirs is None)
     if mine is not None and theirs is not None:
-        assert mine["distance"] == pytest.approx(theirs["distance"], abs=1e-4)
+        assert mine.distance == pytest.approx(theirs.distance, abs=1e-4)
         for name in ("positives", "negatives"):
-            counts, others = np.array(mine[name]), np.array(theirs[name])
+            counts, others = (np.array(getattr(probe, name)) for probe in (mine, theirs))
             assert counts.sum() == others.sum() > 0
             assert np.abs(counts - others).sum() <= 2  # one label may fall beyond a bin's edge
 
@@ -83,47 +74,41 @@ def assert_probes_close(mine, theirs):
 def test_every_method_is_as_alone_or_says_why_it_must_be(name, feature_data):
     recipes = recipes_of(name)
     task = make_task(feature_data(200), recipes[0])
-    reason = why_alone(task, recipes[0])
-    if name in ALONE:
-        assert ALONE[name] in reason
-        with pytest.raises(ValueError, match=reason):
-            train_stacked(task, recipes)
-    else:
-        assert reason is None
+    if METHODS[name].alone is None:
+        assert why_alone(task, recipes[0]) is None
         assert_as_alone(task, recipes)
+    else:
+        assert why_alone(task, recipes[0]) == METHODS[name].alone
+        with pytest.raises(ValueError, match=METHODS[name].alone):
+            train_stacked(task, recipes)
 
 
-@pytest.mark.parametrize("name", sorted(METHODS.keys() - ALONE.keys()))
-def test_slopes_are_those_of_the_losses(name, feature_data):
+@pytest.mark.parametrize("name", sorted(name for name in METHODS if METHODS[name].alone is None))
+def test_gradients_of_a_stack_are_those_of_its_runs(name, feature_data):
     """Adam hardly notices the size of gradients, so they are compared here."""
-    recipes = recipes_of(name)
-    task = make_task(feature_data(200), recipes[0])
-    methods = [Training(task, recipe).method for recipe in recipes]
-    rows, clock = [methods[:2], methods[2:]], Clock(0, 1, 3, 4, 5)
+    recipe = recipes_of(name)[0]
+    task = make_task(feature_data(200), recipe)
+    method, clock = Training(task, recipe).method, Clock(0, 1, 3, 4, 5)
     torch.manual_seed(0)
-    index = torch.stack([torch.randperm(len(task.train))[:6] for _ in rows])
+    index = torch.stack([torch.randperm(len(task.train))[:6] for _ in range(2)])
     observed = torch.from_numpy(task.train.observed.dense()).float()[index]
-    logits, x = 3 * torch.randn(2, 6, 2, 4), torch.randn(2, 6, 8)
-    for method in methods:
-        for buffer in method.buffers():
-            if buffer.shape == task.train.observed.shape:  # a memory that has seen something
-                buffer.copy_(torch.rand(buffer.shape) > 0.5)
-    with torch.no_grad():
-        said = OneByOne(rows)(logits, Batch((x,), observed, index), clock)
-    slope = said.slope * said.scale
-    assert slope.shape == logits.shape
-    ledger = Ledger(["run"] * 4, 1)
-    ledger.add(said.terms, said.factors)
-    values = ledger.means()
-    for place, method in enumerate(methods):
-        seed, rate = divmod(place, 2)
-        z = logits[seed, :, rate].clone().requires_grad_()
-        batch = Batch((x[seed],) * len(method.views), observed[seed], index[seed])
-        outs = tuple(Outputs(z, view) for view in batch.views)
-        terms = method.loss(outs, batch, clock)
-        sum(terms.values()).backward()
-        torch.testing.assert_close(slope[seed, :, rate], z.grad)
-        assert values[place] == pytest.approx({name: term.item() for name, term in terms.items()})
+    logits, x = 3 * torch.randn(3, 2, 6, 4, requires_grad=True), torch.randn(2, 6, 8)
+
+    def loss(logits, x, observed, index):
+        views = (x,) * len(method.views)
+        outs = tuple(Outputs(logits, view) for view in views)
+        return method.loss(outs, Batch(views, observed, index), clock)
+
+    terms = loss(logits, x, observed.expand(3, -1, -1, -1), index)
+    (gradient,) = torch.autograd.grad([term.sum() for term in terms.values()], logits)
+    for rate in range(3):
+        for seed in range(2):
+            z = logits[rate, seed].detach().requires_grad_()
+            alone = loss(z, x[seed], observed[seed], index[seed])
+            (expected,) = torch.autograd.grad(list(alone.values()), z)
+            torch.testing.assert_close(gradient[rate, seed], expected)
+            for name, term in terms.items():
+                torch.testing.assert_close(term[rate, seed], alone[name])
 
 
 @pytest.mark.parametrize(
@@ -131,7 +116,7 @@ def test_slopes_are_those_of_the_losses(name, feature_data):
     [(200, 30), (200, 200), (24, 16), (60, 1)],
     ids=["a smaller last batch", "fewer items than a batch", "few items", "one item a batch"],
 )
-@pytest.mark.parametrize("method", ["gr", "softmax", "en", "lasd"])
+@pytest.mark.parametrize("method", ["gr", "softmax", "epr", "lasd"])
 def test_batches_of_any_size(method, n, batch_size, feature_data):
     recipes = recipes_of(method, batch_size=batch_size, epochs=2)
     assert_as_alone(make_task(feature_data(n), recipes[0]), recipes)
@@ -171,9 +156,9 @@ def test_half_precision_features(feature_data):
 
 
 def test_logits_that_are_too_many_are_predicted_in_parts(feature_data, monkeypatch):
-    monkeypatch.setattr("plusone.training.stacked.LOGITS", 3000)
-    monkeypatch.setitem(__import__("plusone.training.predict").engine.predict.ROWS, "features", 50)
-    recipes = recipes_of("em_apl")
+    monkeypatch.setattr("plusone.training.linear.LOGITS", 3000)
+    monkeypatch.setitem(predict.ROWS, "features", 50)
+    recipes = recipes_of("em")
     assert_as_alone(make_task(feature_data(), recipes[0]), recipes)
 
 
@@ -196,14 +181,15 @@ def test_trainings_of_another_class_can_watch(feature_data):
     seen = []
 
     class Watched(Training):
-        def judged(self, logits):
+        def validated(self, logits):
             seen.append((self.recipe.lr, logits.shape))
-            return super().judged(logits)
+            return super().validated(logits)
 
     recipes = recipes_of("an", seeds=(0,))
     task = make_task(feature_data(), recipes[0])
     train_stacked(task, recipes, kind=Watched)
-    assert seen == [(recipe.lr, (len(task.val), 4)) for _ in range(3) for recipe in recipes]
+    rates = sorted(recipe.lr for recipe in recipes)
+    assert seen == [(lr, (len(task.val), 4)) for _ in range(3) for lr in rates]
 
 
 def test_finished_trainings_can_be_summarised(feature_data):
@@ -213,10 +199,10 @@ def test_finished_trainings_can_be_summarised(feature_data):
         alone = Training(task, recipe)
         list(alone.epochs())
         mine, theirs = summarise(training, None, 1.0), summarise(alone, None, 1.0)
-        assert mine.keys() == theirs.keys()
-        assert (mine["lr"], mine["seed"]) == (recipe.lr, recipe.seed)
-        assert mine["test_map"] == pytest.approx(theirs["test_map"], abs=1e-6)
-        assert mine["val_map"] == max(record.val_map for record in records)
+        assert mine.to_json().keys() == theirs.to_json().keys()
+        assert (mine.lr, mine.seed) == (recipe.lr, recipe.seed)
+        assert mine.test_map == pytest.approx(theirs.test_map, abs=1e-6)
+        assert mine.val_map == max(record.val_map for record in records)
         # A checkpoint of it holds its own weights only.
         storage = training.model.head.linear.weight.untyped_storage()
         assert storage.nbytes() == training.model.head.linear.weight.nbytes
@@ -298,36 +284,10 @@ def test_weights_that_are_not_finite_stop_it_although_the_loss_is(feature_data, 
         terms = plain(self, outs, batch, clock)
         if clock.epoch == 1 and clock.step == clock.steps - 1:  # no later step would notice it
             logits = outs[0].logits
-            terms["odd"] = (torch.sqrt(logits - logits.detach()) * 0).sum()
+            terms["odd"] = (torch.sqrt(logits - logits.detach()) * 0).sum((-2, -1))
         return terms
 
     monkeypatch.setattr(Pointwise, "loss", loss)
     recipes = recipes_of("an")
     with pytest.raises(DivergedError, match=r"weights .* are not finite after epoch 2 of an"):
         train_stacked(make_task(feature_data(), recipes[0]), recipes)
-
-
-@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
-def test_stacked_adam_is_lean_adam_bit_for_bit(weight_decay):
-    torch.manual_seed(0)
-    rates = [0.1, 0.01, 0.1]
-    weights, biases = torch.randn(3, 4, 5), torch.randn(3, 4)
-    grads = [torch.empty_like(weights), torch.empty_like(biases)]
-    singles = [[weights[i].clone(), biases[i].clone()] for i in range(3)]
-    optimizers = [
-        LeanAdam([{"params": params, "weight_decay": weight_decay}], lr=rate)
-        for params, rate in zip(singles, rates, strict=True)
-    ]
-    stacked = StackedAdam([weights, biases], grads, rates, weight_decay)
-    for _ in range(5):
-        for grad in grads:
-            grad.normal_()
-        for place, optimizer in enumerate(optimizers):
-            for weight, grad in zip(singles[place], grads, strict=True):
-                weight.grad = grad[place].clone()
-            optimizer.step()
-        stacked.step()
-    for place, (weight, bias) in enumerate(singles):
-        assert torch.equal(weights[place], weight)
-        assert torch.equal(biases[place], bias)
-    assert all(map(math.isfinite, weights.flatten().tolist()))
