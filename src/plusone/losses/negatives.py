@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from plusone.losses._logits import by_state, log_probabilities, on_logits
 from plusone.losses.variant import Variant, is_released
@@ -63,8 +64,8 @@ def assume_negative(z: Tensor, y: Tensor) -> Tensor:
     >>> assume_negative(torch.zeros(1, 2), torch.tensor([[1, 0]])).sum().item() / 2
     0.6931471824645996
     """
-    log_p, log_not_p = log_probabilities(z)
-    return by_state(y, positive=-log_p, unobserved=-log_not_p, negative=-log_not_p)
+    sign = 2 * y.to(z.dtype).relu() - 1  # 1 for a positive, -1 for all others
+    return -logsigmoid(sign * z)
 
 
 @on_logits
@@ -124,8 +125,8 @@ def weak_negative(z: Tensor, y: Tensor, *, gamma: float | None = None) -> Tensor
         gamma = 1 / max(z.shape[-1] - 1, 1)
     if not 0.0 <= gamma <= 1.0:
         raise ValueError(f"gamma must lie in [0, 1], got {gamma}")
-    log_p, log_not_p = log_probabilities(z)
-    return by_state(y, positive=-log_p, unobserved=-gamma * log_not_p, negative=-log_not_p)
+    seen = y.to(z.dtype).abs()
+    return (seen + (1 - seen) * gamma) * assume_negative(z, y)
 
 
 def sample_negative(y: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
