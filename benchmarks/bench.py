@@ -32,7 +32,7 @@ HERE = Path(__file__).parent
 VOC = ("{data}/VOCdevkit", "--features", "{data}/voc2012_features")
 SCRIPTS: dict[str, tuple[str, ...]] = {
     "linear": VOC,
-    "stacked": (*VOC, "--methods", "an", "gr", "role", "--rounds", "2"),
+    "stacked": (*VOC, "--methods", "an", "gr", "epr", "--rounds", "2"),
     "losses": (),
     "map": (),
     "finetune": (),

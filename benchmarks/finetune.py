@@ -5,10 +5,10 @@
 1. Steps: `training_step`, as training calls it, against forward, binary cross-entropy, backward and
    torch's fused Adam on the same backbone, head and batch of bytes. One of each in turn, in
    changing order; the figure is the median of the ratios of neighbours.
-2. Epochs: `train_epoch` with everything around the step (order, gathering, flips, labels, averages
-   of the losses) against a loop of bare steps over batches that lie ready in memory. Images come
-   from memory (short epochs on the first backbone), or from JPEG files that one process decodes
-   while another one trains (the last backbone, with the start of that process).
+2. Epochs: `Training.train_epoch` with everything around the step (order, gathering, flips, labels,
+   averages of the losses) against a loop of bare steps over batches that lie ready in memory.
+   Images come from memory (short epochs on the first backbone), or from JPEG files that one
+   process decodes while another one trains (the last backbone, with the start of that process).
 
 Images are made up. Everything runs on one thread and is measured in processor time, so that other
 work on the machine disturbs less; only the epoch from files is measured by the clock, because there
@@ -30,7 +30,6 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from plusone.training.epoch import train_epoch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
@@ -143,7 +142,8 @@ def epoch_ratio(training: Training, repeats: int, clock: Callable[[], float]) ->
     for number in range(1 + repeats):
 
         def ours(epoch: int = number) -> None:
-            train_epoch(training, Clock(0, epoch, 100, 0, 0))
+            training.epoch = epoch
+            training.train_epoch()
 
         pairs.append(in_turn(ours, theirs, number % 2 == 1, clock))
     return summary(pairs[1:])

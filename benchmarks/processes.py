@@ -18,14 +18,12 @@ import time
 from pathlib import Path
 
 import numpy as np
-from plusone.training.epoch import train_epoch
 
 from plusone.data.dataset import Dataset
-from plusone.parallel.processes import finish, is_writer, start
+from plusone.parallel.processes import is_main_process, start, wait_for_main_process
 from plusone.recipe import Recipe
 from plusone.training.task import make_task
 from plusone.training.trainer import Training
-from plusone.types import Clock
 
 CLASSES, STEPS, EPOCHS, ROUNDS = 20, 4, 3, 2
 
@@ -48,7 +46,8 @@ def least_seconds(backbone: str, size: int, batch: int) -> float:
     seconds = []
     for epoch in range(EPOCHS):
         started = time.process_time()
-        train_epoch(training, Clock(0, epoch, EPOCHS, 0, 0))
+        training.epoch = epoch
+        training.train_epoch()
         seconds.append(time.process_time() - started)
     return min(seconds)
 
@@ -74,9 +73,9 @@ def main() -> None:
     if args.into:
         start()
         seconds = least_seconds(args.backbone, args.size, args.batch)
-        if is_writer():
+        if is_main_process():
             args.into.write_text(str(seconds))
-        finish()
+        wait_for_main_process()
         return
     rounds = [
         [started(processes, sys.argv[1:]) for processes in (1, args.processes)]

@@ -21,11 +21,12 @@ import torch
 
 from plusone.data.source import load_source
 from plusone.recipe import Recipe
-from plusone.training.linear import stacked_loss, train_stacked, why_alone
+from plusone.training.linear import train_stacked, why_alone
 from plusone.training.task import Task, make_task
 from plusone.training.trainer import Training
 
 RATES, SEEDS = (1e-3, 1e-2, 1e-4, 1e-5), (0, 1, 2)
+GOAL = 3.0
 METHODS = ("an", "em", "gr", "wan", "asl", "hill", "pr", "las", "splc", "softmax", "em_apl", "en")
 METHODS += ("wan_sampled", "l2r", "lasd", "epr", "ll_r", "ll_cp", "role", "lac")
 
@@ -41,9 +42,7 @@ def measure(task: Task, recipes: list[Recipe], rounds: int) -> dict[str, object]
         stack = train_stacked(task, recipes)
         together.append(time.process_time() - started)
     pairs = zip(one, stack[0][1], strict=True)
-    method = stack[0][0].method
     return {
-        "way": type(stacked_loss([[method]])).__name__,
         "one_s": min(alone),
         "all_s": min(together),
         "ratio": min(together) / min(alone),
@@ -52,13 +51,13 @@ def measure(task: Task, recipes: list[Recipe], rounds: int) -> dict[str, object]
 
 
 def ratios(rows: list[dict[str, object]]) -> list[dict[str, object]]:
-    """What one of the stacked trainings costs of one alone, for each method that can be stacked."""
+    """What all stacked trainings cost beside one alone, for each method that stacks."""
     count = len(RATES) * len(SEEDS)
     return [
         {
-            "name": f"{row['method']}: one of {count} stacked trainings / one alone",
-            "value": row["ratio"] / count,
-            "goal": 1.0,
+            "name": f"{row['method']}: {count} stacked trainings / one alone",
+            "value": row["ratio"],
+            "goal": GOAL,
             "kind": "at most",
             "detail": f"{row['all_s']:.2f} s for all, {row['one_s']:.2f} s for one alone",
         }
@@ -80,7 +79,7 @@ def main() -> None:
     dataset = load_source(args.data, features=args.features)
     rows: list[dict[str, object]] = []
     print(f"{dataset.name}: {len(RATES) * len(SEEDS)} trainings, {args.epochs} epochs, batch 16")
-    print("method        one s    all s   all / one   val mAP off by   way")
+    print("method        one s    all s   all / one   val mAP off by")
     for method in args.methods:
         recipes = [
             Recipe(method=method, seed=seed, lr=lr, epochs=args.epochs)
@@ -96,7 +95,7 @@ def main() -> None:
         rows.append({"method": method} | row)
         print(
             f"{method:12s}{row['one_s']:7.2f}{row['all_s']:9.2f}{row['ratio']:12.2f}"
-            f"{row['difference']:17.1e}   {row['way']}"
+            f"{row['difference']:17.1e}"
         )
     if args.json:
         found = {"ratios": ratios(rows), "rows": rows}

@@ -17,7 +17,7 @@ from plusone.cli.several import check_command
 from plusone.errors import InputError
 
 HERE = Path(__file__).parent
-GONE = "processes is gone"
+LOST = "processes was lost"
 
 
 def plusone(*arguments):
@@ -74,7 +74,7 @@ def test_killed_processes_stop_the_others_and_any_number_goes_on(table, tmp_path
         stopped = together(size, HERE / "killed.py", victim, epochs, "train", *settings, run)
         assert stopped.code == 1
         said = "".join(stopped.err)
-        assert said.count(GONE) == 1, said  # one sentence, from one of those that are left
+        assert said.count(LOST) == 1, said  # one sentence, from one of those that are left
         assert "--resume" in said
         assert "Traceback" not in said
         assert not (run / "metrics.json").exists()

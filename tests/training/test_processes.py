@@ -1,4 +1,4 @@
-"""Several processes: each predicts a share, all get the whole, in order."""
+"""Several processes: each predicts a own_rows, all get the whole, in order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import distributed, multiprocessing
 from plusone.data.matrix import LabelMatrix
 from plusone.methods import METHODS
 from plusone.models.classifier import Classifier
-from plusone.parallel.processes import joined, share, world
+from plusone.parallel.processes import gather_rows, own_rows, world
 from plusone.training.loader import ArrayInputs
 from plusone.training.predict import predict
 from plusone.types import Clock, TrainLabels
@@ -44,7 +44,7 @@ def work(rank: int, size: int, folder: str) -> None:
     store = f"file://{folder}/store"
     distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=size)
     assert world() == (rank, size)
-    whole = joined(share(N)[:, None].float(), N)
+    whole = gather_rows(own_rows(N)[:, None].float(), N)
     torch.save({"soft": soft_labels(), "whole": whole}, f"{folder}/{rank}.pt")
     distributed.destroy_process_group()
 

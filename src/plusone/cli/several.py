@@ -44,7 +44,7 @@ def together() -> Iterator[None]:
     if not several():
         yield
         return
-    from plusone.parallel.processes import GoneError, finish, start
+    from plusone.parallel.processes import LostProcessError, start, wait_for_main_process
 
     signal.signal(signal.SIGTERM, _stop)
     if not leads():
@@ -54,10 +54,10 @@ def together() -> Iterator[None]:
         yield
     except SystemExit as end:
         if not end.code:
-            finish()
+            wait_for_main_process()
         raise
     except _Stopped:
-        raise GoneError from None
+        raise LostProcessError from None
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is about to end anyway
 
@@ -65,9 +65,9 @@ def together() -> Iterator[None]:
 def tell(sentence: str) -> None:
     """Says why it ends; of several processes the first to know does, for all of them."""
     if several():
-        from plusone.parallel.processes import speaks
+        from plusone.parallel.processes import is_first_to_report
 
-        if not speaks():
+        if not is_first_to_report():
             return
     stream = sys.stderr if leads() else sys.__stderr__  # the others have none of their own
     if stream is not None:

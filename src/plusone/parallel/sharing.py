@@ -1,6 +1,6 @@
 """A step divided among processes: each forwards its rows, all compute the loss of the whole batch.
 
-The batch of the recipe is divided by rows. What the model says about the rows is gathered, in the
+The batch of the recipe is divided by rows. What the model says about the rows is all_gather, in the
 order of the batch, so that every process computes the same loss and a method need not know that
 there are others: its memory is the same everywhere. Each process's gradient of the model comes from
 its own rows, and these are added up. The method's own parameters see the whole batch everywhere.
@@ -19,7 +19,14 @@ from torch.optim import Optimizer
 
 from plusone.errors import RunError
 from plusone.methods.base import Method
-from plusone.parallel.processes import gathered, lengths, share, stacked, summed, world
+from plusone.parallel.processes import (
+    all_gather,
+    all_gather_equal,
+    all_reduce,
+    own_rows,
+    row_counts,
+    world,
+)
 from plusone.parallel.whole_batch import Rows, see_whole_batch
 from plusone.types import Outputs
 
@@ -41,12 +48,12 @@ class Division:
     @cached_property
     def counts(self) -> list[int]:
         """Rows of each process."""
-        return [self.views * length for length in lengths(self.items)]
+        return [self.views * length for length in row_counts(self.items)]
 
     @cached_property
     def own(self) -> Tensor:
         """This process's rows among all, int64; empty if the batch is too small for it."""
-        return self._rows(share(self.items))
+        return self._rows(own_rows(self.items))
 
     @cached_property
     def places(self) -> Tensor:
@@ -60,7 +67,7 @@ class Division:
         return Outputs(*(None if part is None else self._whole(part) for part in parts))  # type: ignore[arg-type]
 
     def _whole(self, part: Tensor) -> Tensor:
-        found = gathered(part[: len(self.own)], self.counts)  # cuts off a row that stands in
+        found = all_gather(part[: len(self.own)], self.counts)  # cuts off a row that stands in
         return found if self.views == 1 else found[self.places]
 
     def _rows(self, items: Tensor) -> Tensor:
@@ -76,9 +83,9 @@ class Inputs(Protocol):
         batch_size: int,
         views: Sequence[str],
         seed: int,
-        share: tuple[int, int] = ...,
+        own_rows: tuple[int, int] = ...,
     ) -> Iterator[tuple[Tensor, ...]]:
-        """Batches of the items `order`; with a share, this process's rows of each."""
+        """Batches of the items `order`; with a own_rows, this process's rows of each."""
         ...
 
 
@@ -90,7 +97,7 @@ class Sharing:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self.rows = Rows(stacked)
+        self.rows = Rows(all_gather_equal)
         self._divisions: dict[tuple[int, int], Division] = {}
         see_whole_batch(model, self.rows)
 
@@ -100,7 +107,7 @@ class Sharing:
         """This process's rows of every batch; one that stands in where it has none."""
         mine = inputs.batches(order, batch_size, views, seed, world())
         for start in range(0, len(order), batch_size):
-            if len(share(min(batch_size, len(order) - start))):
+            if len(own_rows(min(batch_size, len(order) - start))):
                 yield next(mine)
             else:
                 yield next(iter(inputs.batches(order[:1], 1, views, seed)))
@@ -116,7 +123,7 @@ class Sharing:
         """Adds up the gradients of the model over all processes."""
         own = set(method.parameters())
         weights = (weight for group in optimizer.param_groups for weight in group["params"])
-        summed([w.grad for w in weights if w.grad is not None and w not in own])
+        all_reduce([w.grad for w in weights if w.grad is not None and w not in own])
 
 
 def check_equal_weights(model: nn.Module, method: nn.Module) -> None:
@@ -124,7 +131,7 @@ def check_equal_weights(model: nn.Module, method: nn.Module) -> None:
     if world()[1] == 1:
         return
     tensors = (*model.state_dict().values(), *method.state_dict().values())
-    all_sizes = stacked(torch.stack([_size(tensor) for tensor in tensors]))
+    all_sizes = all_gather_equal(torch.stack([_size(tensor) for tensor in tensors]))
     if not torch.allclose(all_sizes, all_sizes[:1], rtol=TOLERANCE, equal_nan=True):
         raise RunError(
             "the processes do not have the same weights any more; all need the same data, the same "

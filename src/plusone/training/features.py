@@ -34,11 +34,11 @@ from plusone.models.classifier import Classifier
 from plusone.models.fused import fused
 from plusone.models.heads import Head, as_tokens
 from plusone.parallel.processes import (
-    from_all,
-    from_writer,
-    is_writer,
-    share,
-    wait_for_all,
+    all_gather_values,
+    barrier,
+    broadcast,
+    is_main_process,
+    own_rows,
     world,
 )
 from plusone.recipe import Recipe
@@ -89,10 +89,12 @@ class FeatureCache:
             path = self.folder / f"features-{key_of(model, inputs)}.npy"
             self.files.append(path)
             cached = _read(path, len(inputs))
-            if all(from_all(cached is not None)) and cached is not None:  # on every machine
+            if (
+                all(all_gather_values(cached is not None)) and cached is not None
+            ):  # on every machine
                 return cached
         features = predict(model, model.features, inputs, kind="images", tick=self.tick).clone()
-        if path is not None and is_writer():
+        if path is not None and is_main_process():
             write_array(path, features.numpy())
         return features
 
@@ -218,7 +220,7 @@ def extract_to_file(
     """Writes `path`, an npz with `ids` `[N]` and features `x` float16 `[N, D]` or `[N, T, D]`.
 
     Finished parts are kept in a folder beside `path` until all are there, so that an interrupted
-    extraction resumes. Where several processes run, each makes a share of the parts.
+    extraction resumes. Where several processes run, each makes a own_rows of the parts.
 
     Args:
         dataset: Items with image files.
@@ -249,8 +251,8 @@ def extract_to_file(
     key = content_key((settings, table.ids.tolist(), states), length=12)
     parts = path.with_name(f".{path.name}.{key}.parts")
     parts.mkdir(parents=True, exist_ok=True)
-    missing = from_writer(lambda: missing_parts(parts, len(table)))
-    mine = [missing[number] for number in share(len(missing)).tolist()]
+    missing = broadcast(lambda: missing_parts(parts, len(table)))
+    mine = [missing[number] for number in own_rows(len(missing)).tolist()]
     rows = torch.cat([torch.empty(0, dtype=torch.int64), *(_rows(p, len(table)) for p in mine)])
     with seeded("extract"):  # a backbone with random weights must be the same every time
         net = row.build(3, side, weights).eval()
@@ -271,8 +273,8 @@ def extract_to_file(
         if on_progress is not None:
             left = sum(len(_rows(p, len(table))) for p in missing)
             on_progress(len(table) - left + min(left, made * world()[1]))
-    wait_for_all()
-    shape = from_writer(lambda: _join(parts, path, table.ids, settings))
+    barrier()
+    shape = broadcast(lambda: _join(parts, path, table.ids, settings))
     return {"out": str(path), "items": len(table), "dim": shape[-1]} | settings
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from plusone.models.heads import Head
-from plusone.parallel.processes import joined, share
+from plusone.parallel.processes import gather_rows, own_rows
 from plusone.training.loader import Inputs
 from plusone.types import Outputs
 
@@ -27,7 +27,7 @@ def predict(
 ) -> Tensor:
     """Applies `forward` to all inputs with `module` in evaluation mode.
 
-    Where several processes run, each does a share and all get the whole; all must call it.
+    Where several processes run, each does a own_rows and all get the whole; all must call it.
 
     Args:
         module: Put into evaluation mode meanwhile.
@@ -42,7 +42,7 @@ def predict(
     training = module.training
     module.eval()
     parts = []
-    rows = share(len(inputs))
+    rows = own_rows(len(inputs))
     if not len(rows):
         rows = torch.arange(min(len(inputs), 1))  # its answer is cut off below; its shape is needed
     for (view,) in inputs.batches(rows, _at_once(module, kind), ("plain",), 0):
@@ -51,7 +51,7 @@ def predict(
         if tick is not None:
             tick(len(view))
     module.train(training)
-    return joined(torch.cat(parts)[: len(share(len(inputs)))], len(inputs))
+    return gather_rows(torch.cat(parts)[: len(own_rows(len(inputs)))], len(inputs))
 
 
 def _at_once(module: nn.Module, kind: str) -> int:

@@ -34,7 +34,7 @@ from plusone.data.table import LabelTable
 from plusone.errors import DivergedError, InputError
 from plusone.io.files import add_lines, clear_leftovers, write_json, write_text
 from plusone.io.readers import parse_json
-from plusone.parallel.processes import check_same, from_writer, is_writer, tensors_from_writer
+from plusone.parallel.processes import broadcast, broadcast_tensors, check_same, is_main_process
 from plusone.recipe import FORMAT, Recipe
 from plusone.results import EpochRecord, RunDescription, RunResult
 from plusone.training import checkpoint
@@ -86,13 +86,13 @@ def train(
         rules: Why settings that nobody gave are what they are, for the result.
         features: Folder where features of image files are kept for later runs.
     """
-    complete = from_writer(lambda: _found(task, recipe, folder, resume=resume))
+    complete = broadcast(lambda: _found(task, recipe, folder, resume=resume))
     if complete is not None:
         return RunResult.from_json(complete, str(folder / "metrics.json"))
     check_same(f"{recipe.to_toml()} {fingerprint(task)}", "the settings or the data")
     # Made before anything is written: settings that cannot work must leave no run behind.
     training = Training(task, recipe, on_step=on_step, on_extract=on_extract, features=features)
-    if is_writer() and not (folder / "recipe.toml").exists():
+    if is_main_process() and not (folder / "recipe.toml").exists():
         folder.mkdir(parents=True, exist_ok=True)
         write_table(observed_table(task), folder / "observed.npz")
         write_json(folder / "data.json", describe(task, training.expected, source).to_json())
@@ -105,13 +105,13 @@ def train(
             if on_record is not None:
                 on_record(record)
             now = time.perf_counter()
-            if is_writer() and now - saved > SECONDS_BETWEEN_CHECKPOINTS:
+            if is_main_process() and now - saved > SECONDS_BETWEEN_CHECKPOINTS:
                 _save(training, folder, spent + now - started)
                 saved = time.perf_counter()
     seconds = spent + time.perf_counter() - started
     _write_model(training, folder)
     result = summarise(training, folder, seconds, rules)
-    if is_writer():
+    if is_main_process():
         write_json(folder / "metrics.json", result.to_json())
         (folder / "checkpoint.safetensors").unlink(missing_ok=True)
     return result
@@ -136,7 +136,7 @@ def _found(task: Task, recipe: Recipe, folder: Path, *, resume: bool) -> dict[st
 @contextmanager
 def _lines(path: Path) -> Iterator[Callable[[str], None]]:
     """A function that adds lines to a file; nothing in processes that do not write."""
-    if not is_writer():
+    if not is_main_process():
         yield lambda text: None
         return
     with path.open("ab", buffering=0) as lines:
@@ -154,7 +154,7 @@ def _keeping(training: Training, folder: Path) -> Iterator[None]:
         if best is not None:
             _write_model(training, folder)
             kept = f"{folder} keeps the weights of epoch {best.epoch}, plusone predict takes them"
-        if is_writer():  # last: whoever finds this file finds the weights
+        if is_main_process():  # last: whoever finds this file finds the weights
             why = {"why": error.what, "epoch": None if best is None else best.epoch}
             write_json(folder / STOPPED, why)
         lower = training.recipe.lr / 10
@@ -170,7 +170,7 @@ def _write_model(training: Training, folder: Path) -> None:
     tensors = {f"model.{name}": value for name, value in training.model.state_dict().items()}
     tensors |= {f"method.{name}": value for name, value in training.method.state_dict().items()}
     thresholds = validation_thresholds(training)
-    if is_writer():
+    if is_main_process():
         checkpoint.save(folder / "model.safetensors", tensors, {"version": __version__})
         write_thresholds(folder, training.task.classes, thresholds)
 
@@ -254,19 +254,19 @@ def _save(training: Training, folder: Path, seconds: float) -> None:
 def _restore(training: Training, folder: Path) -> float:
     """Loads the checkpoint, if any, and cuts records it does not know; returns seconds spent."""
     path, lines = folder / "checkpoint.safetensors", folder / "records.jsonl"
-    if not from_writer(path.exists):
-        if is_writer():
+    if not broadcast(path.exists):
+        if is_main_process():
             write_text(lines, "")
         return 0.0
-    tensors, plain = checkpoint.load(path) if is_writer() else ({}, {})
-    tensors, plain = tensors_from_writer(tensors), from_writer(lambda: plain)
+    tensors, plain = checkpoint.load(path) if is_main_process() else ({}, {})
+    tensors, plain = broadcast_tensors(tensors), broadcast(lambda: plain)
     try:
         training.load_state(tensors, plain)
         seconds = float(plain["seconds"])
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"{path}: does not fit the run beside it ({first})") from None
-    if not is_writer():
+    if not is_main_process():
         return seconds
     kept = []
     text = lines.read_text(encoding="utf-8", errors="replace") if lines.exists() else ""

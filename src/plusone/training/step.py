@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 from plusone.errors import DivergedError, InputError
 from plusone.methods.base import Method
 from plusone.models.heads import Head
-from plusone.parallel.processes import is_writer
+from plusone.parallel.processes import is_main_process
 from plusone.types import Batch, Clock, Outputs
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def training_step(
     terms = (loss or method.loss)(outs, batch, clock)
     penalties = method.penalty(head)
     # Every process computes the same loss; what depends on the weights alone counts once.
-    minimised = terms | penalties if is_writer() else terms
+    minimised = terms | penalties if is_main_process() else terms
     optimizer.zero_grad()
     torch.autograd.backward([term.sum() for term in minimised.values() if term.requires_grad])
     if sharing:

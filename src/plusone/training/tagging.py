@@ -28,7 +28,7 @@ from plusone.data.images import IMAGE_SUFFIXES, decode
 from plusone.data.lazy import rows_of
 from plusone.data.source import EMBEDDED, load_source
 from plusone.errors import InputError, Problems
-from plusone.parallel.processes import alone, from_all, gathered, world
+from plusone.parallel.processes import all_gather, all_gather_values, single_process, world
 from plusone.training.build import Predictor
 from plusone.training.loader import ArrayInputs, FileInputs, Inputs, MappedInputs
 from plusone.training.task import dataset_inputs, input_shape, same_kind
@@ -323,12 +323,14 @@ def _of_all(predictor: Predictor, mine: Iterator[Predictions], n: int) -> Iterat
         return
     none = Predictions((), predictor.classes, torch.zeros(0, len(predictor.classes)))
     for _ in range(0, n, size * IMAGES):
-        with alone():
+        with single_process():
             own = next(mine, none)
-        told: list[Any] = from_all([own.ids, [(one.id, one.reason) for one in own.skipped]])
+        told: list[Any] = all_gather_values(
+            [own.ids, [(one.id, one.reason) for one in own.skipped]]
+        )
         counts = [len(ids) for ids, _ in told]
         if sum(counts):
-            scores = torch.split(gathered(own.probabilities, counts), counts)
+            scores = torch.split(all_gather(own.probabilities, counts), counts)
         else:
             scores = (own.probabilities,) * size
         for (ids, skipped), part in zip(told, scores, strict=True):

@@ -21,7 +21,7 @@ from plusone.data.table import LabelTable, Strings, hold_out_validation
 from plusone.errors import InputError
 from plusone.methods import get_method
 from plusone.models.backbones import backbone_for
-from plusone.parallel.processes import writer_first
+from plusone.parallel.processes import main_process_first
 from plusone.recipe import Recipe
 from plusone.seeds import derive
 from plusone.training.loader import ArrayInputs, FileInputs, Inputs, MappedInputs
@@ -214,7 +214,7 @@ def dataset_inputs(
         paths, aspect = tuple(table.path(row) for row in rows), recipe.aspect
         small = len(table) * 3 * size * size <= recipe.cache_mb * 1_000_000
         if cache_dir is not None:
-            with writer_first():
+            with main_process_first():
                 mapped = cached_images(paths, size, Path(cache_dir), tick, aspect)
             return ArrayInputs(mapped.clone() if small else mapped, flip=recipe.flip)
         if small:
