@@ -1,10 +1,10 @@
-"""Work divided among processes, where there are several: all that knows torch.distributed.
+"""Collectives over the processes that torchrun started; in a single process they do nothing.
 
-Every process holds all items; each works on a own_rows of them, and all get the whole result. With
-one process nothing is divided. The process number 0 is the writer: it single_process writes files.
+Every process holds all items; each works on a share of the rows, and all get the whole result. The
+main process (rank 0) alone writes files and prints.
 
-All processes must call the functions below that exchange something, in the same order. When one is
-gone, the others learn it from the next exchange and stop with `LostProcessError`.
+All processes must call the collectives in the same order. When a process is lost, the others
+notice at their next collective and stop with `LostProcessError`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LostProcessError(RunError):
 
 
 def start() -> None:
-    """Joins the processes that torchrun started with this one; nothing if it is single_process."""
+    """Joins the process group that torchrun started; does nothing in a single process."""
     wanted = int(os.environ.get("WORLD_SIZE") or 1)
     if wanted < 2 or world()[1] > 1:
         return
