@@ -1,11 +1,13 @@
 """Small trainings of every kind, to be run in one process or by torchrun in several.
 
-As a script it writes `RANK.pt` into the folder it is given: for each case the state and the losses.
+As a script it writes `RANK.pt` into the folder it is given: for each case, or for those named after
+the folder, the state and the losses.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +23,17 @@ from plusone.recipe import make_recipe
 from plusone.training.task import make_task
 from plusone.training.trainer import Training
 
-LAC = {"width": 8, "heads": 2, "feedforward": 16, "queue": 30, "delta": 0.5, "dropout": 0.2}
-OPTIONS: dict[str, dict[str, Any]] = {
-    "lac": LAC,
-    "em_apl": {"warmup": 1},
-    "ll_r": {"delta_rel": 5.0},
-    "ll_ct": {"delta_rel": 5.0},
-    "ll_cp": {"delta_rel": 2.0},
-}  # so that they act within a few epochs
 FEATURES = {"data": "features", "epochs": 2, "batch_size": 10}  # the last batch has 5
 IMAGES = {"data": "images", "epochs": 2, "batch_size": 9, "optimizer": "sgd", "flip": True}
 AVERAGED = IMAGES | {"ema": 0.9}
 TWO_STAGES = IMAGES | {"mode": "linear_init", "epochs": 1, "finetune_epochs": 1}
 
 CASES: dict[str, dict[str, Any]] = {name: FEATURES | {"method": name} for name in sorted(METHODS)}
+# On images: what has a memory, parameters, a head or a teacher of its own; a count; a penalty.
 CASES |= {
     f"{name} images": AVERAGED | {"method": name}
-    for name in ("an", "lac", "role", "em_apl", "en_cl", "en_scl", "ll_cp", "epr", "l2r")
+    for name, info in METHODS.items()
+    if info.alone or name in ("an", "epr", "l2r")
 }
 CASES |= {
     "role factored": FEATURES | {"method": "role", "options": {"estimator": "factored", "rank": 3}},
@@ -98,7 +94,7 @@ def data(kind: str) -> Dataset:
 def training(case: str) -> Training:
     about = dict(CASES[case])
     kind = about.pop("data")
-    options = OPTIONS.get(about["method"], {})
+    options = dict(METHODS[about["method"]].quick)
     general = {"expected_positives": 1.7, "lr": 0.02, "options": options, "seed": 3}
     recipe = make_recipe(general, about)
     task = make_task(data(kind), recipe)
@@ -123,13 +119,13 @@ def trained(case: str) -> dict[str, Any]:
     }
 
 
-def all_trained() -> dict[str, dict[str, Any]]:
+def all_trained(cases: Iterable[str] = CASES) -> dict[str, dict[str, Any]]:
     torch.set_num_threads(1)
-    return {case: trained(case) for case in CASES}
+    return {case: trained(case) for case in cases}
 
 
 if __name__ == "__main__":
     processes.start()
-    found = all_trained()
-    torch.save(found, Path(sys.argv[1]) / f"{processes.world()[0]}.pt")
+    ends = all_trained(sys.argv[2:] or CASES)
+    torch.save(ends, Path(sys.argv[1]) / f"{processes.world()[0]}.pt")
     turns.finish()

@@ -24,15 +24,13 @@ pytestmark = pytest.mark.slow
 
 FILES = ["README.md", "config.json", "data.json", "model.safetensors", "observed.npz",
          "recipe.toml", "thresholds.json"]  # fmt: skip
-LAC = {"width": 8, "heads": 2, "feedforward": 16, "queue": 4, "projection": 4, "decoder_layers": 1}
-SMALL = {"lac": LAC}
 X = np.random.default_rng(0).normal(size=(60, 5)).astype(np.float32)
 
 
 def run_of(method, to, x=X, **settings):
     data = Dataset.from_arrays(x, np.sign(X[:, :3] + 0.01).astype(int), complete=True)
     recipe = make_recipe(
-        {"method": method, "epochs": 1, "options": SMALL.get(method, {}), "threads": 1},
+        {"method": method, "epochs": 1, "options": dict(METHODS[method].quick), "threads": 1},
         {"expected_positives": 1.5},
         settings,
     )

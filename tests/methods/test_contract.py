@@ -2,22 +2,22 @@
 
 import dataclasses
 import math
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from plusone.data.observation import parse_scheme
 from plusone.errors import InputError
-from plusone.methods import METHODS, get_method
-from plusone.types import Clock, Stage
+from plusone.methods import METHODS, Method, get_method
+from plusone.models.heads import LinearHead
+from plusone.types import Batch, Clock, Outputs, Stage
 
-# Its draws go by the position of an item in the batch, so the order of a batch matters.
-DRAWS_BY_POSITION = {"wan_sampled"}
-# Options that are refused unless others are given too.
-NOT_ALONE = {("gr_learned", "mu"), ("gr_learned", "sigma")}
-# A seen negative is left out of the softmax: its logit has no influence.
-NEGATIVES_LEFT_OUT = {"softmax"}
+CLOCK = Clock(0, 2, 5, 1, 4)
+RATES, SEEDS = 3, 2  # of a stack
 
 
 def test_the_loss_reads_only(case):
@@ -53,10 +53,11 @@ def test_gradients_reach_head_and_backbone(case):
 
 
 def test_the_order_of_a_batch_does_not_matter(case):
-    if case.name in DRAWS_BY_POSITION:
-        pytest.skip("its draws go by position")
+    batch = case.batch()
+    if not torch.equal(case.total(batch, CLOCK), case.total(batch, replace(CLOCK, step=2))):
+        pytest.skip("it draws at every step, by the position in the batch")
     order = [5, 2, 7, 0, 1, 6, 3, 4]
-    torch.testing.assert_close(case.total(case.batch()), case.total(case.batch(order)))
+    torch.testing.assert_close(case.total(batch), case.total(case.batch(order)))
 
 
 def test_a_step_lowers_the_loss(case):
@@ -74,14 +75,9 @@ def test_a_seen_negative_pushes_its_logit_down(case):
     observed[row, column] = -1
     logits = torch.zeros(8, 6, requires_grad=True)
     case.on_logits(logits, observed).backward()
-    if case.name in NEGATIVES_LEFT_OUT:
-        assert logits.grad[row, column] == 0
-        observed[row, column] = 0
-        other = torch.zeros(8, 6, requires_grad=True)
-        case.on_logits(other, observed).backward()
-        assert other.grad[row, column] > 0
-    else:
-        assert logits.grad[row, column] > 0
+    # Where classes share one probability, a seen negative may be left out of it.
+    left_out = type(case.method).probabilities is not Method.probabilities
+    assert logits.grad[row, column] >= 0 if left_out else logits.grad[row, column] > 0
 
 
 def test_a_seen_positive_pushes_its_logit_up(case):
@@ -142,6 +138,91 @@ def test_probabilities(case):
     assert torch.equal(scores.argsort(1), logits.argsort(1))
 
 
+def test_probabilities_of_a_stack(case):
+    logits = torch.randn(RATES, SEEDS, 4, 6)
+    alone = torch.stack([case.method.probabilities(z) for z in logits.flatten(0, 1)])
+    torch.testing.assert_close(case.method.probabilities(logits), alone.view(logits.shape))
+
+
+class NoReading(TorchDispatchMode):
+    """Inside it no number of a tensor can be read on the host."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        assert func is not torch.ops.aten._local_scalar_dense.default, "a value is read on the host"
+        return func(*args, **(kwargs or {}))
+
+
+def test_the_loss_reads_no_value_on_the_host(case):
+    outs, batch = case.outputs(case.batch()), case.batch()
+    with NoReading():
+        total = sum(case.method.loss(outs, batch, CLOCK).values())
+        total = total + sum(case.method.penalty(case.model.head).values())
+        total.backward()
+
+
+def test_what_stacks_has_nothing_of_its_own(case):
+    """What differs from run to run (a memory, parameters, a head) cannot be one for a stack."""
+    if not case.info.stacks:
+        assert case.info.alone.strip()
+        assert not case.info.alone.endswith(".")
+        return
+    assert not case.method.state_dict()
+    assert case.method.teacher is None
+    assert type(case.model.head) is LinearHead
+    assert type(case.method).after_step is Method.after_step
+    assert type(case.method).after_epoch is Method.after_epoch
+
+
+@pytest.mark.parametrize("epoch", [0, 4])
+def test_a_stack_of_runs_is_its_runs(case, make, epoch):
+    """Terms `[R, S]` and gradients of stacked logits `[R, S, B, L]` are those of each run."""
+    if not case.info.stacks:
+        pytest.skip(case.info.alone)
+    method = make(case.name, options=case.info.quick).method
+    clock, n = Clock(0, epoch, 5, 1, 4), 5
+    index = torch.stack([torch.randperm(8)[:n] for _ in range(SEEDS)])
+    observed = case.observed[index].expand(RATES, SEEDS, n, 6)
+    logits = (3 * torch.randn(RATES, SEEDS, n, 6)).requires_grad_()
+    x = torch.zeros(SEEDS, n, 4)
+    n_views = len(method.views)
+
+    def terms(z, y, i, features):
+        outs = (Outputs(z, features),) * n_views
+        return method.loss(outs, Batch((features,) * n_views, y, i), clock)
+
+    stacked = terms(logits, observed, index, x)
+    (slope,) = torch.autograd.grad(sum(stacked.values()).sum(), logits)
+    for rate in range(RATES):
+        for seed in range(SEEDS):
+            z = logits[rate, seed].detach().requires_grad_()
+            single = terms(z, observed[rate, seed], index[seed], x[seed])
+            assert single.keys() == stacked.keys()
+            for name, value in single.items():
+                assert stacked[name].shape == (RATES, SEEDS)
+                torch.testing.assert_close(stacked[name][rate, seed], value)
+            (own,) = torch.autograd.grad(sum(single.values()), z)
+            torch.testing.assert_close(slope[rate, seed], own)
+
+
+def test_the_penalty_of_a_stack(case):
+    if not case.info.stacks:
+        pytest.skip(case.info.alone)
+    weight, bias = torch.randn(RATES, SEEDS, 6, 5), torch.randn(RATES, SEEDS, 6)
+    terms = case.method.penalty(SimpleNamespace(weight=weight, bias=bias))
+    for name, value in terms.items():
+        assert value.shape == (RATES, SEEDS)
+        single = case.method.penalty(SimpleNamespace(weight=weight[1, 0], bias=bias[1, 0]))
+        torch.testing.assert_close(value[1, 0], single[name])
+
+
+def test_maps(case):
+    with torch.no_grad():
+        head = case.model.head
+        out = head(head.pool(torch.randn(2, 5, 3, 4)))
+    assert (out.maps is not None) == case.info.has_maps
+    assert out.maps is None or out.maps.shape == (2, 6, 3, 4)
+
+
 def test_hooks_and_estimates(case):
     batch = case.batch()
     with torch.no_grad():
@@ -173,22 +254,23 @@ def test_default_options_can_be_given(case):
 
 
 def another_value(info, entry):
-    """A number near the default of an option that the option may have."""
+    """A number near the default of an option that it may have; None if it cannot change alone."""
     for value in (entry.default + 0.125, entry.default - 0.0625):
         try:
             info.make_options({entry.name: value})
         except InputError:
             continue
         return value
-    raise AssertionError(f"no other value than {entry.default} is allowed for {entry.name}")
+    return None
 
 
 def test_options_of_a_stage_end_with_it(case):
     before = case.total(case.batch())
     for entry in dataclasses.fields(case.info.options):
-        if not isinstance(entry.default, float) or (case.name, entry.name) in NOT_ALONE:
+        value = another_value(case.info, entry) if isinstance(entry.default, float) else None
+        if value is None:
             continue
-        options = {entry.name: another_value(case.info, entry)}
+        options = {entry.name: value}
         stage = Stage("features", 5, 1e-3, options=options)
         if entry.name in case.method.fixed:
             with pytest.raises(InputError, match="cannot change from stage to stage"):
@@ -209,6 +291,8 @@ def test_facts_of_the_table(case):
     parse_scheme(info.scheme)
     assert dataclasses.is_dataclass(info.options)
     assert not any(math.isnan(v) for v in vars(info.options()).values() if isinstance(v, float))
+    assert METHODS[info.name] is info
+    info.make_options(info.quick)
 
 
 def test_every_method_has_a_row_in_the_documentation():

@@ -148,7 +148,7 @@ def test_a_failed_report_leaves_the_old_one(make, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_size_of_a_large_bench(make, tmp_path):
-    """35 methods on two data sets stay under 2 MB."""
+    """All methods on two data sets stay under 2 MB."""
     classes = [f"class {number}" for number in range(80)]
     labels = {"classes": classes, "seen": [5] * 80, "true": [9] * 80}
     results = [

@@ -26,8 +26,6 @@ from plusone.training.linear import train_stacked
 from plusone.training.task import make_task
 from plusone.training.trainer import Training
 
-SMALL = {"lac": {"width": 8, "heads": 2, "feedforward": 16, "queue": 30, "delta": 0.5}}
-
 
 def vectors(n=120, dim=6, n_classes=4) -> Dataset:
     rng = np.random.default_rng(0)
@@ -70,7 +68,7 @@ def everything(folder: Path) -> dict[str, str]:
     data, found = vectors(), {}
     for name in sorted(METHODS):
         given = {"method": name, "epochs": 2, "batch_size": 16, "lr": 0.02, "seed": 3}
-        given |= {"expected_positives": 1.5, "options": SMALL.get(name, {})}
+        given |= {"expected_positives": 1.5, "options": dict(METHODS[name].quick)}
         found[name] = trained(data, **given)
     recipes = [make_recipe({"method": "em", "epochs": 2, "seed": seed}) for seed in (0, 1)]
     for number, (training, _) in enumerate(train_stacked(make_task(data, recipes[0]), recipes)):

@@ -9,12 +9,9 @@ from plusone.methods import METHODS
 
 pytestmark = pytest.mark.slow
 
-SMALL = {"lac": {"width": 8, "heads": 2, "feedforward": 16, "queue": 30, "delta": 0.5}}
-SOON = {"em_apl": {"warmup": 1}}  # so that it acts within a few epochs
-
 
 def settings(name, **rest):
-    options = SMALL.get(name, {}) | SOON.get(name, {})
+    options = dict(METHODS[name].quick)
     return {"method": name, "expected_positives": 1.7, "lr": 0.02, "options": options} | rest
 
 

@@ -225,6 +225,7 @@ class MethodInfo(Generic[O_co]):
             method itself.
         on_features: What its ablation cannot show on feature vectors, a sentence.
         published: Published figures, at most one for each mode.
+        quick: Options with which a small training of a few epochs shows what it does, for tests.
     """
 
     name: str
@@ -247,6 +248,7 @@ class MethodInfo(Generic[O_co]):
     ablation: Sequence[Part] = ()
     on_features: str = ""
     published: Sequence[PublishedFigure] = ()
+    quick: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def stacks(self) -> bool:

@@ -93,6 +93,7 @@ INFOS = (
         grid=({"delta_rel": 0.5}, {"delta_rel": 1.0}),
         search_space={"delta_rel": Range(0.02, 2.0, log=True)},
         published=(PublishedFigure("finetune", CHEN_TABLE_2, 89.15, 71.77, 48.05, 19.00),),
+        quick={"delta_rel": 5.0},
     ),
     MethodInfo(
         name="ll_ct",
@@ -104,6 +105,7 @@ INFOS = (
         grid=({"delta_rel": 0.05}, {"delta_rel": 0.5}),
         search_space={"delta_rel": Range(0.02, 2.0, log=True)},
         published=(PublishedFigure("finetune", CHEN_TABLE_2, 88.97, 71.20, 48.00, 19.31),),
+        quick={"delta_rel": 5.0},
     ),
     MethodInfo(
         name="ll_cp",
@@ -116,5 +118,6 @@ INFOS = (
         grid=({"delta_rel": 0.05}, {"delta_rel": 0.5}),
         search_space={"delta_rel": Range(0.02, 2.0, log=True)},
         published=(PublishedFigure("finetune", CHEN_TABLE_2, 88.62, 70.84, 47.93, 19.01),),
+        quick={"delta_rel": 2.0},
     ),
 )
