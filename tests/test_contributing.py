@@ -1,59 +1,110 @@
-"""CONTRIBUTING.md: its example is run as it stands there, and its table of folders is true."""
+"""CONTRIBUTING.md: its example methods are added to a copy of the package and tested there."""
 
+from __future__ import annotations
+
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
+import torch
 
-import plusone
-from plusone.data import Dataset
-from plusone.methods import METHODS
-from plusone.recipe import Recipe
-from plusone.training.task import make_task
-from plusone.training.trainer import Training
+pytestmark = pytest.mark.slow
 
-SOURCE = Path(plusone.__file__).parent
-TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
-
-
-@pytest.fixture
-def example():
-    blocks = dict(re.findall(r"<!-- example: (\w+) -->\n```python\n(.*?)```", TEXT, re.DOTALL))
-    before = dict(METHODS)
-    names = {"METHODS": METHODS, "__name__": "self_taught"}
-    exec(compile(blocks["method"], "CONTRIBUTING.md", "exec"), names)
-    exec(compile(blocks["row"], "CONTRIBUTING.md", "exec"), names)
-    yield names
-    METHODS.clear()
-    METHODS.update(before)
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+FILES = dict(re.findall(r"<!-- file: (\S+) -->\n```python\n(.*?)```", TEXT, re.DOTALL))
+ROWS = re.findall(r"<!-- row: docs/methods.md -->\n```markdown\n(.*?)```", TEXT, re.DOTALL)
+NAMES = [Path(name).stem for name in FILES if name.startswith("src/")]
 
 
-def data(seed: int = 0) -> Dataset:
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(120, 8)).astype(np.float32)
-    return Dataset.from_arrays(x, (x[:, :4] > 0.3).astype(int), complete=True)
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory) -> Path:
+    """A copy of the package, its tests and the page of methods, with the examples added."""
+    root = tmp_path_factory.mktemp("contributed")
+    for folder in ("src", "tests"):
+        shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", root)
+    for name, code in FILES.items():
+        assert not (root / name).exists(), name
+        (root / name).write_text(code, encoding="utf-8")
+    page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+    (root / "docs").mkdir()
+    (root / "docs" / "methods.md").write_text(page + "\n" + "".join(ROWS), encoding="utf-8")
+    table = root / "src" / "plusone" / "methods" / "__init__.py"
+    code = table.read_text(encoding="utf-8")
+    imports, entries = (
+        (f"    {name},\n" for name in NAMES),
+        (f"        {name}.INFO,\n" for name in NAMES),
+    )
+    for last, added in (("    lac,\n", imports), ("        lac.INFO,\n", entries)):
+        assert code.count(last) == 1
+        code = code.replace(last, last + "".join(added))
+    table.write_text(code, encoding="utf-8")
+    return root
 
 
-def test_the_example_trains_and_remembers(example):
-    fitted = plusone.fit(data(), "self_taught", epochs=8, lr=0.05, options={"weight": 0.2})
-    estimates = fitted.training.method.estimates()
-    assert fitted.metrics["val_map"] > 0.6
-    assert estimates.shape == (96, 4)
-    assert 0 < estimates.mean() < 1
+def run(copy: Path, *arguments: object) -> str:
+    """Runs Python inside the copy; returns what it prints."""
+    environment = os.environ | {"PYTHONPATH": str(copy / "src"), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=copy,
+        env=environment,
+        timeout=300,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
-def test_the_example_resumes_without_further_code(example):
-    recipe = Recipe(method="self_taught", epochs=4)
-    task = make_task(data(), recipe)
-    whole, first, second = (Training(task, recipe) for _ in range(3))
-    for _ in whole.epochs():
-        pass
-    epochs = first.epochs()
-    next(epochs)
-    next(epochs)
-    second.load_state(*first.state())
-    for _ in second.epochs():
-        pass
-    for key, value in whole.state()[0].items():
-        assert value.equal(second.state()[0][key]), key
+def test_there_is_one_of_each_kind():
+    assert len(NAMES) == len(ROWS) == 3
+    assert {f"tests/methods/test_{name}.py" for name in NAMES} < FILES.keys()
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "tests/methods",
+        "tests/training/test_every_method.py",
+        "tests/training/test_stacked.py",
+        "tests/compare",
+    ],
+)
+def test_they_pass_the_tests_of_every_method(folder, copy):
+    said = run(
+        copy,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        folder,
+        "-k",
+        " or ".join((*NAMES, "every")),
+    )
+    assert re.search(r"^\d+ passed", said, re.MULTILINE), said
+
+
+def test_two_processes_end_where_one_does(copy, tmp_path):
+    script = copy / "tests" / "distributed" / "trainings.py"
+    cases = [*NAMES, "self_taught images", "cosine images"]
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    run(copy, script, one, *cases)
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
+    run(copy, *torchrun, script, two, *cases)
+    alone = torch.load(one / "0.pt", weights_only=True)
+    ranks = [torch.load(two / f"{rank}.pt", weights_only=True) for rank in range(2)]
+    for case in cases:
+        for key, value in alone[case]["tensors"].items():
+            mine, theirs = (ends[case]["tensors"][key] for ends in ranks)
+            torch.testing.assert_close(mine, value, rtol=1e-3, atol=1e-5)
+            assert torch.equal(mine, theirs), key

@@ -46,7 +46,7 @@ COMMANDS = {
     "evaluate": ("use", "Measure a trained model on labelled data."),
     "predict": ("use", "Predict labels and their probabilities for new items."),
     "export": ("export", "Write a trained model into a folder to pass on, with a model card."),
-    "maps": ("maps", "Show where a model looked for each class (methods lac and en_scl)."),
+    "maps": ("maps", "Show where a model looked for each class (methods with maps, such as lac)."),
     "suggest": (
         "suggest",
         "Find labels that items have and nobody gave, with calibrated probabilities.",

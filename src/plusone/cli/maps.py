@@ -34,7 +34,7 @@ def maps(
     seed: UnusedSeed = 0,
     as_json: Json = False,
 ) -> None:
-    """Show where a model looked for each class (methods lac and en_scl).
+    """Show where a model looked for each class (methods with maps, such as lac).
 
     Writes maps.npz (ids, classes, probabilities [N, L], maps [N, L, h, w]) and a picture for each
     of the first images with its most likely classes.

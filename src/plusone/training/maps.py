@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from plusone.errors import InputError
+from plusone.methods import METHODS
 from plusone.training.build import Predictor
 from plusone.training.loader import Inputs
 
@@ -32,9 +33,10 @@ def class_maps(
     for (view,) in inputs.batches(torch.arange(len(inputs)), ROWS, ("plain",), 0):
         out = predictor.model(view)
         if out.maps is None or out.maps.shape[2:] == (1, 1):
+            able = " and ".join(name for name, info in METHODS.items() if info.has_maps)
             raise InputError(
-                f"this model of {predictor.recipe.method} has no maps; those of lac and en_scl "
-                "have, if trained on images or tokens"
+                f"this model of {predictor.recipe.method} has no maps; those of {able} have, if "
+                "trained on images or tokens"
             )
         yield view, predictor.method.probabilities(out.logits), out.maps
         if tick is not None:
