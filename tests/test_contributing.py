@@ -70,9 +70,7 @@ def test_they_pass_the_tests_of_every_method(copy):
     """Contract, training, resume, stacking, ablation, export, and the page of methods."""
     folders = [f"tests/{name}" for name in ("methods", "training", "compare", "export")]
     chosen = " or ".join((*NAMES, "documentation", "every_space"))
-    soon_gone = [f"--ignore=tests/training/test_{name}.py" for name in ("stacked", "linear_epoch")]
-    arguments = ("-q", "-p", "no:cacheprovider", *folders, *soon_gone, "-k", chosen)
-    said = run(copy, "-m", "pytest", *arguments)
+    said = run(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", *folders, "-k", chosen)
     assert re.search(r"^\d+ passed", said, re.MULTILINE), said
 
 

@@ -20,13 +20,10 @@ from plusone.types import Batch, Clock, Outputs
 
 pytestmark = pytest.mark.slow
 
-SOON = {"em_apl": {"warmup": 1}, "ll_r": {"delta_rel": 5.0}, "ll_ct": {"delta_rel": 5.0}}
-SOON |= {"ll_cp": {"delta_rel": 2.0}}  # so that they act within a few epochs
-
 
 def recipes_of(method, seeds=(0, 1), rates=(0.02, 0.003), **rest):
     given = {"method": method, "expected_positives": 1.7, "epochs": 3, "batch_size": 16}
-    given |= {"options": SOON.get(method, {})} | rest
+    given |= {"options": dict(METHODS[method].quick)} | rest
     return [make_recipe(given, {"seed": seed, "lr": lr}) for seed in seeds for lr in rates]
 
 
