@@ -21,7 +21,8 @@ import numpy as np
 
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
-from plusone.review.load import open_suggestions, reviewed_table
+from plusone.review import reviewed_table
+from plusone.review.load import open_suggestions
 from plusone.review.server import make_server
 from plusone.suggest import Suggestions, write_suggestions
 

@@ -47,7 +47,7 @@ LOADED = (
     "torch", "torch._dynamo", "PIL.Image", "sklearn.datasets", "uvicorn", "safetensors.torch",
     "plusone.compare.run",
     "plusone.cli.bench_progress", "plusone.cli.compared", "plusone.training.features",
-    "plusone.training.run", "plusone.priors.features", "plusone.review.app",
+    "plusone.training.run", "plusone.priors.features",
     "plusone.review.server", "plusone.suggest.find",
     "plusone.suggest.outputs",
 )  # fmt: skip

@@ -87,7 +87,7 @@ def test_wrong_usage_is_one_sentence(bad, reviewed, tmp_path, folder):
     assert "for suggestions" in bad("review", "--annotate", folder, "--budget", 5).err
     assert "suffix" in bad("review", reviewed, "--export", tmp_path / "labels.txt").err
     assert "is a folder" in bad("review", reviewed, "--export", tmp_path).err
-    assert "file of answers" in bad("review", reviewed, "--db", tmp_path / "no" / "x").err
+    assert "database of answers" in bad("review", reviewed, "--db", tmp_path / "no" / "x").err
 
 
 def test_new_items(cli, folder, tmp_path):

@@ -264,7 +264,7 @@ def test_an_answer_that_cannot_be_kept_is_said_not_to_be(small_disk):
             store.append("a" * 16, f"{number:02x}", [Answer("1.png", "dog" * 100, "no")])
             kept.append(f"{number:02x}")
 
-    with pytest.raises(RunError, match="the answer could not be kept"):
+    with pytest.raises(RunError, match="the answer could not be saved"):
         answer_on()
     filler.unlink()
     store.append("a" * 16, "ffff", [Answer("1.png", "cat", "yes")])

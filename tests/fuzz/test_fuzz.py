@@ -27,7 +27,7 @@ from plusone.data.images import decode
 from plusone.errors import InputError, RunError
 from plusone.models.weights import read_weights
 from plusone.recipe import parse_settings
-from plusone.review.new_items import read_unlabelled
+from plusone.review.load import read_unlabelled
 from plusone.review.pictures import thumbnail
 from plusone.review.store import Store
 from plusone.suggest.folder import read_suggestions

@@ -50,7 +50,7 @@ def test_a_table_with_another_default():
 
 @pytest.mark.parametrize(("row", "label"), [(-1, 0), (0, 3), (1, 0), (0, -1)])
 def test_answers_about_nothing_are_refused(row, label):
-    with pytest.raises(ValueError, match="none of the 1 x 3"):
+    with pytest.raises(ValueError, match="outside the table of 1 x 3"):
         apply_answers(table([[1, 0, 0]]), [row], [label], [True])
 
 

@@ -12,9 +12,9 @@ from PIL import Image
 from plusone.data.digits import load_digits_scenes
 from plusone.data.formats import read
 from plusone.errors import InputError
+from plusone.review import class_counts, reviewed_table
 from plusone.review.desk import ITEM, UnknownQuestionError
-from plusone.review.load import class_counts, open_new_items, open_suggestions, reviewed_table
-from plusone.review.new_items import read_unlabelled
+from plusone.review.load import open_new_items, open_suggestions, read_unlabelled
 from plusone.suggest import write_suggestions
 
 from .conftest import make_suggestions

@@ -11,8 +11,7 @@ import pytest
 
 from plusone.errors import InputError
 from plusone.review import load
-from plusone.review.ledger import Ledger
-from plusone.review.store import LEASE_SECONDS, Answer, Store
+from plusone.review.store import LEASE_SECONDS, Answer, Ledger, Store
 
 A, B = "a" * 16, "b" * 16
 DOG, FOX = ("1.png", "dog"), ("1.png", "fox")
@@ -141,9 +140,9 @@ def test_leases_keep_sessions_apart_and_end(tmp_path):
 
 def test_files_that_are_no_history_are_refused(tmp_path):
     (tmp_path / "text").write_text("not a database, " * 100)
-    with pytest.raises(InputError, match="cannot be used as the file of answers"):
+    with pytest.raises(InputError, match="cannot be used as the database of answers"):
         Store(tmp_path / "text")
-    with pytest.raises(InputError, match="cannot be used as the file of answers"):
+    with pytest.raises(InputError, match="cannot be used as the database of answers"):
         Store(tmp_path / "none" / "r.sqlite")
     newer = sqlite3.connect(tmp_path / "newer")
     newer.execute("PRAGMA user_version = 99")
@@ -160,7 +159,7 @@ def test_a_file_that_is_refused_is_closed_again(tmp_path, monkeypatch):
     with closing(sqlite3.connect(path)) as database:
         database.execute("CREATE VIEW decision AS SELECT 1")
         assert is_open()
-    with pytest.raises(InputError, match="cannot be used as the file of answers") as refused:
+    with pytest.raises(InputError, match="cannot be used as the database of answers") as refused:
         Store(path)
     assert refused.value.__traceback__ is not None  # it keeps what was made on the way
     assert not is_open()

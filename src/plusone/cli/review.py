@@ -109,7 +109,7 @@ def _open(
 
 def _report(desk: Desk, export: Path | None, summary: bool, as_json: bool) -> None:
     from plusone.data.formats import write
-    from plusone.review.load import class_counts, reviewed_table
+    from plusone.review import class_counts, reviewed_table
 
     result: dict[str, Any] = {"progress": desk.progress()}
     if export is not None:

@@ -23,8 +23,7 @@ from plusone.io.jsonl import append_jsonl, read_jsonl, write_jsonl
 from plusone.methods import get_method
 from plusone.metrics import mean_average_precision
 from plusone.recipe import Recipe
-from plusone.review.answers import apply_answers
-from plusone.review.queue import ORDERS, order_questions
+from plusone.review import ORDERS, apply_answers, order_questions
 from plusone.suggest import Suggestions, read_suggestions, write_suggestions
 from plusone.suggest.find import suggest
 from plusone.training.run import fingerprint
@@ -158,7 +157,7 @@ def simulate(
         recipe: The settings of all trainings. Epochs are chosen on seen labels alone.
         folder: What is measured is kept here; a stopped simulation goes on.
         questions: Numbers of questions to measure after.
-        orders: Names in `plusone.review.queue.ORDERS`.
+        orders: Names in `plusone.review.ORDERS`.
         seeds: Seeds of training, of folds and of random questions.
         folds: Folds of the cross-fitting.
         on_progress: Called with what was just finished; `steps` says how often.

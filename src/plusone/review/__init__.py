@@ -1,6 +1,6 @@
-"""Asking a person about suggested labels: which questions, in which order, and what they change."""
+"""Reviewing suggested labels: questions, their order, and labels from the answers."""
 
-from plusone.review.answers import apply_answers
-from plusone.review.queue import ORDERS, order_questions
+from plusone.review.answers import apply_answers, class_counts, reviewed_table
+from plusone.review.questions import ORDERS, order_questions
 
-__all__ = ["ORDERS", "apply_answers", "order_questions"]
+__all__ = ["ORDERS", "apply_answers", "class_counts", "order_questions", "reviewed_table"]

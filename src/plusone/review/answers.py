@@ -1,8 +1,9 @@
-"""From answers to labels: a yes is a seen positive, a no is a seen negative."""
+"""From answers to labels: a yes becomes a seen positive, a no a seen negative."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,18 +11,20 @@ import numpy.typing as npt
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 
+if TYPE_CHECKING:
+    from plusone.review.desk import Desk
+
 
 def apply_answers(
     table: LabelTable, rows: npt.ArrayLike, labels: npt.ArrayLike, yes: npt.ArrayLike
 ) -> LabelTable:
-    """The table with the answers among its seen labels.
+    """The table with the answers as seen labels.
 
-    What was seen of a label before gives way to the answer; of several answers about one label
-    the last counts. The truth, where there is one, stays as it is. `observation` says how many
-    answers there are.
+    An answer replaces an earlier seen label; of several answers about one label the last counts.
+    The truth, if there is one, is not changed. `observation` holds the number of answers.
 
     Args:
-        table: The items and what was seen of them.
+        table: The items and their seen labels.
         rows: Item of each answer, `[n]`.
         labels: Its class, `[n]`.
         yes: Whether the item has the label, `[n]`.
@@ -35,7 +38,7 @@ def apply_answers(
     row, label = np.asarray(rows, dtype=np.int64), np.asarray(labels, dtype=np.int64)
     inside = (row >= 0) & (row < len(table)) & (label >= 0) & (label < n_classes)
     if not inside.all():
-        raise ValueError(f"an answer is about none of the {len(table)} x {n_classes} labels")
+        raise ValueError(f"an answer is outside the table of {len(table)} x {n_classes} labels")
     key, last = np.unique((row * n_classes + label)[::-1], return_index=True)
     value = np.where(np.asarray(yes, dtype=bool)[::-1][last], 1, -1).astype(np.int8)
     old = before.row_of_entry() * n_classes + before.indices
@@ -52,3 +55,49 @@ def apply_answers(
     about = {"scheme": "given"} | dict(table.observation)
     about |= {"digest": matrix.digest(), "answers": count}
     return replace(table, labels=matrix, observation=about)
+
+
+@dataclass(frozen=True)
+class Reviewed:
+    """The result of a review.
+
+    Args:
+        table: The items with seen positives and negatives.
+        yes: Number of answers that became positives.
+        no: Number of answers that became negatives.
+        left_out: Number of answers about items or classes that the table does not have.
+    """
+
+    table: LabelTable
+    yes: int
+    no: int
+    left_out: int
+
+
+def reviewed_table(desk: Desk) -> Reviewed:
+    """The label table of a review: the labels seen before, and all current answers."""
+    table = desk.table
+    rows = {name: row for row, name in enumerate(table.ids.tolist())}
+    labels = {name: label for label, name in enumerate(table.classes)}
+    entries: list[tuple[int, int, bool]] = []
+    left_out = 0
+    for (item, name), verdict in desk.verdicts().items():
+        if verdict.answer not in ("yes", "no"):
+            continue
+        if item in rows and name in labels:
+            entries.append((rows[item], labels[name], verdict.answer == "yes"))
+        else:
+            left_out += 1
+    row, label, yes = np.array(entries, dtype=np.int64).reshape(-1, 3).T
+    positives = int(yes.sum())
+    answered = apply_answers(table, row, label, yes.astype(bool))
+    return Reviewed(answered, positives, len(yes) - positives, left_out)
+
+
+def class_counts(desk: Desk) -> list[dict[str, Any]]:
+    """Number of answers of each kind for each class that has any."""
+    counts: dict[str, dict[str, int]] = {}
+    for (_, name), verdict in desk.verdicts().items():
+        if verdict.answer is not None and name:
+            counts.setdefault(name, {"yes": 0, "no": 0, "skip": 0})[verdict.answer] += 1
+    return [{"class": name, **counts[name]} for name in desk.table.classes if name in counts]

@@ -1,7 +1,7 @@
-"""One review: the questions, the history, the images, and what the page may do with them.
+"""A review: its questions, history and images, and the operations of the page on them.
 
-Every method may be called from any thread. Items and classes are numbers here; names go out to be
-shown and never come back in.
+Every method may be called from any thread. The page refers to items and classes by number; names
+are sent to be shown and never accepted back.
 """
 
 from __future__ import annotations
@@ -12,21 +12,19 @@ from threading import RLock
 from typing import Any
 
 from plusone.data.table import LabelTable
-from plusone.review.ledger import Ledger, Verdict
-from plusone.review.new_items import WHOLE, NewItems
 from plusone.review.pictures import Pictures
-from plusone.review.store import Answer, Pair, Store
-from plusone.review.suggested import ANSWERS, Places, Suggested
+from plusone.review.questions import ANSWERS, WHOLE, NewItems, Places, Suggested
+from plusone.review.store import Answer, Ledger, Pair, Store, Verdict
 
 ITEM = -1  # in place of a class number: the item itself
 
 
 class UnknownQuestionError(LookupError):
-    """An answer to something that is not asked here."""
+    """An answer to a question that this review does not have."""
 
 
 class Desk(ABC):
-    """What both kinds of review share.
+    """Base of both kinds of review.
 
     Args:
         table: The items.
@@ -44,16 +42,18 @@ class Desk(ABC):
         self._lock = RLock()
 
     def answer(self, session: str, step: str, answers: Sequence[tuple[int, int, str]]) -> None:
-        """Keeps a step: (item, class, yes/no/skip) each. When this returns it is on the disk."""
+        """Saves a step of (item, class, yes/no/skip) answers; it is on disk on return."""
         named = [Answer(*self._names(row, label), action) for row, label, action in answers]
         with self._lock:
             self.store.append(session, step, named)
 
     def undo(self, session: str, step: str) -> list[dict[str, Any]]:
-        """Takes the last step of a session back; returns what it had said."""
+        """Reverts the last step of a session; returns its answers."""
         with self._lock:
-            taken = self.store.undo(session, step)
-            numbers = [(self._numbers(one.item, one.label), one.action) for one in taken]
+            undone = self.store.undo(session, step)
+            numbers = [
+                (self._numbers(answer.item, answer.label), answer.action) for answer in undone
+            ]
         return [
             {"row": pair[0], "label": pair[1], "action": action}
             for pair, action in numbers
@@ -61,24 +61,24 @@ class Desk(ABC):
         ]
 
     def hold(self, session: str) -> None:
-        """Keeps the questions of a screen from others for another while."""
+        """Renews the leases of a session."""
         with self._lock:
             self.store.hold(session)
 
     def release(self, session: str) -> None:
-        """Gives the questions of a closed screen to others."""
+        """Ends the leases of a session."""
         with self._lock:
             self.store.release(session)
 
     def progress(self) -> dict[str, Any]:
-        """How far the review is; `last` is the newest row of the history."""
+        """Progress of the review; `last` is the number of the newest row of the history."""
         with self._lock:
             self._sync()
             repeats = {"repeated": self.ledger.repeated, "agreeing": self.ledger.agreeing}
             return self._progress() | repeats | {"last": self.ledger.last}
 
     def verdicts(self) -> dict[Pair, Verdict]:
-        """What holds now about everything that was ever answered."""
+        """The current answers to all questions that were ever answered."""
         with self._lock:
             self._sync()
             return dict(self.ledger.verdicts)
@@ -173,18 +173,22 @@ class SuggestionDesk(Desk):
     def __init__(
         self, questions: Suggested, store: Store, pictures: Pictures | None = None
     ) -> None:
-        super().__init__(questions.found.table, store, pictures)
+        super().__init__(questions.suggestions.table, store, pictures)
         self.questions = questions
         self._places = {
             (row, label): place
             for place, (row, label) in enumerate(
-                zip(questions.found.row.tolist(), questions.found.label.tolist(), strict=True)
+                zip(
+                    questions.suggestions.row.tolist(),
+                    questions.suggestions.label.tolist(),
+                    strict=True,
+                )
             )
         }
         self._sync()
 
     def next_item(self, session: str, again: int = 0, row: int | None = None) -> dict[str, Any]:
-        """The item that comes next, with all its questions; `row` is None if there is none."""
+        """The next item with all its questions; `row` is None if there is none."""
         if row is not None and row >= len(self.table):
             raise UnknownQuestionError
         with self._lock:
@@ -192,12 +196,12 @@ class SuggestionDesk(Desk):
             progress = self.progress()
             if not len(places):
                 return {"row": None, "progress": progress}
-            found, place = self.questions.found, set(places.tolist())
-            item = int(found.row[places[0]])
+            open_places = set(places.tolist())
+            item = int(self.questions.suggestions.row[places[0]])
             return self._item(item) | {
                 "questions": [
-                    self._question(one) | {"open": one in place}
-                    for one in self.questions.of_item(item).tolist()
+                    self._question(place) | {"open": place in open_places}
+                    for place in self.questions.of_item(item).tolist()
                 ],
                 "after": self.questions.after(item, again),
                 "progress": progress,
@@ -215,15 +219,15 @@ class SuggestionDesk(Desk):
                 "label": label,
                 "name": self.table.classes[label],
                 "tiles": [
-                    self._item(int(self.questions.found.row[one])) | self._question(one)
-                    for one in places.tolist()
+                    self._item(int(self.questions.suggestions.row[place])) | self._question(place)
+                    for place in places.tolist()
                 ],
                 "classes": self.questions.classes(),
                 "progress": self.progress(),
             }
 
     def classes(self) -> list[dict[str, Any]]:
-        """The classes that are asked about, with what is left of each."""
+        """The classes that are asked about, with the questions left of each."""
         with self._lock:
             self._sync()
             return self.questions.classes()
@@ -240,12 +244,12 @@ class SuggestionDesk(Desk):
         return chosen[0]
 
     def _question(self, place: int) -> dict[str, Any]:
-        found = self.questions.found
-        label = int(found.label[place])
+        suggestions = self.questions.suggestions
+        label = int(suggestions.label[place])
         return {
             "label": label,
             "class": self.table.classes[label],
-            "probability": round(float(found.probability[place]), 6),
+            "probability": round(float(suggestions.probability[place]), 6),
             "answer": ANSWERS[int(self.questions.state[place])],
         }
 
@@ -265,4 +269,6 @@ class SuggestionDesk(Desk):
         place = self.questions.place.get((item, name))
         if place is None:
             return None
-        return int(self.questions.found.row[place]), int(self.questions.found.label[place])
+        return int(self.questions.suggestions.row[place]), int(
+            self.questions.suggestions.label[place]
+        )

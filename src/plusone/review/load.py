@@ -1,25 +1,25 @@
-"""From folders to a review, and from a review to a label table."""
+"""Opening a review: of a folder of suggestions, or of new items without labels."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
+from plusone.data.formats import read
+from plusone.data.formats.checks import check_ids, id_array, missing_images
+from plusone.data.formats.csv_text import header_of, id_column, read_class_list, records
+from plusone.data.images import IMAGE_SUFFIXES
+from plusone.data.matrix import LabelMatrix
 from plusone.data.source import EMBEDDED
 from plusone.data.table import LabelTable
-from plusone.errors import InputError
-from plusone.review.answers import apply_answers
-from plusone.review.desk import Desk, NewItemDesk, SuggestionDesk
-from plusone.review.new_items import NewItems, read_unlabelled
+from plusone.errors import InputError, Problems
+from plusone.review.desk import NewItemDesk, SuggestionDesk
 from plusone.review.pictures import Scenes
-from plusone.review.queue import order_questions
+from plusone.review.questions import NewItems, Suggested, order_questions
 from plusone.review.store import Store
-from plusone.review.suggested import Suggested
 from plusone.suggest import read_suggestions
 
 DATABASE = "review.sqlite"
@@ -33,32 +33,33 @@ def open_suggestions(
     seed: int = 0,
     database: Path | None = None,
 ) -> SuggestionDesk:
-    """A review of a folder of suggestions.
+    """Opens a review of a folder of suggestions.
 
     Args:
-        folder: What `plusone suggest` wrote.
+        folder: A folder that `plusone suggest` wrote.
         order: A name in `ORDERS`.
-        budget: How many questions to ask; None for all.
-        seed: Of the order `random`.
+        budget: Number of questions to ask; None for all.
+        seed: Seed of the order `random`.
         database: File of the answers; `review.sqlite` in the folder by default.
     """
-    found = read_suggestions(folder)
-    queue = order_questions(found, order, budget, seed)
-    embedded = found.table.root is None and found.about.get("data") in EMBEDDED
-    pictures = Scenes(found.table.ids.tolist()) if embedded else None
+    suggestions = read_suggestions(folder)
+    queue = order_questions(suggestions, order, budget, seed)
+    table = suggestions.table
+    embedded = table.root is None and suggestions.about.get("data") in EMBEDDED
+    pictures = Scenes(table.ids.tolist()) if embedded else None
     with _opened(database or folder / DATABASE) as store:
-        return SuggestionDesk(Suggested(found, queue), store, pictures)
+        return SuggestionDesk(Suggested(suggestions, queue), store, pictures)
 
 
 def open_new_items(
     data: Path, classes: Path | None = None, *, seed: int = 0, database: Path | None = None
 ) -> NewItemDesk:
-    """A review that labels new items by yes/no questions.
+    """Opens a review that labels new items by yes/no questions.
 
     Args:
         data: The items, as `read_unlabelled` takes them.
-        classes: A file with one class name a line.
-        seed: Of the orders in which classes are asked about.
+        classes: A file with one class name per line.
+        seed: Seed of the orders in which classes are asked about.
         database: File of the answers; `review.sqlite` in or beside the data by default.
     """
     table = read_unlabelled(data, classes)
@@ -71,7 +72,7 @@ def open_new_items(
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Store]:
-    """The file of answers; closed again if the review cannot begin."""
+    """The store of answers; closed again if the review cannot be opened."""
     store = Store(path)
     try:
         yield store
@@ -80,49 +81,61 @@ def _opened(path: Path) -> Iterator[Store]:
         raise
 
 
-@dataclass(frozen=True)
-class Reviewed:
-    """A table with the answers in it.
+def read_unlabelled(data: Path, classes: Path | None) -> LabelTable:
+    """Reads the items of a folder or a table, with their seen labels if there are any.
 
     Args:
-        table: The items with positives and negatives.
-        yes: How many answers became positives.
-        no: How many became negatives.
-        left_out: Answers about items or classes that the table does not have.
+        data: A folder of images; a CSV file with one column of names; or a label table in any known
+            format, whose items without a seen positive are the ones to label.
+        classes: A file with one class name per line; not needed for a label table.
     """
-
-    table: LabelTable
-    yes: int
-    no: int
-    left_out: int
-
-
-def reviewed_table(desk: Desk) -> Reviewed:
-    """The labels of a review: what was seen before, and every answer that holds now."""
-    table = desk.table
-    rows = {name: row for row, name in enumerate(table.ids.tolist())}
-    labels = {name: label for label, name in enumerate(table.classes)}
-    entries: list[tuple[int, int, bool]] = []
-    left_out = 0
-    for (item, name), one in desk.verdicts().items():
-        if one.answer not in ("yes", "no"):
-            continue
-        if item in rows and name in labels:
-            entries.append((rows[item], labels[name], one.answer == "yes"))
-        else:
-            left_out += 1
-    row, label, yes = np.array(entries, dtype=np.int64).reshape(-1, 3).T
-    said = int(yes.sum())
-    return Reviewed(
-        apply_answers(table, row, label, yes.astype(bool)), said, len(yes) - said, left_out
-    )
+    if not data.exists():
+        raise InputError(f"{data}: no such file or folder")
+    names = None if classes is None else read_class_list(classes)
+    if data.is_dir() and not (data / "labels.csv").is_file():
+        return _bare(_images(data), _needed(names, data), data, Problems(data))
+    if data.suffix.lower() == ".csv" and len(header := header_of(data)) == 1:
+        return _listed(data, header, _needed(names, data))
+    table = read(data, labels="seen", classes=names).table
+    return replace(table, labels=table.labels.with_default(0), truth=None)
 
 
-def class_counts(desk: Desk) -> list[dict[str, Any]]:
-    """How each class was answered, classes without an answer left out."""
-    found: dict[str, dict[str, int]] = {}
-    for (_, name), one in desk.verdicts().items():
-        if one.answer is not None and name:
-            counts = found.setdefault(name, {"yes": 0, "no": 0, "skip": 0})
-            counts[one.answer] += 1
-    return [{"class": name, **found[name]} for name in desk.table.classes if name in found]
+def _needed(names: tuple[str, ...] | None, data: Path) -> tuple[str, ...]:
+    if names is None:
+        raise InputError(f"{data}: has no classes; give a file of class names with --classes")
+    return names
+
+
+def _images(folder: Path) -> list[str]:
+    found = []
+    for here, below, files in os.walk(folder):
+        below[:] = sorted(name for name in below if name[0] != ".")
+        place = Path(here).relative_to(folder)
+        found += [
+            (place / name).as_posix()
+            for name in sorted(files)
+            if name[0] != "." and name.lower().endswith(IMAGE_SUFFIXES)
+        ]
+    if not found:
+        raise InputError(f"{folder}: has no images")
+    return found
+
+
+def _listed(path: Path, header: list[str], classes: tuple[str, ...]) -> LabelTable:
+    id_column(header, path)
+    problems = Problems(path)
+    rows = list(records(path, problems))[1:]
+    ids = [cells[0].strip() for _, cells in rows]
+    some = id_array(ids[:1000], path)
+    exist = len(missing_images(some, path.parent)) < len(some)
+    return _bare(ids, classes, path.parent if exist else None, problems)
+
+
+def _bare(
+    ids: list[str], classes: tuple[str, ...], root: Path | None, problems: Problems
+) -> LabelTable:
+    names = id_array(ids, problems.source)
+    check_ids(names, problems)
+    problems.raise_if_any()
+    empty = LabelMatrix.from_entries([], [], [], (len(ids), len(classes)))
+    return LabelTable(names, classes, empty, root=root)

@@ -1,7 +1,7 @@
-"""Images for the page: found by row number, decoded here, sent as pixels of a bounded size.
+"""Images for the page: addressed by row number, decoded here, sent at a bounded size.
 
-No file is ever sent as it is. What the page gets was decoded and encoded again, so it is an image
-whatever the file was, it has no camera's notes in it, and a huge one arrives small.
+No file is sent as it is. Images are decoded and encoded again, so that the page gets an image
+whatever the file was, without metadata, and never a huge one.
 """
 
 from __future__ import annotations

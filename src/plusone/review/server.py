@@ -1,4 +1,8 @@
-"""Serving the review page on this computer alone."""
+"""The review page: a web app on this computer only.
+
+It serves the pages, images by row number, and a small JSON interface for the page's script. Every
+request passes the guard first (`plusone.review._guard`).
+"""
 
 from __future__ import annotations
 
@@ -12,18 +16,211 @@ import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from html import escape
+from importlib.resources import files
 from pathlib import Path
 from tempfile import mkstemp
 from threading import Timer, current_thread, main_thread
+from typing import Annotated, Any, Literal
 
 import uvicorn
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from plusone.errors import InputError
-from plusone.review.app import make_app
-from plusone.review.desk import Desk
+from plusone.errors import InputError, RunError
+from plusone.review._guard import Guard, cookie_name, token_given
+from plusone.review.desk import Desk, NewItemDesk, SuggestionDesk, UnknownQuestionError
+from plusone.review.pictures import SIDES
+from plusone.version import __version__
 
 HOST = "127.0.0.1"
+SCRIPT = "text/javascript; charset=utf-8"
+STATIC = {
+    "page.js": SCRIPT,
+    "items.js": SCRIPT,
+    "grid.js": SCRIPT,
+    "annotate.js": SCRIPT,
+    "review.css": "text/css; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
+MOST_TILES = 200
+
+Name = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16,64}$")]
+Row = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Step(_Body):
+    """A step of a session; `step` is its name, so that sending it again changes nothing."""
+
+    session: Name
+    step: Name
+
+
+class Given(_Body):
+    """One answer."""
+
+    row: Row
+    label: Annotated[int, Field(ge=-1, lt=2**31)]
+    action: Literal["yes", "no", "skip"]
+
+
+class AnswerStep(Step):
+    """The answers of one step."""
+
+    answers: Annotated[list[Given], Field(min_length=1, max_length=MOST_TILES)]
+
+
+class Session(_Body):
+    """One open page."""
+
+    session: Name
+
+
+class NextItem(Session):
+    """Asks for the next item, including those skipped up to row `again` of the history."""
+
+    again: Row = 0
+    row: Row | None = None
+
+
+class NextPage(Session):
+    """Asks for the next page of one class."""
+
+    label: Row
+    again: Row = 0
+    size: Annotated[int, Field(ge=1, le=MOST_TILES)] = 24
+
+
+@cache
+def _templates() -> Environment:
+    return Environment(
+        loader=PackageLoader("plusone.review"),
+        autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def make_app(desk: Desk, *, title: str, note: str = "", token: str, port: int) -> Guard:
+    """The app behind its guard.
+
+    Args:
+        desk: The review.
+        title: Heading of the page.
+        note: A short text above the heading, such as the order of the questions.
+        token: The secret in the address.
+        port: Port of the server.
+    """
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, title="plusone review")
+
+    def page(mode: str) -> HTMLResponse:
+        modes = ["items", "grid"] if isinstance(desk, SuggestionDesk) else []
+        text = _templates().get_template(f"{mode}.html")
+        words = {"mode": mode, "modes": modes, "title": title, "note": note}
+        return HTMLResponse(text.render(words, version=__version__))
+
+    @app.get("/", response_class=HTMLResponse)
+    def start(request: Request) -> Response:
+        if not token_given(request.url.query, token):
+            return page(desk.mode)
+        # A page with a link instead of a redirect: browsers do not send a SameSite=Strict cookie
+        # with a redirect that follows a click on another site.
+        reply = HTMLResponse(_templates().get_template("enter.html").render())
+        reply.set_cookie(cookie_name(port), token, httponly=True, samesite="strict", path="/")
+        return reply
+
+    @app.get("/static/{name}")
+    def static(name: str) -> Response:
+        if name not in STATIC:
+            raise HTTPException(404)
+        content = files("plusone.review").joinpath("static", name).read_bytes()
+        return Response(content, headers={"content-type": STATIC[name]})
+
+    @app.get("/image/{size}/{row}")
+    def image(size: str, row: int) -> Response:
+        encoded = desk.pictures.get(row, size) if size in SIDES else None
+        if encoded is None:
+            raise HTTPException(404)
+        return Response(encoded[0], media_type=encoded[1])
+
+    @app.post("/api/answer")
+    def answer(body: AnswerStep) -> dict[str, Any]:
+        desk.answer(body.session, body.step, [(a.row, a.label, a.action) for a in body.answers])
+        return {"progress": desk.progress()}
+
+    @app.post("/api/undo")
+    def undo(body: Step) -> dict[str, Any]:
+        undone = desk.undo(body.session, body.step)
+        return {"undone": undone, "progress": desk.progress()}
+
+    @app.post("/api/hold")
+    def hold(body: Session) -> dict[str, Any]:
+        desk.hold(body.session)
+        return {"progress": desk.progress()}
+
+    @app.post("/api/release")
+    def release(body: Session) -> dict[str, Any]:
+        desk.release(body.session)
+        return {}
+
+    if isinstance(desk, SuggestionDesk):
+        _add_suggested(app, desk, page)
+    if isinstance(desk, NewItemDesk):
+
+        @app.post("/api/next")
+        def next_question(request: NextItem) -> dict[str, Any]:
+            return desk.next_question(request.session, request.again, request.row)
+
+    _add_errors(app)
+    return Guard(app, token, port)
+
+
+def _add_suggested(app: FastAPI, desk: SuggestionDesk, page: Any) -> None:
+    @app.get("/grid", response_class=HTMLResponse)
+    def grid() -> HTMLResponse:
+        shown: HTMLResponse = page("grid")
+        return shown
+
+    @app.get("/api/classes")
+    def classes() -> dict[str, Any]:
+        return {"classes": desk.classes()}
+
+    @app.post("/api/next")
+    def next_item(request: NextItem) -> dict[str, Any]:
+        return desk.next_item(request.session, request.again, request.row)
+
+    @app.post("/api/page")
+    def next_page(request: NextPage) -> dict[str, Any]:
+        return desk.next_page(request.session, request.label, request.again, request.size)
+
+
+def _add_errors(app: FastAPI) -> None:
+    """Error messages are fixed sentences that repeat nothing of the request."""
+
+    def sentence(status: int, text: str) -> JSONResponse:
+        return JSONResponse({"error": text}, status_code=status)
+
+    @app.exception_handler(RequestValidationError)
+    def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        return sentence(422, "the request is malformed")
+
+    @app.exception_handler(UnknownQuestionError)
+    def unknown(request: Request, error: UnknownQuestionError) -> JSONResponse:
+        return sentence(404, "no such question")
+
+    @app.exception_handler(RunError)
+    def failed(request: Request, error: RunError) -> JSONResponse:
+        sys.stderr.write(f"plusone: {error}\n")
+        return sentence(503, "the answer could not be saved; the terminal says why")
 
 
 @dataclass(frozen=True)
@@ -41,7 +238,7 @@ class ReviewServer:
     _socket: socket.socket
 
     def run(self, stop_after: float | None = None) -> None:
-        """Serves until Ctrl-C, `stop`, or so many seconds."""
+        """Serves until Ctrl-C, `stop`, or `stop_after` seconds."""
         timer = Timer(stop_after, self.stop) if stop_after is not None else None
         if timer is not None:
             timer.daemon = True
@@ -61,8 +258,8 @@ class ReviewServer:
 
 @contextmanager
 def _quiet_ctrl_c(stop: Callable[[], None]) -> Iterator[None]:
-    """Makes Ctrl-C end the server, not break into it, from its first moment to its last."""
-    if current_thread() is not main_thread():  # where signals do not arrive
+    """Makes Ctrl-C stop the server cleanly, including while it starts and ends."""
+    if current_thread() is not main_thread():  # signals arrive in the main thread only
         yield
         return
     before = signal.signal(signal.SIGINT, lambda number, frame: stop())
@@ -76,12 +273,12 @@ def make_server(desk: Desk, *, title: str, note: str = "", port: int = 0) -> Rev
     """Binds a server for a review.
 
     Args:
-        desk: What is reviewed.
+        desk: The review.
         title: Heading of the page.
-        note: A few words above it, such as the order of the questions.
-        port: Where to listen; 0 takes a free port.
+        note: A short text above the heading, such as the order of the questions.
+        port: Port to listen on; 0 takes a free one.
     """
-    # The protocol is named because asyncio sends small replies at once only if it is.
+    # asyncio sends small replies at once (TCP_NODELAY) only if the protocol is given.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -95,7 +292,7 @@ def make_server(desk: Desk, *, title: str, note: str = "", port: int = 0) -> Rev
     token = secrets.token_urlsafe(32)
     config = uvicorn.Config(
         make_app(desk, title=title, note=note, token=token, port=port),
-        access_log=False,  # it would hold the token
+        access_log=False,  # it would contain the token
         log_level="error",
         http="h11",
         ws="none",
@@ -112,10 +309,10 @@ def make_server(desk: Desk, *, title: str, note: str = "", port: int = 0) -> Rev
 
 @contextmanager
 def opened_in_browser(url: str, beside: Path) -> Iterator[None]:
-    """Opens the address in the person's browser, where there is a screen for it.
+    """Opens the address in the user's browser, if there is a display.
 
-    The browser is given a file that leads to the address, readable by nobody else: what is on a
-    command line everybody on the computer can read, and the address has the key in it.
+    The browser is given a file that redirects to the address and that only the user can read: the
+    address contains the token, and command lines are visible to everybody on the computer.
     """
     if sys.platform.startswith("linux") and not (
         os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")

@@ -1,18 +1,18 @@
-"""Where answers are kept: one SQLite file to which rows are only ever added.
+"""The history of answers: one append-only SQLite file, and the verdicts derived from it.
 
-What holds now is derived from the rows (`ledger.py`), so the whole history stays, an undo included.
-Items and classes are kept by name: suggestions may be made anew without losing an answer. Every
-step of a person carries a random name; sending it twice, because a reply got lost, adds it once.
+The current answers are derived from the rows (`Ledger`), so the whole history is kept, including
+undone steps. Items and classes are stored by name: suggestions can be computed again without losing
+an answer. Every step has a random name; sending it twice, because a reply got lost, adds it once.
 
-A question that is on somebody's screen is leased to that session for a while, so that two tabs, or
-two servers on the same file, do not ask the same.
+A question on somebody's screen is leased to that session for a while, so that two tabs, or two
+servers on the same file, do not ask the same question.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from plusone.errors import InputError, RunError
 
 VERSION = 1
 LEASE_SECONDS = 120.0
-PATIENCE = 30.0  # seconds to wait for another process that is writing
+TIMEOUT = 30.0  # seconds to wait for another process that is writing
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS decision (
@@ -50,7 +50,7 @@ Pair = tuple[str, str]  # the names of an item and of a class
 
 
 class Answer(NamedTuple):
-    """What somebody said: `action` is yes, no or skip; an empty label means the item itself."""
+    """One answer: `action` is yes, no or skip; an empty label stands for the item itself."""
 
     item: str
     label: str
@@ -58,7 +58,7 @@ class Answer(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One row of the history; `undoes` names the step that an undo takes back."""
+    """One row of the history; `undoes` is the name of the step that an undo reverts."""
 
     id: int
     time: float
@@ -74,8 +74,8 @@ class Store:
     """Appends and reads the history.
 
     Args:
-        path: The SQLite file; made if it is not there.
-        clock: What time it is, in seconds.
+        path: The SQLite file; created if missing.
+        clock: Returns the time in seconds.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
@@ -97,7 +97,7 @@ class Store:
             )
 
     def undo(self, session: str, step: str) -> list[Answer]:
-        """Takes the last step of a session back; returns what it had said, or nothing."""
+        """Reverts the last step of a session; returns its answers, or nothing."""
         with self._writing() as database:
             done = database.execute("SELECT undoes FROM decision WHERE step = ?", (step,))
             row = done.fetchone() or database.execute(_LAST_STEP, (session,)).fetchone()
@@ -106,7 +106,7 @@ class Store:
             taken = database.execute(
                 "SELECT item, label, action FROM decision WHERE step = ? ORDER BY id", row
             )
-            answers = [Answer(*found) for found in taken.fetchall()]
+            answers = [Answer(*values) for values in taken.fetchall()]
             database.executemany(
                 "INSERT OR IGNORE INTO decision "
                 "(time, session, step, item, label, action, undoes) "
@@ -116,25 +116,25 @@ class Store:
         return answers
 
     def since(self, last: int = 0) -> list[Entry]:
-        """The rows after a row, in the order in which they were added."""
+        """The rows after the given row, oldest first."""
         try:
-            found = self._open.execute(
+            rows = self._open.execute(
                 "SELECT id, time, session, step, item, label, action, undoes "
                 "FROM decision WHERE id > ? ORDER BY id",
                 (last,),
             ).fetchall()
         except (sqlite3.Error, ValueError) as error:
             raise RunError(f"{self.path}: the answers cannot be read ({error})") from None
-        return [Entry(*row) for row in found]
+        return [Entry(*row) for row in rows]
 
     def lease(
         self, session: str, choose: Callable[[frozenset[Pair]], Sequence[Pair]]
     ) -> Sequence[Pair]:
-        """Leases questions to a session in place of those it had.
+        """Leases questions to a session, replacing its earlier leases.
 
         Args:
-            session: Who asks.
-            choose: Given what others have on their screens, says which questions to take.
+            session: The session.
+            choose: Takes the questions leased to other sessions and returns those to lease.
         """
         with self._writing() as database:
             now = self._clock()
@@ -148,13 +148,13 @@ class Store:
         return chosen
 
     def hold(self, session: str) -> None:
-        """Prolongs what a session has on its screen."""
+        """Renews the leases of a session."""
         until = self._clock() + LEASE_SECONDS
         with self._writing() as database:
             database.execute("UPDATE lease SET until = ? WHERE session = ?", (until, session))
 
     def release(self, session: str) -> None:
-        """Gives back what a session had on its screen."""
+        """Ends the leases of a session."""
         with self._writing() as database:
             database.execute("DELETE FROM lease WHERE session = ?", (session,))
 
@@ -171,13 +171,13 @@ class Store:
         except sqlite3.DatabaseError as error:
             if self._open.in_transaction:
                 self._open.execute("ROLLBACK")
-            raise RunError(f"{self.path}: the answer could not be kept ({error})") from None
+            raise RunError(f"{self.path}: the answer could not be saved ({error})") from None
 
 
 _LAST_STEP = """
-SELECT step FROM decision AS said
+SELECT step FROM decision AS answered
 WHERE session = ? AND action != 'undo'
-  AND NOT EXISTS (SELECT 1 FROM decision WHERE undoes = said.step)
+  AND NOT EXISTS (SELECT 1 FROM decision WHERE undoes = answered.step)
 ORDER BY id DESC LIMIT 1
 """
 
@@ -186,7 +186,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     database = None
     try:
         database = sqlite3.connect(
-            path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
+            path, timeout=TIMEOUT, isolation_level=None, check_same_thread=False
         )
         database.execute("PRAGMA trusted_schema = OFF")
         (version,) = database.execute("PRAGMA user_version").fetchone()
@@ -204,15 +204,85 @@ def _connect(path: Path) -> sqlite3.Connection:
         if isinstance(error, InputError):
             raise
         raise InputError(
-            f"{path}: cannot be used as the file of answers ({error}); --db names another"
+            f"{path}: cannot be used as the database of answers ({error}); --db names another"
         ) from None
     return database
 
 
 def _check_schema(database: sqlite3.Connection) -> None:
-    """Refuses what we did not make: views and triggers of a stranger would run with our words."""
+    """Refuses unknown tables, views and triggers: they would run within our statements."""
     ours = {"decision", "lease", "once", "by_session", "undone", "sqlite_sequence"}
     for kind, name in database.execute("SELECT type, name FROM sqlite_master"):
         known = name in ours or str(name).startswith("sqlite_autoindex_")
         if kind not in ("table", "index") or not known:
             raise sqlite3.DatabaseError(f"it holds the {kind} {name!r}, which is not ours")
+
+
+class Verdict(NamedTuple):
+    """The current answer to one question.
+
+    Args:
+        answer: The last "yes" or "no"; "skip" if it was only skipped; None if it is open.
+        opinions: The last yes or no of each session that gave one.
+        last: Number of the row that decided it, 0 if it is open.
+    """
+
+    answer: str | None
+    opinions: tuple[str, ...]
+    last: int
+
+
+def verdict(history: Sequence[Entry]) -> Verdict:
+    """The verdict of the rows about one question, without undone rows and undos."""
+    latest: dict[str, Entry] = {}
+    for entry in history:
+        latest[entry.session] = entry
+    opinions = [entry for entry in latest.values() if entry.action != "skip"]
+    deciding = max(opinions or latest.values(), key=lambda entry: entry.id, default=None)
+    if deciding is None:
+        return Verdict(None, (), 0)
+    return Verdict(deciding.action, tuple(entry.action for entry in opinions), deciding.id)
+
+
+class Ledger:
+    """All verdicts, updated as the history grows.
+
+    `last` is the number of the last row added; `repeated` counts the questions answered in
+    several sessions, `agreeing` those of them with the same answer in all.
+    """
+
+    def __init__(self) -> None:
+        self.last = 0
+        self.repeated = 0
+        self.agreeing = 0
+        self._history: dict[Pair, list[Entry]] = {}
+        self._verdicts: dict[Pair, Verdict] = {}
+
+    @property
+    def verdicts(self) -> Mapping[Pair, Verdict]:
+        """The verdicts of all questions that were ever answered."""
+        return self._verdicts
+
+    def add(self, entries: Iterable[Entry]) -> dict[Pair, Verdict]:
+        """Adds new rows; returns the verdicts of the questions they are about."""
+        touched: set[Pair] = set()
+        for entry in entries:
+            pair = (entry.item, entry.label)
+            history = self._history.setdefault(pair, [])
+            if entry.action == "undo":
+                history[:] = [old for old in history if old.step != entry.undoes]
+            else:
+                history.append(entry)
+            touched.add(pair)
+            self.last = entry.id
+        changed = {pair: verdict(self._history[pair]) for pair in touched}
+        for pair, now in changed.items():
+            self._count(self._verdicts.get(pair), -1)
+            self._count(now, 1)
+        self._verdicts.update(changed)
+        return changed
+
+    def _count(self, one: Verdict | None, sign: int) -> None:
+        if one is not None and len(one.opinions) > 1:
+            self.repeated += sign
+            self.agreeing += sign * (len(set(one.opinions)) == 1)

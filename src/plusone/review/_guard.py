@@ -1,12 +1,12 @@
-"""Who may talk to the review server: the person who started it, from its own page, nobody else.
+"""Access to the review server: only the user who started it, and only from its own page.
 
-| danger | answer |
+| threat | protection |
 | --- | --- |
 | other computers | the server listens on 127.0.0.1 only |
 | other people on this computer | a random token, in the address once, then in a cookie |
 | another site that sends requests (CSRF) | SameSite=Strict, Origin, Sec-Fetch-Site, JSON only |
-| another site's name made to point here (DNS rebinding) | Host must be ours |
-| script in the name of a class or a file | escaped, and no script runs but our own file (CSP) |
+| another site's name that resolves to this computer (DNS rebinding) | Host must be ours |
+| script in the name of a class or a file | escaped; only our own script file may run (CSP) |
 | the page inside another page | frame-ancestors 'none' |
 | the token in a link's referrer, a log, a cache | no referrer, no access log, no-store |
 """
@@ -39,7 +39,7 @@ HEADERS = {
 
 
 def cookie_name(port: int) -> str:
-    """Cookies are shared by all ports of a computer, so the name tells them apart."""
+    """Cookies are shared by all ports of a computer, so the name contains the port."""
     return f"plusone_review_{port}"
 
 
@@ -51,21 +51,21 @@ def refusal(
     Args:
         method: HTTP method.
         path: Path without query.
-        query: What follows the question mark.
+        query: The query string.
         headers: Names in lower case.
         token: The secret.
-        port: Where the server listens.
+        port: Port of the server.
     """
     hosts = (f"127.0.0.1:{port}", f"localhost:{port}")
     host = headers.get("host", "")
     if host not in hosts:
-        return 421, "this server answers to its own name only"
+        return 421, "unknown host"
     if method not in ("GET", "HEAD", "POST"):
-        return 405, "only GET and POST are understood"
+        return 405, "only GET and POST are supported"
     if method != "POST" and path == "/" and token_given(query, token):
         return None
     if not _same(_cookie(headers.get("cookie", ""), cookie_name(port)), token):
-        return 403, "open the address that plusone review printed; it has the key in it"
+        return 403, "open the address that plusone review printed; it contains the access token"
     site = headers.get("sec-fetch-site", "same-origin")
     if site not in (("same-origin",) if method == "POST" else ("same-origin", "none")):
         return 403, "requests from other sites are refused"
@@ -88,7 +88,7 @@ def _post_refusal(headers: Mapping[str, str], host: str) -> tuple[int, str] | No
         return 415, "the body must be JSON"
     length = headers.get("content-length", "")
     if not (length.isascii() and length.isdigit()):
-        return 411, "the body must say its length"
+        return 411, "the request needs a content length"
     if len(length) > 9 or int(length) > MAX_BODY:
         return 413, f"the body must not be longer than {MAX_BODY} bytes"
     return None
@@ -96,10 +96,10 @@ def _post_refusal(headers: Mapping[str, str], host: str) -> tuple[int, str] | No
 
 def _cookie(text: str, name: str) -> str:
     try:
-        found = SimpleCookie(text).get(name)
+        cookie = SimpleCookie(text).get(name)
     except CookieError:
         return ""
-    return "" if found is None else found.value
+    return "" if cookie is None else cookie.value
 
 
 def _same(given: str, token: str) -> bool:
@@ -107,12 +107,12 @@ def _same(given: str, token: str) -> bool:
 
 
 class Guard:
-    """Stands before the app: refuses what `refusal` refuses, and adds the headers to every reply.
+    """Middleware that rejects requests by `refusal` and adds the headers to every reply.
 
     Args:
-        app: What to guard.
+        app: The app.
         token: The secret.
-        port: Where the server listens.
+        port: Port of the server.
     """
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
@@ -126,9 +126,9 @@ class Guard:
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                kept = [(k, v) for k, v in message["headers"] if k.decode("latin-1") not in HEADERS]
+                own = [(k, v) for k, v in message["headers"] if k.decode("latin-1") not in HEADERS]
                 ours = [(k.encode(), v.encode()) for k, v in HEADERS.items()]
-                message["headers"] = [*kept, *ours]
+                message["headers"] = [*own, *ours]
             await send(message)
 
         raw = [(k.decode("latin-1").lower(), v.decode("latin-1")) for k, v in scope["headers"]]
@@ -142,7 +142,7 @@ class Guard:
             self.port,
         )
         if why is None and sum(name == "host" for name, _ in raw) != 1:
-            why = 400, "a request must name one host"
+            why = 400, "a request must have exactly one host"
         if why is None:
             await self.app(scope, receive, guarded)
             return

@@ -1,0 +1,352 @@
+"""Which questions to ask, and in which order.
+
+- `order_questions` orders suggestions, and chooses some where there is no time for all. With
+  calibrated probabilities an answer is worth most at a probability of one half, which decides the
+  order within a class. Classes take turns: the k-th question of a class comes at time k / weight.
+- `Suggested` keeps the state of the questions about suggestions.
+- `NewItems` labels new items by yes/no questions until a yes (LASD, section 5.1). The classes of an
+  item are asked about in a random order, drawn for each item, and the first yes ends it: the
+  positive is uniform among the item's positives, as methods for single positives assume. Every no
+  on the way is kept as a seen negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plusone.data.table import LabelTable
+from plusone.errors import InputError
+from plusone.review.store import Pair, Verdict
+from plusone.suggest.folder import Suggestions
+
+Floats = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int64]  # positions in the arrays of `Suggestions`
+States = npt.NDArray[np.int8]
+
+
+def _by_item(suggestions: Suggestions, rng: np.random.Generator) -> Places:
+    return np.arange(len(suggestions), dtype=np.int64)
+
+
+def _at_random(suggestions: Suggestions, rng: np.random.Generator) -> Places:
+    return rng.permutation(len(suggestions)).astype(np.int64)
+
+
+def _likely(suggestions: Suggestions, rng: np.random.Generator) -> Places:
+    return np.argsort(-suggestions.probability, kind="stable").astype(np.int64)
+
+
+def _uncertain(suggestions: Suggestions, rng: np.random.Generator) -> Places:
+    return np.argsort(-entropy(suggestions.probability), kind="stable").astype(np.int64)
+
+
+def _turns(power: float) -> Callable[[Suggestions, np.random.Generator], Places]:
+    """Classes take turns, weighted by a power of their expected number of missing labels."""
+
+    def ordered(suggestions: Suggestions, rng: np.random.Generator) -> Places:
+        missing = np.bincount(
+            suggestions.label, suggestions.probability, len(suggestions.table.classes)
+        )
+        best_first = np.lexsort((-entropy(suggestions.probability), suggestions.label))
+        label = suggestions.label[best_first]
+        turn = np.arange(len(label)) - np.searchsorted(label, label, side="left")
+        time = (turn + 0.5) / np.maximum(missing[label], 1e-9) ** power
+        by_time = np.lexsort((-entropy(suggestions.probability[best_first]), time))
+        return best_first[by_time].astype(np.int64)
+
+    return ordered
+
+
+ORDERS: Mapping[str, Callable[[Suggestions, np.random.Generator], Places]] = {
+    "item": _by_item,
+    "worth": _turns(0.5),
+    "uncertain": _uncertain,
+    "frequent": _turns(1.0),
+    "balanced": _turns(0.0),
+    "likely": _likely,
+    "random": _at_random,
+}
+
+
+def order_questions(
+    suggestions: Suggestions, order: str = "item", budget: int | None = None, seed: int = 0
+) -> npt.NDArray[np.int64]:
+    """The suggestions to ask about, in order, as positions in `suggestions`.
+
+    | order | first come |
+    | --- | --- |
+    | `item` | the items in their order, each with its most probable labels first |
+    | `worth` | the uncertain ones, classes in turn, more turns for classes that miss more labels |
+    | `uncertain` | those nearest to one half, of any class |
+    | `frequent` | as `worth`, with turns in proportion to the missing labels of a class |
+    | `balanced` | as `worth`, with equally many turns for every class |
+    | `likely` | the most probable |
+    | `random` | a random order, for comparison |
+
+    Args:
+        suggestions: The suggestions.
+        order: A name in `ORDERS`.
+        budget: Largest number of questions; None for all.
+        seed: Seed of the order `random`.
+    """
+    if order not in ORDERS:
+        raise InputError(f"unknown order {order!r}; known: {', '.join(ORDERS)}")
+    if budget is not None and budget < 1:
+        raise InputError(f"the budget must be at least 1 question, not {budget}")
+    return ORDERS[order](suggestions, np.random.default_rng(seed))[:budget]
+
+
+def entropy(probability: npt.NDArray[np.float32]) -> Floats:
+    """Entropy of the answer in bits.
+
+    >>> entropy(np.array([0.5, 1.0], dtype=np.float32)).tolist()
+    [1.0, 0.0]
+    """
+    p = np.clip(probability.astype(np.float64), 0, 1)
+    inner = (p > 0) & (p < 1)
+    q = np.where(inner, p, 0.5)
+    bits: Floats = np.where(inner, -(q * np.log2(q) + (1 - q) * np.log2(1 - q)), 0.0)
+    return bits
+
+
+OPEN, YES, NO, SKIPPED = 0, 1, 2, 3
+CODES = {None: OPEN, "yes": YES, "no": NO, "skip": SKIPPED}
+ANSWERS = {code: answer for answer, code in CODES.items()}
+
+
+def counts(states: States) -> dict[str, int]:
+    """Number of questions in each state."""
+    number = np.bincount(states, minlength=4).tolist()
+    return {
+        "questions": len(states),
+        "answered": number[YES] + number[NO],
+        "yes": number[YES],
+        "no": number[NO],
+        "skipped": number[SKIPPED],
+        "left": number[OPEN],
+    }
+
+
+def agreement(states: States, probability: npt.NDArray[np.float32]) -> dict[str, float | None]:
+    """How well the probabilities predict the answers; None before the first answer.
+
+    | name | meaning |
+    | --- | --- |
+    | `accepted` | share of answers that are yes |
+    | `expected` | the same as predicted: mean probability of the answered questions |
+    | `agreement` | share of answers that are the more probable one |
+    """
+    answered = (states == YES) | (states == NO)
+    if not answered.any():
+        return {"accepted": None, "expected": None, "agreement": None}
+    yes, p = states[answered] == YES, probability[answered]
+    return {
+        "accepted": float(yes.mean()),
+        "expected": float(p.mean(dtype=np.float64)),
+        "agreement": float((yes == (p >= 0.5)).mean()),
+    }
+
+
+class Suggested:
+    """The state of every suggestion, and which ones to ask about next.
+
+    Args:
+        suggestions: The suggestions.
+        queue: Positions of those to ask about, in order (`order_questions`).
+    """
+
+    def __init__(self, suggestions: Suggestions, queue: Places) -> None:
+        self.suggestions = suggestions
+        self.queue = queue
+        ids, classes = suggestions.table.ids.tolist(), suggestions.table.classes
+        self.pairs: list[Pair] = [
+            (ids[row], classes[label])
+            for row, label in zip(suggestions.row.tolist(), suggestions.label.tolist(), strict=True)
+        ]
+        self.place = {pair: place for place, pair in enumerate(self.pairs)}
+        self.state = np.zeros(len(suggestions), dtype=np.int8)
+        self._decided = np.zeros(
+            len(suggestions), dtype=np.int64
+        )  # number of the row that decided it
+        self._queued = np.zeros(len(suggestions), dtype=bool)
+        self._queued[queue] = True
+        self._starts = np.searchsorted(suggestions.row, np.arange(len(suggestions.table) + 1))
+
+    def update(self, changed: Mapping[Pair, Verdict]) -> None:
+        """Applies new verdicts; those about other suggestions are ignored."""
+        for pair, now in changed.items():
+            place = self.place.get(pair)
+            if place is not None:
+                self.state[place] = CODES[now.answer]
+                self._decided[place] = now.last
+
+    def of_item(self, row: int) -> Places:
+        """The questions about one item."""
+        every = np.arange(self._starts[row], self._starts[row + 1])
+        chosen: Places = every[self._queued[every]]
+        return chosen
+
+    def next_item(self, busy: Set[Pair], again: int, row: int | None = None) -> Places:
+        """The open questions of the next item; empty if there is none.
+
+        Args:
+            busy: Questions leased to other sessions.
+            again: Questions skipped up to this row of the history are asked again.
+            row: An item to prefer if it has an open question.
+        """
+        if row is not None:
+            own = self.of_item(row)
+            preferred: Places = own[self._askable(own, again, frozenset())]
+            if len(preferred):
+                return preferred
+        first = self.queue[self._askable(self.queue, again, busy)][:1]
+        if not len(first):
+            return first
+        own = self.of_item(int(self.suggestions.row[first[0]]))
+        free: Places = own[self._askable(own, again, busy)]
+        return free
+
+    def next_page(self, label: int, busy: Set[Pair], again: int, size: int) -> Places:
+        """The next open questions about one class."""
+        own = self.queue[self.suggestions.label[self.queue] == label]
+        free: Places = own[self._askable(own, again, busy)][:size]
+        return free
+
+    def after(self, row: int, again: int) -> int | None:
+        """The item that probably comes next, to fetch its image in advance."""
+        askable = self.queue[self._askable(self.queue, again, frozenset())]
+        others = askable[self.suggestions.row[askable] != row][:1]
+        return int(self.suggestions.row[others[0]]) if len(others) else None
+
+    def classes(self) -> list[dict[str, Any]]:
+        """The classes that are asked about, with their questions and those left."""
+        label = self.suggestions.label[self.queue]
+        n = len(self.suggestions.table.classes)
+        total = np.bincount(label, minlength=n)
+        left = np.bincount(label[self.state[self.queue] == OPEN], minlength=n)
+        return [
+            {"label": k, "name": name, "questions": int(total[k]), "left": int(left[k])}
+            for k, name in enumerate(self.suggestions.table.classes)
+            if total[k]
+        ]
+
+    def progress(self) -> dict[str, Any]:
+        """Counts and agreement over the queue."""
+        states = self.state[self.queue]
+        return counts(states) | agreement(states, self.suggestions.probability[self.queue])
+
+    def _askable(self, places: Places, again: int, busy: Set[Pair]) -> npt.NDArray[np.bool_]:
+        state = self.state[places]
+        free: npt.NDArray[np.bool_] = (state == OPEN) | (
+            (state == SKIPPED) & (self._decided[places] <= again)
+        )
+        taken = [self.place[pair] for pair in busy if pair in self.place]
+        if taken:
+            free &= ~np.isin(places, taken)
+        return free
+
+
+WHOLE = ""  # in place of a class name: the item itself
+
+
+class NewItems:
+    """Which item and which class to ask about next.
+
+    Args:
+        table: The items; those with a seen positive are not asked about.
+        seed: Seed of the orders of the classes.
+    """
+
+    def __init__(self, table: LabelTable, seed: int) -> None:
+        self.table = table
+        self.seed = seed
+        self.ids: list[str] = table.ids.tolist()
+        self.rows = {name: row for row, name in enumerate(self.ids)}
+        self.labels = {name: label for label, name in enumerate(table.classes)}
+        self._asked_about = table.labels.per_item(1) == 0
+        self._waiting = self._asked_about.copy()
+        self._total = int(self._waiting.sum())
+        self._left = np.full(len(table), len(table.classes)) - table.labels.per_item(-1)
+        self._answers: dict[int, dict[int, str]] = {}
+        self._skipped: dict[int, int] = {}  # skipped item -> row of the history
+        self._counts = {"yes": 0, "no": 0, "skip": 0}
+
+    def update(self, changed: Mapping[Pair, Verdict]) -> None:
+        """Applies new verdicts; those about other items or classes are ignored."""
+        for (item, name), now in changed.items():
+            row = self.rows.get(item)
+            if row is None:
+                continue
+            if name == WHOLE:
+                self._skipped.pop(row, None)
+                if now.answer is not None:
+                    self._skipped[row] = now.last
+            elif name in self.labels:
+                self._note(row, self.labels[name], now.answer)
+
+    def order(self, row: int) -> npt.NDArray[np.int64]:
+        """The classes of one item in the order in which they are asked about."""
+        return np.random.default_rng([self.seed, row]).permutation(len(self.table.classes))
+
+    def next(self, busy: Set[Pair], again: int, row: int | None = None) -> tuple[int, int] | None:
+        """The item and the class to ask about; None if there is none, or all are leased to others.
+
+        Args:
+            busy: Items leased to other sessions.
+            again: Items skipped up to this row of the history are asked about again.
+            row: An item to prefer if it still needs a question.
+        """
+        free = self._waiting & (self._left > 0)
+        if row is not None and free[row]:
+            return row, self._class(row)
+        free[[item for item, at in self._skipped.items() if at > again]] = False
+        free[[self.rows[item] for item, _ in busy if item in self.rows]] = False
+        rows = np.flatnonzero(free)
+        return (int(rows[0]), self._class(int(rows[0]))) if len(rows) else None
+
+    def number(self, row: int) -> int:
+        """Number of answered questions about an item."""
+        return len(self._answers.get(row, ()))
+
+    def progress(self) -> dict[str, Any]:
+        """Number of labelled items, and of the questions asked."""
+        still_open = self._waiting & (self._left > 0)
+        skipped = sum(bool(still_open[row]) for row in self._skipped)
+        done = self._total - int(still_open.sum())
+        asked = self._counts["yes"] + self._counts["no"]
+        return {
+            "questions": self._total,
+            "answered": done,
+            "left": self._total - done - skipped,
+            "skipped": skipped,
+            "without": int((self._waiting & ~still_open).sum()),
+            "yes": self._counts["yes"],
+            "no": self._counts["no"],
+            "per_item": asked / done if done else None,
+        }
+
+    def _class(self, row: int) -> int:
+        known = {*self._answers.get(row, ()), *self._seen(row)}
+        return int(next(label for label in self.order(row).tolist() if label not in known))
+
+    def _seen(self, row: int) -> list[int]:
+        own = self.table.labels
+        return [int(label) for label in own.indices[own.indptr[row] : own.indptr[row + 1]]]
+
+    def _note(self, row: int, label: int, answer: str | None) -> None:
+        if not self._asked_about[row] or label in self._seen(row):
+            return  # the label was added to the table in the meantime
+        answers = self._answers.setdefault(row, {})
+        before = answers.pop(label, None)
+        if before is not None:
+            self._counts[before] -= 1
+            self._left[row] += 1
+        if answer is not None:
+            answers[label] = answer
+            self._counts[answer] += 1
+            self._left[row] -= 1
+        self._waiting[row] = "yes" not in answers.values()
