@@ -83,9 +83,9 @@ class Inputs(Protocol):
         batch_size: int,
         views: Sequence[str],
         seed: int,
-        own_rows: tuple[int, int] = ...,
+        share: tuple[int, int] = ...,
     ) -> Iterator[tuple[Tensor, ...]]:
-        """Batches of the items `order`; with a own_rows, this process's rows of each."""
+        """Batches of the items `order`; with a share, this process's rows of each."""
         ...
 
 

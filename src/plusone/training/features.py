@@ -220,7 +220,7 @@ def extract_to_file(
     """Writes `path`, an npz with `ids` `[N]` and features `x` float16 `[N, D]` or `[N, T, D]`.
 
     Finished parts are kept in a folder beside `path` until all are there, so that an interrupted
-    extraction resumes. Where several processes run, each makes a own_rows of the parts.
+    extraction resumes. Where several processes run, each makes a share of the parts.
 
     Args:
         dataset: Items with image files.
