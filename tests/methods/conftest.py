@@ -46,7 +46,7 @@ class Case:
         return tuple(self.model(view) for view in batch.views)
 
     def terms(self, batch: Batch, clock: Clock = CLOCK) -> dict[str, Tensor]:
-        """The terms of one step, as the engine would compute them."""
+        """The terms of one step, as the training step computes them."""
         terms = self.method.loss(self.outputs(batch), batch, clock)
         return terms | self.method.penalty(self.model.head)
 

@@ -42,7 +42,7 @@ class Method(nn.Module, Generic[O_co]):
       on the host (no `.item()`, no `bool(tensor)`).
     - What a method remembers lives in registered buffers or parameters and is written in
       `after_step` or `after_epoch`, so it is saved and resumed without further code.
-    - Observed labels never change. Corrections and estimates are the method's own, found by
+    - Observed labels never change. Corrections and estimates are the method's own, indexed by
       `batch.index`.
 
     Runs that differ in their learning rate and seed only can be trained as one stack, if the
@@ -198,7 +198,7 @@ class PublishedFigure:
 
 @dataclass(frozen=True)
 class MethodInfo(Generic[O_co]):
-    """A row of the method table: all that is said of a method outside its class.
+    """A row of the method table: all facts about a method outside its class.
 
     Args:
         name: Its short name.
@@ -213,7 +213,7 @@ class MethodInfo(Generic[O_co]):
             phases is trained twice the recipe's epochs, the second time from the best weights of
             the first; in the mode linear_init the linear stage is of the first phase.
         defaults: Recipe settings that differ from the general defaults.
-        has_maps: Whether its head says where in an image a class is.
+        has_maps: Whether its head gives class maps: where in an image a class is.
         small_rate: Whether on features it is best at a tenth of the learning rate of others.
         alone: Why runs of it cannot be trained as one stack; None if they can.
         no_curve: Why its loss is not a function of one label's probability, so that its gradient

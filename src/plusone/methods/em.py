@@ -62,7 +62,7 @@ class EntropyMinimizationOptions(Options):
 
 
 class EmApl(Method[EmAplOptions]):
-    """Soft negative labels in a buffer, found by the items' index."""
+    """Soft negative labels in a buffer, indexed by item."""
 
     def __init__(self, labels: TrainLabels, options: EmAplOptions) -> None:
         super().__init__(labels, options)

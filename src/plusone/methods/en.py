@@ -21,7 +21,7 @@ What our source leaves open, and how it is here:
 the moving average of its weights: of whole images (cl, each on the other's augmentation) or at
 every place of the class maps (scl). Deviations from Verelst et al.: their average is one of an
 image's outputs over the epochs, ours one of the weights; their maps follow random crops, ours
-compare both models on one and the same view, so that no place has to be found again.
+compare both models on one and the same view, so that places correspond.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ E_co = TypeVar("E_co", bound=EnOptions, covariant=True, default=EnOptions)
 
 
 class En(Method[E_co]):
-    """`en`: averages of probabilities and the present negatives, found by the items' index."""
+    """`en`: averages of probabilities and the present negatives, indexed by item."""
 
     def __init__(self, labels: TrainLabels, options: E_co) -> None:
         super().__init__(labels, options)

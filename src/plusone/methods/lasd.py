@@ -8,8 +8,8 @@ number of classes (Theorem 5.4), so `lasd` needs `expected_positives`. The consi
 the plain image with two augmentations; on feature vectors, which have no augmentation, it is zero,
 so set `alpha=0` there to save two of three forward passes.
 
-Table 3 of the paper says one thing about what is switched off and its figures say another: A and B
-have those of AN and ASL in Table 2, while by the text, Eq. 5 and section 5 they are ASL and LAS.
+Text and figures of the paper's Table 3 disagree about what is switched off: rows A and B have the
+figures of AN and ASL in Table 2, while by the text, Eq. 5 and section 5 they are ASL and LAS.
 The ablation has both readings.
 """
 
