@@ -11,7 +11,7 @@ import plusone
 
 def test_public_names():
     truth = np.array([[1, 1, 0], [0, 0, 1]])
-    assert plusone.data.observation(truth, "single").sum() == 2
+    assert plusone.data.observe(truth, "single").sum() == 2
     assert plusone.metrics.mean_average_precision(truth.astype(float), truth) == 1.0
     assert plusone.evaluate(truth.astype(float), truth)["map"] == 1.0
     assert "gr" in plusone.METHODS

@@ -5,10 +5,11 @@ import pytest
 
 from plusone.data import features as module
 from plusone.data.features import align, read_features, write_features
-from plusone.data.lazy import LazyArray, mapped_file, mapped_member
+from plusone.data.lazy import LazyArray
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
+from plusone.io.arrays import mapped_file, mapped_member
 
 X = np.random.default_rng(0).normal(size=(50, 6)).astype(np.float16)
 IDS = [f"i{number:02d}" for number in range(50)]
@@ -58,7 +59,7 @@ def test_ids_end_at_line_ends_alone(tmp_path: Path) -> None:
 def test_ids_that_would_fill_the_memory_are_refused(tmp_path: Path, monkeypatch) -> None:
     np.save(tmp_path / "f.npy", X)
     (tmp_path / "f.ids.txt").write_text("\n".join([*IDS[:-1], 1000 * "x"]))
-    monkeypatch.setattr("plusone.data.formats.checks.NAMES", 4 * 50 * 999)
+    monkeypatch.setattr("plusone.data.checks.NAMES", 4 * 50 * 999)
     with pytest.raises(InputError, match=r"f.ids.txt: 50 ids of which one has 1000 characters"):
         read_features([tmp_path / "f.npy"])
 

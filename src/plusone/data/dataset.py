@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plusone.data.checks import check_names, check_splits, row_not_finite
 from plusone.data.lazy import LazyArray
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
-
-ROWS_AT_ONCE = 8192
 
 
 @dataclass(frozen=True)
@@ -65,8 +64,6 @@ class Dataset:
             split: "train", "val" or "test" for each item.
             name: A short name for reports.
         """
-        from plusone.data.formats.npz_arrays import check_names, check_splits
-
         problems = Problems(name)
         parts = None if split is None else check_splits(np.asarray(split), problems)
         check_names(tuple(classes or ()), problems)
@@ -102,15 +99,9 @@ def as_inputs(x: npt.ArrayLike | LazyArray, name: str = "x") -> npt.NDArray[Any]
         raise InputError(f"images must be bytes (uint8, 0 to 255), not {array.dtype}")
     small = array.dtype in (np.float16, np.float32)
     if isinstance(array, np.ndarray) and array.dtype.kind == "f":
-        _check_finite(array, name)
+        row = row_not_finite(array)
+        if row is not None:
+            raise InputError(f"{name}, row {row}: has a NaN or infinite value")
     if small or (array.dtype == np.uint8 and array.ndim == 4):
         return array
     return np.asarray(array, dtype=np.float32)
-
-
-def _check_finite(x: npt.NDArray[Any], name: str) -> None:
-    for start in range(0, len(x), ROWS_AT_ONCE):
-        block = x[start : start + ROWS_AT_ONCE]
-        bad = np.flatnonzero(~np.isfinite(block).reshape(len(block), -1).all(axis=1))
-        if len(bad):
-            raise InputError(f"{name}, row {start + bad[0]}: has a NaN or infinite value")

@@ -2,7 +2,7 @@
 
 They are npz files with both, or npy files with `x` alone and the ids beside them, one a line, in
 `NAME.ids.txt`. Large arrays that were stored without compression are not read but mapped: see
-`plusone.data.lazy` and `plusone.data.lazy`.
+`plusone.data.lazy`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plusone.data.formats.checks import id_array, repeats
-from plusone.data.formats.npz_arrays import Arrays, as_texts, load_arrays
-from plusone.data.lazy import LARGE, LazyArray, joined, mapped_file, mapped_member, taken
+from plusone.data.checks import id_array, repeats, row_not_finite
+from plusone.data.formats.npz import as_texts, load_arrays
+from plusone.data.lazy import LARGE, LazyArray, joined, taken
 from plusone.data.table import LabelTable, Strings
 from plusone.errors import InputError
+from plusone.io.arrays import Arrays, mapped_file, mapped_member
 from plusone.io.files import replacing
 from plusone.io.readers import LARGE_FILE, parse_json, read_text
 
 Features = npt.NDArray[np.floating[Any]]
 ID_KEYS = ("ids", "names")
 SUFFIXES = (".npz", ".npy")
-ROWS_AT_ONCE = 8192
 SHOWN = 5
 
 
@@ -125,14 +125,11 @@ def _read_one(file: Path) -> tuple[Strings, Features, dict[str, object]]:
             "expected numbers [N, D] (or tokens [N, T, D]) and names [N]"
         )
     x = x if x.dtype in (np.float16, np.float32) else x.astype(np.float32)
-    for start in range(0, len(x), ROWS_AT_ONCE):
-        block = x[start : start + ROWS_AT_ONCE]
-        bad = np.flatnonzero(~np.isfinite(block).reshape(len(block), -1).all(axis=1))
-        if len(bad):
-            row = start + int(bad[0])
-            raise InputError(
-                f"{file}, row {row}: the features of {str(ids[row])!r} have a NaN or infinite value"
-            )
+    row = row_not_finite(x)
+    if row is not None:
+        raise InputError(
+            f"{file}, row {row}: the features of {str(ids[row])!r} have a NaN or infinite value"
+        )
     try:
         meta = parse_json(str(arrays["meta"])) if "meta" in arrays else {}
     except ValueError:

@@ -1,14 +1,32 @@
-"""Arrays in npy files, written whole or not at all."""
+"""npy and npz files: written in one step, read within bounds, mapped where they are large.
+
+Pickled objects are never loaded. The bounds are those of `plusone.io.readers`.
+"""
 
 from __future__ import annotations
 
+import math
+import struct
+import zipfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib import format as npy
 
 from plusone.io.files import replacing
+from plusone.io.readers import UNPACKED_RATIO, unpacked_limit
+
+MOST_ARRAYS = 10_000
+SHOWN = 200
+LAST_CHARACTER = 0x10FFFF
+LOCAL_HEADER = struct.Struct("<4s22xHH")  # of a zip member: its mark, lengths of name and extra
+MARK = b"PK\x03\x04"
+ENCRYPTED = 1
+
+Arrays = dict[str, npt.NDArray[Any]]
 
 
 class _Plain:
@@ -28,3 +46,145 @@ def write_array(path: Path, values: npt.NDArray[Any]) -> None:
     """Writes an npy file in one step."""
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.save(_Plain(file), values, allow_pickle=False)
+
+
+def load_npz(path: Path, skip: Collection[str] = ()) -> Arrays:
+    """All arrays of an npz file, none of them pickled.
+
+    Args:
+        path: The file.
+        skip: Names of arrays that are checked but not loaded.
+
+    Raises:
+        OSError: The file cannot be opened.
+        ValueError: It is no npz file, is damaged, holds pickled objects, or would become too large.
+    """
+    try:
+        _check_members(path)
+        with np.load(path, allow_pickle=False) as file:
+            return {key: _sound_text(file[key]) for key in file.files if key not in skip}
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise ValueError(_first(error)) from None
+    except Exception as error:  # zip files and array headers can be damaged in many ways
+        why = "it holds pickled objects" if "pickle" in str(error) else _first(error)
+        raise ValueError(why) from None
+
+
+def _check_members(path: Path) -> None:
+    size = path.stat().st_size
+    with path.open("rb") as raw:
+        if raw.read(6) == b"\x93NUMPY":
+            raise ValueError("it is a single array")
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        if len(members) > MOST_ARRAYS:
+            raise ValueError(f"it has more than {MOST_ARRAYS:,} arrays")
+        if len({member.filename for member in members}) < len(members):
+            raise ValueError("two of its arrays have the same name")
+        stored = sum(m.file_size for m in members if m.compress_type == zipfile.ZIP_STORED)
+        packed = sum(m.file_size for m in members) - stored
+        if stored > size:
+            raise ValueError(f"its arrays claim {stored:,} bytes, the file has {size:,}")
+        if packed > unpacked_limit(size):
+            raise ValueError(
+                f"its compressed arrays claim {packed:,} bytes, more than {UNPACKED_RATIO} times "
+                f"the file; if you trust it, write it without compression"
+            )
+        for member in members:
+            _check_claim(archive, member)
+
+
+def _check_claim(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
+    """The header of an array must claim the bytes that follow it, no more and no less."""
+    with archive.open(member) as file:
+        shape, _, dtype = _header(file)
+        claimed, there = math.prod(shape) * dtype.itemsize, member.file_size - file.tell()
+        if claimed != there:
+            raise ValueError(f"{member.filename} claims {claimed:,} bytes and has {there:,}")
+
+
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether columns come first, and type of the array that begins here."""
+    version = npy.read_magic(file)
+    if version == (1, 0):
+        shape, fortran, dtype = npy.read_array_header_1_0(file)
+    elif version == (2, 0):
+        shape, fortran, dtype = npy.read_array_header_2_0(file)
+    else:
+        raise ValueError(f"the npy version {version} is not known")
+    if any(type(side) is not int or side < 0 for side in shape):
+        raise ValueError(f"an array has the shape {str(shape)[:SHOWN]}")
+    if dtype.hasobject:
+        raise ValueError("it holds pickled objects")
+    return shape, fortran, dtype
+
+
+def _sound_text(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The array, if no text in it has characters that do not exist, which Python cannot bear."""
+    if array.dtype.kind == "U" and array.size:
+        codes = np.ascontiguousarray(array).view(array.dtype.byteorder.replace("|", "=") + "u4")
+        if codes.max() > LAST_CHARACTER:
+            raise ValueError("it has text in it that is no text")
+    return array
+
+
+def _first(error: Exception) -> str:
+    """The first line of what an error says, or its kind."""
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:SHOWN]
+
+
+def mapped_member(path: Path, name: str, least: int) -> npt.NDArray[Any] | None:
+    """One array of an npz file, read-only; None if it is small, compressed, damaged or not there.
+
+    Args:
+        path: The file.
+        name: Name of the array.
+        least: Bytes from which on it is worth it.
+
+    Raises:
+        OSError: The file cannot be opened.
+    """
+    with path.open("rb") as content:
+        try:
+            with zipfile.ZipFile(content) as file:
+                info = file.getinfo(f"{name}.npy")
+            if info.compress_type != zipfile.ZIP_STORED or info.file_size < least:
+                return None
+            content.seek(info.header_offset)
+            mark, *lengths = LOCAL_HEADER.unpack(content.read(LOCAL_HEADER.size))
+            if mark != MARK or info.flag_bits & ENCRYPTED:
+                return None
+            content.seek(sum(lengths), 1)
+            return _mapped(path, content, content.tell() + info.file_size)
+        except Exception:  # whoever reads all of the file says what is wrong with it
+            return None
+
+
+def mapped_file(path: Path) -> npt.NDArray[Any]:
+    """The array of an npy file, read-only.
+
+    Raises:
+        OSError: The file cannot be opened.
+        ValueError: It is no npy file, is cut short, or holds pickled objects.
+    """
+    with path.open("rb") as content:
+        try:
+            return _mapped(path, content, path.stat().st_size)
+        except OSError:
+            raise
+        except Exception as error:  # headers can be damaged in many ways
+            raise ValueError(str(error).strip().splitlines()[0] or type(error).__name__) from None
+
+
+def _mapped(path: Path, content: IO[bytes], end: int) -> npt.NDArray[Any]:
+    """The array whose npy header begins here and whose numbers end at `end`."""
+    shape, fortran, dtype = _header(content)
+    start, needed = content.tell(), math.prod(shape) * dtype.itemsize
+    if start + needed != end or end > path.stat().st_size:
+        raise ValueError(f"its header claims {needed:,} bytes, {end - start:,} are there")
+    if not needed:
+        return np.zeros(shape, dtype)
+    return np.memmap(path, dtype, "r", start, shape, "F" if fortran else "C")

@@ -10,9 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 BLOCK = 1 << 24  # bytes of an array that are hashed at once
 
 
@@ -25,6 +22,7 @@ def content_key(*parts: object, length: int = 16) -> str:
             parts: what must be told apart goes into one tuple.
         length: Hexadecimal digits, at most 64.
 
+    >>> import numpy as np
     >>> content_key("a", b"b", np.array([1, 2], dtype=np.int8))
     '806b492be705cc40'
     >>> content_key((1, "a")) == content_key("(1, 'a')") != content_key((1, "b"))
@@ -71,9 +69,10 @@ def _pieces(part: Any) -> Iterator[bytes | memoryview]:
 
 
 def _bytes(block: Any) -> memoryview:
+    import numpy as np  # here, as commands that hash no arrays start without it
+
     if not isinstance(block, np.ndarray):  # a tensor; numpy has no bfloat16, but bytes
         import torch
 
         block = block.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-    flat: npt.NDArray[np.uint8] = np.ascontiguousarray(block).reshape(-1).view(np.uint8)
-    return flat.data
+    return np.ascontiguousarray(block).reshape(-1).view(np.uint8).data

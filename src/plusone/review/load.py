@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from plusone.data.checks import check_ids, id_array, missing_images
 from plusone.data.formats import read
-from plusone.data.formats.checks import check_ids, id_array, missing_images
 from plusone.data.formats.csv_text import header_of, id_column, read_class_list, records
 from plusone.data.images import IMAGE_SUFFIXES
 from plusone.data.matrix import LabelMatrix

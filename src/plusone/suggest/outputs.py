@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from plusone.data.checks import missing_images
 from plusone.data.formats import write as write_table
-from plusone.data.formats.checks import missing_images
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError

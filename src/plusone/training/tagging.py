@@ -18,12 +18,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from plusone.data.checks import id_fault
 from plusone.data.dataset import Dataset
 from plusone.data.features import read_features
-from plusone.data.formats.base import sidecar_root
-from plusone.data.formats.checks import id_fault
-from plusone.data.formats.csv_text import id_column, records
-from plusone.data.formats.longform import SEPARATOR
+from plusone.data.formats.csv_text import SEPARATOR, id_column, records, sidecar_root
 from plusone.data.images import IMAGE_SUFFIXES, decode
 from plusone.data.lazy import rows_of
 from plusone.data.source import EMBEDDED, load_source

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from plusone.data.checks import check_ids, id_array, images_root, name_fault
 from plusone.data.dataset import Dataset
 from plusone.data.formats.base import ReadOptions
-from plusone.data.formats.checks import check_ids, id_array, images_root, name_fault
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems

@@ -16,9 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from plusone.data.dataset import Dataset
-from plusone.data.formats.base import ReadOptions, sidecar_root, with_sidecar, write_sidecar
-from plusone.data.formats.checks import (
+from plusone.data.checks import (
     CHUNK,
     LONGEST_ID,
     check_ids,
@@ -26,7 +24,17 @@ from plusone.data.formats.checks import (
     images_root,
     split_name,
 )
+from plusone.data.dataset import Dataset
+from plusone.data.formats._longform import (
+    ALL_OTHERS,
+    ClassCodes,
+    Lists,
+    assemble,
+    columns_of,
+)
+from plusone.data.formats.base import ReadOptions
 from plusone.data.formats.csv_text import (
+    SEPARATOR,
     check_writable,
     class_list_path,
     column,
@@ -34,14 +42,9 @@ from plusone.data.formats.csv_text import (
     id_column,
     read_class_list,
     records,
-)
-from plusone.data.formats.longform import (
-    ALL_OTHERS,
-    SEPARATOR,
-    ClassCodes,
-    Lists,
-    assemble,
-    columns_of,
+    sidecar_root,
+    with_sidecar,
+    write_sidecar,
 )
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable, Strings

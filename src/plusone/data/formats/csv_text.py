@@ -1,7 +1,10 @@
-"""Low-level CSV: decoding, line numbers, column counts.
+"""What both CSV forms share: decoding, line numbers, class lists, and the sidecar.
 
 Accepted: UTF-8 with or without BOM, any line end, quotes around cells with commas, spaces after
 commas. Row numbers are lines of the file as an editor shows them.
+
+The sidecar, `<file>.observation.json`, holds what a CSV file cannot: how the labels were observed,
+and the folder of the images.
 """
 
 from __future__ import annotations
@@ -10,12 +13,19 @@ import codecs
 import csv
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from plusone.data.formats.checks import ID_COLUMNS, name_fault
+from plusone.data.checks import ID_COLUMNS, name_fault
+from plusone.data.formats.base import root_from, root_of
+from plusone.data.table import LabelTable, Strings
 from plusone.errors import InputError, Problems
+from plusone.io.files import write_json
+from plusone.io.readers import read_json
 
 LARGEST_CELL = 2**28
+SEPARATOR = "|"  # of class names in a cell of the long form
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -143,3 +153,63 @@ def check_writable(names: Iterator[str], what: str, path: Path, forbidden: str =
             raise InputError(
                 f"{path}: {what} {name!r} {fault} and cannot be written as CSV; write npz instead"
             )
+
+
+def sidecar_path(path: Path) -> Path:
+    """Where the observation of a label file is kept."""
+    return path.with_name(f"{path.name}.observation.json")
+
+
+def write_sidecar(table: LabelTable, path: Path) -> None:
+    """Writes the sidecar of `table` beside `path`; if there is nothing to say, an old one goes."""
+    content: dict[str, Any] = {}
+    if table.observation:
+        content = {
+            "observation": dict(table.observation),
+            "digest": table.labels.digest(),
+            "default": table.labels.default,
+        }
+    if (root := root_from(table, path)) not in (None, "."):
+        content["images"] = root
+    if content:
+        write_json(sidecar_path(path), content)
+    else:
+        sidecar_path(path).unlink(missing_ok=True)
+
+
+def sidecar_root(ids: Strings, path: Path) -> Path:
+    """The folder of the images of a CSV file: the one its sidecar names, or its own."""
+    try:
+        named = _content(sidecar_path(path)).get("images")
+    except (OSError, ValueError, TypeError):
+        named = None  # `with_sidecar` says so
+    return root_of(ids, path, named if isinstance(named, str) else None)
+
+
+def with_sidecar(table: LabelTable, path: Path) -> LabelTable:
+    """The table with its observation, if there is a sidecar and it belongs to these labels."""
+    beside = sidecar_path(path)
+    if not beside.is_file():
+        return table
+    try:
+        content = _content(beside)
+        if content.keys() == {"images"}:
+            return table
+        observation, digest = dict(content["observation"]), str(content["digest"])
+        default = int(content["default"])
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+        return _ignored(table, beside, "it cannot be read")
+    if default not in (0, -1):
+        return _ignored(table, beside, f"its default is {default}")
+    labels = table.labels.with_default(default)
+    if labels.digest() != digest:
+        return _ignored(table, beside, "it belongs to other labels")
+    return replace(table, labels=labels, observation=observation)
+
+
+def _content(beside: Path) -> dict[str, Any]:
+    return dict(read_json(beside))
+
+
+def _ignored(table: LabelTable, beside: Path, why: str) -> LabelTable:
+    return replace(table, notes=(*table.notes, f"{beside.name} was ignored: {why}"))

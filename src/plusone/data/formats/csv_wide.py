@@ -15,15 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from plusone.data.dataset import Dataset
-from plusone.data.formats.base import (
-    ReadOptions,
-    as_labels,
-    sidecar_root,
-    with_sidecar,
-    write_sidecar,
-)
-from plusone.data.formats.checks import (
+from plusone.data.checks import (
     LONGEST_ID,
     check_ids,
     id_array,
@@ -31,7 +23,18 @@ from plusone.data.formats.checks import (
     name_fault,
     split_name,
 )
-from plusone.data.formats.csv_text import check_writable, column, header_of, id_column, records
+from plusone.data.dataset import Dataset
+from plusone.data.formats.base import ReadOptions, as_labels
+from plusone.data.formats.csv_text import (
+    check_writable,
+    column,
+    header_of,
+    id_column,
+    records,
+    sidecar_root,
+    with_sidecar,
+    write_sidecar,
+)
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems

@@ -16,9 +16,9 @@ from xml.parsers import expat
 import numpy as np
 import numpy.typing as npt
 
+from plusone.data.checks import name_fault
 from plusone.data.dataset import Dataset
 from plusone.data.formats.base import ReadOptions
-from plusone.data.formats.checks import name_fault
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems

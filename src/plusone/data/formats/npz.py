@@ -7,30 +7,32 @@ the MULAN arrays `xtr ytr xte yte labels`. Pickled objects are never loaded.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from plusone.data.dataset import Dataset
-from plusone.data.formats.base import ReadOptions, root_from
-from plusone.data.formats.checks import check_ids, images_root
-from plusone.data.formats.npz_arrays import (
-    Arrays,
-    check_features,
+from plusone.data.checks import (
+    check_ids,
     check_names,
     check_splits,
-    from_arrays,
-    join_parts,
-    load_arrays,
+    images_root,
+    row_not_finite,
 )
+from plusone.data.dataset import Dataset
+from plusone.data.formats.base import ReadOptions, root_from
 from plusone.data.matrix import LabelMatrix
-from plusone.data.table import LabelTable
+from plusone.data.table import LabelTable, Strings
 from plusone.errors import InputError, Problems
+from plusone.io.arrays import Arrays, load_npz
 from plusone.io.files import replacing
 from plusone.io.readers import parse_json, unpacked_limit
 
 MARK = "plusone-labels-1"
+ID_KEYS = ("ids", "names", "image_ids")
 
 
 def detects(path: Path) -> bool:
@@ -146,3 +148,117 @@ def _matrix(arrays: Arrays, name: str) -> LabelMatrix:
     if not sound:
         raise ValueError(f"{name} do not fit together")
     return LabelMatrix(csr_array((values, indices, indptr), shape=(n, n_classes)), default)
+
+
+def load_arrays(path: Path, skip: Collection[str] = ()) -> Arrays:
+    """All arrays of an npz file; `InputError` if it is damaged or holds pickled objects.
+
+    Args:
+        path: The file.
+        skip: Names of arrays to leave where they are.
+    """
+    try:
+        return load_npz(path, skip)
+    except ValueError as error:
+        raise InputError(f"{path}: is not a readable npz file ({error})") from None
+
+
+def join_parts(path: Path, arrays: Arrays) -> Arrays:
+    """The MULAN arrays as one table."""
+    for one, other in (("xtr", "xte"), ("ytr", "yte")):
+        for name in (one, other):
+            if arrays[name].dtype.kind not in "biuf":
+                raise InputError(f"{path}: {name} has type {arrays[name].dtype}, not numbers")
+        if arrays[one].ndim != 2 or arrays[one].shape[1:] != arrays[other].shape[1:]:
+            shapes = f"{arrays[one].shape} and {arrays[other].shape}"
+            raise InputError(f"{path}: {one} and {other} have shapes {shapes}")
+    kinds = (("train", len(arrays["ytr"])), ("test", len(arrays["yte"])))
+    out: Arrays = {
+        "x": np.concatenate([arrays["xtr"], arrays["xte"]]),
+        "y": np.concatenate([arrays["ytr"], arrays["yte"]]),
+        "ids": np.array([f"{kind}-{row:05d}" for kind, n in kinds for row in range(1, n + 1)]),
+        "split": np.repeat([kind for kind, _ in kinds], [n for _, n in kinds]),
+    }
+    for key in ("labels", "classes"):
+        if key in arrays:
+            out["classes"] = arrays[key]
+    return out
+
+
+def from_arrays(path: Path, arrays: Arrays, options: ReadOptions) -> Dataset:
+    """A data set from `y` or `labels` `[N, L]` and what goes with it."""
+    problems = Problems(path)
+    key = "y" if "y" in arrays else "labels"
+    y = arrays[key]
+    if y.ndim != 2 or y.dtype.kind not in "biuf":
+        raise InputError(
+            f"{path}: {key} has shape {y.shape} and type {y.dtype}, not numbers [N, L]"
+        )
+    class_key = "labels" if key == "y" and "labels" in arrays else "classes"
+    named = arrays.get(class_key, np.array([f"class-{c:03d}" for c in range(y.shape[1])]))
+    id_key = next((name for name in ID_KEYS if name in arrays), "")
+    ids = arrays.get(id_key, np.array([f"item-{row:05d}" for row in range(1, len(y) + 1)]))
+    used = {key, class_key, id_key, "x", "split"}
+    shapes = {class_key: (named, y.shape[1]), id_key or "ids": (ids, len(y))}
+    for name in ("split", "x"):
+        if name in arrays:
+            shapes[name] = (arrays[name], len(y))
+    for name, (array, count) in shapes.items():
+        if array.shape[:1] != (count,) or array.ndim != (2 if name == "x" else 1):
+            problems.add(f"{name} has shape {array.shape}, but {key} has shape {y.shape}")
+    for row, column in np.argwhere(~np.isin(y, (1, 0, -1)))[:1000]:
+        problems.add(f"{y[row, column]} in {key}[{row}, {column}] is not 1, 0 or -1")
+    problems.raise_if_any()
+    classes = tuple(str(name) for name in named)
+    check_names(classes, problems)
+    texts = as_texts(path, id_key or "ids", ids)
+    check_ids(texts, problems)
+    split = None
+    if "split" in arrays:
+        split = check_splits(as_texts(path, "split", arrays["split"]), problems)
+    features = check_features(path, arrays.get("x"))
+    root = options.images
+    if root is not None:
+        root, _ = images_root(texts, root, problems, check=options.check_images, required=True)
+    problems.raise_if_any()
+    extra = sorted(arrays.keys() - used)
+    notes: tuple[str, ...] = ()
+    if extra:
+        notes += (f"arrays that were not read: {', '.join(extra)}",)
+    negative, several = bool((y == -1).any()), bool(((y == 1).sum(axis=1) > 1).any())
+    if not negative:
+        how = "rows with several positives: the labels were taken as complete"
+        alone = "at most one positive a row: the labels were taken as seen, 0 as unobserved"
+        notes += (f"only 0 and 1, {how if several else alone}",)
+    states = LabelMatrix.from_dense(y, default=0 if negative or not several else -1)
+    if negative and not (y == 0).any():
+        states = states.with_default(-1)
+    truth = states if states.default == -1 else None
+    return Dataset(
+        LabelTable(texts, classes, states, truth, split, root, notes=notes), features, path.stem
+    )
+
+
+def as_texts(path: Path, name: str, array: npt.NDArray[Any]) -> Strings:
+    """An array of names or numbers as text; `InputError` for anything else."""
+    try:
+        if array.dtype.kind not in "USbiuf":
+            raise ValueError(f"type {array.dtype}")
+        return array.astype(np.str_)
+    except ValueError as error:  # also bytes that are not ASCII
+        raise InputError(f"{path}: {name} does not hold names ({error})") from None
+
+
+def check_features(path: Path, x: npt.NDArray[Any] | None) -> npt.NDArray[np.floating[Any]] | None:
+    """The features as float16 or float32; `InputError` for what is not finite."""
+    if x is None:
+        return None
+    if x.dtype.kind not in "biuf" or x.ndim < 2:
+        raise InputError(
+            f"{path}: x has shape {x.shape} and type {x.dtype}, not numbers [N, D] or more"
+        )
+    x = x if x.dtype in (np.float16, np.float32) else x.astype(np.float32)
+    row = row_not_finite(x)
+    if row is not None:
+        raise InputError(f"{path}: x has a NaN or infinite value in row {row}")
+    return x

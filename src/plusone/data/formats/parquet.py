@@ -14,9 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from plusone.data.dataset import Dataset
-from plusone.data.formats.base import ReadOptions, root_from, root_of
-from plusone.data.formats.checks import (
+from plusone.data.checks import (
     ID_COLUMNS,
     check_ids,
     id_array,
@@ -24,7 +22,9 @@ from plusone.data.formats.checks import (
     name_fault,
     split_name,
 )
-from plusone.data.formats.longform import ALL_OTHERS, ClassCodes, Lists, assemble, columns_of
+from plusone.data.dataset import Dataset
+from plusone.data.formats._longform import ALL_OTHERS, ClassCodes, Lists, assemble, columns_of
+from plusone.data.formats.base import ReadOptions, root_from, root_of
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable, Strings
 from plusone.errors import InputError, Problems

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from plusone.data.formats.checks import missing_images, name_fault
+from plusone.data.checks import missing_images, name_fault
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
 

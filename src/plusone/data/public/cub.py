@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from plusone.data.formats.checks import LONGEST_ID, check_ids
+from plusone.data.checks import LONGEST_ID, check_ids
 from plusone.data.matrix import LabelMatrix
 from plusone.data.public.base import Expected, PublicData, check_classes, first_of, numbered
 from plusone.data.table import LabelTable

@@ -1,4 +1,4 @@
-"""Checks that every reader shares: ids, class names, split names, image files."""
+"""Checks that all readers share: ids, class names, split names, features, image files."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ SPLIT_NAMES = {
 }
 LONGEST_ID = 1024  # numpy strings have one width: a single huge id would make all of them huge
 CHUNK = 65536
+ROWS_AT_ONCE = 8192
 
 # Control characters, and the halves of surrogate pairs that undecodable file names leave behind.
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -135,6 +136,45 @@ def repeats(ids: npt.NDArray[Any]) -> list[tuple[int, int]]:
             first -= 1
         found.append((int(order[position]), int(order[first])))
     return sorted(found)
+
+
+def check_names(classes: tuple[str, ...], problems: Problems) -> None:
+    """Records class names that are empty or occur twice."""
+    seen: set[str] = set()
+    for place, name in enumerate(classes):
+        if fault := name_fault(name):
+            problems.add(f"class name {name!r} at place {place} {fault}")
+        elif name in seen:
+            problems.add(f"class {name!r} occurs twice")
+        seen.add(name)
+
+
+def check_splits(given: npt.NDArray[Any], problems: Problems) -> Strings:
+    """The splits under their usual names; other words are problems."""
+    words = given.astype(np.str_)
+    names = {word: split_name(word) for word in np.unique(words).tolist()}
+    for word, name in names.items():
+        if name is None:
+            row = int(np.flatnonzero(words == word)[0])
+            problems.add(f"split[{row}] {word!r} is not train, val or test")
+    out = np.full(len(words), "", dtype="<U5")
+    for word, name in names.items():
+        out[words == word] = name or ""
+    return out
+
+
+def row_not_finite(x: npt.NDArray[Any]) -> int | None:
+    """The first row with a NaN or infinite value, or None; rows are read block by block.
+
+    >>> row_not_finite(np.array([[1.0], [np.inf]]))
+    1
+    """
+    for start in range(0, len(x), ROWS_AT_ONCE):
+        block = x[start : start + ROWS_AT_ONCE]
+        bad = np.flatnonzero(~np.isfinite(block).reshape(len(block), -1).all(axis=1))
+        if len(bad):
+            return start + int(bad[0])
+    return None
 
 
 def images_root(

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from plusone.data.formats.checks import line_of, name_fault
+from plusone.data.checks import line_of, name_fault
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
 
 ALL_OTHERS = "*"
-SEPARATOR = "|"
 MOST_STARRED = 2**26  # they are stored one by one, unless every row has the star
 
 
