@@ -52,37 +52,40 @@ def test_a_seen_negative_is_never_contrasted(lac):
     assert case.method.loss(case.outputs(batch), batch, CLOCK)["lac"] == 0
 
 
-def test_the_queue_is_a_ring(lac):
-    case = lac(queue=7, delta=1.0)  # at delta 1 only seen labels count: two entries per item
+def used(method, outs, batch):
+    """The embeddings that count, without padding."""
+    z, classes = method._embeddings(outs, batch.observed)
+    return z[classes >= 0], classes[classes >= 0]
+
+
+@pytest.mark.parametrize("size", [7, 3])
+def test_the_queue_keeps_the_newest_embeddings(lac, size):
+    case = lac(queue=size, delta=1.0)  # at delta 1 only seen labels count: two entries per item
     pushed = []
     for rows in ([0], [1, 2], [3], [4, 5]):
         batch = case.batch(rows)
         outs = case.outputs(batch)
         with torch.no_grad():
-            pushed.append(case.method._embeddings(outs, batch.observed))
+            pushed.append(used(case.method, outs, batch))
             case.method.after_step(outs, batch, CLOCK)
     z = torch.cat([entry[0] for entry in pushed])
     classes = torch.cat([entry[1] for entry in pushed])
     assert len(z) == 12
-    end = int(case.method.queue_end)
-    assert end == 12 % 7
-    oldest_first = torch.arange(end, end + 7) % 7
-    assert torch.equal(case.method.queue[oldest_first], z[-7:])
-    assert torch.equal(case.method.queue_classes[oldest_first], classes[-7:])
+    assert torch.equal(case.method.queue, z[-size:])
+    assert torch.equal(case.method.queue_classes, classes[-size:])
+    assert case.total(batch).isfinite()
 
 
-def test_more_embeddings_than_the_queue_holds(lac):
-    case = lac(queue=3, delta=1.0)
+def test_labels_beyond_the_capacity_do_not_count(lac, monkeypatch):
+    case = lac(queue=0, delta=1.0)
     batch = case.batch()
     outs = case.outputs(batch)
-    with torch.no_grad():
-        z, classes = case.method._embeddings(outs, batch.observed)
-        case.method.after_step(outs, batch, CLOCK)
-    assert len(z) > 3
-    order = (torch.arange(3) + int(case.method.queue_end)) % 3
-    assert torch.equal(case.method.queue[order], z[-3:])
-    assert torch.equal(case.method.queue_classes[order], classes[-3:])
-    assert case.total(batch).isfinite()
+    z, classes = used(case.method, outs, batch)
+    monkeypatch.setattr("plusone.methods.lac.CAPACITY", 2)
+    fewer, kinds = used(case.method, outs, batch)
+    half = len(z) // 2
+    assert torch.equal(fewer, torch.cat((z[:2], z[half : half + 2])))
+    assert torch.equal(kinds, torch.cat((classes[:2], classes[half : half + 2])))
 
 
 def test_an_empty_queue_and_no_queue(lac):

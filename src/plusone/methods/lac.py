@@ -47,6 +47,8 @@ from plusone.methods.papers import XIE, XIE_TABLE_2
 from plusone.models.heads import Head, LabelwiseHead
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
 
+CAPACITY = 1024  # labels of a batch, seen or confident, that are contrasted in each view
+
 
 @dataclass(frozen=True)
 class LacOptions(Options):
@@ -106,7 +108,7 @@ class LacOptions(Options):
 
 
 class Lac(Method[LacOptions]):
-    """Keeps a ring buffer of the last `queue` embeddings."""
+    """Keeps the last `queue` embeddings, the newest at the end."""
 
     views = ("weak", "strong")
     fixed = (
@@ -123,10 +125,8 @@ class Lac(Method[LacOptions]):
         )
         self.register_buffer("queue", torch.zeros(o.queue, o.projection))
         self.register_buffer("queue_classes", torch.full((o.queue,), -1))
-        self.register_buffer("queue_end", torch.zeros((), dtype=torch.int64))
         self.queue: Tensor
-        self.queue_classes: Tensor
-        self.queue_end: Tensor
+        self.queue_classes: Tensor  # -1 where the queue is not filled yet
 
     def make_head(self, dim: int) -> Head:
         o = self._first_options
@@ -160,12 +160,11 @@ class Lac(Method[LacOptions]):
             )
         if o.lam_lac:
             embeddings, classes = self._embeddings(outs, y)
-            filled = self.queue_classes >= 0
             terms["lac"] = o.lam_lac * label_aware_contrast(
                 embeddings,
                 classes,
-                queue=self.queue[filled],
-                queue_classes=self.queue_classes[filled],
+                queue=self.queue,
+                queue_classes=self.queue_classes,
                 temperature=o.temperature,
                 total=len(outs) * y.numel(),
                 variant=o.variant,
@@ -177,25 +176,27 @@ class Lac(Method[LacOptions]):
         if not self.options.lam_lac or not size:
             return
         embeddings, classes = self._embeddings(outs, batch.observed)
-        newest = slice(max(len(embeddings) - size, 0), None)
-        embeddings, classes = embeddings[newest], classes[newest]
-        slots = (self.queue_end + torch.arange(len(embeddings))) % size
-        self.queue[slots], self.queue_classes[slots] = embeddings, classes
-        self.queue_end.copy_((self.queue_end + len(embeddings)) % size)
+        embeddings = torch.cat((self.queue, embeddings))
+        classes = torch.cat((self.queue_classes, classes))
+        newest = torch.argsort((classes >= 0).int(), stable=True)[-size:]  # padding comes first
+        self.queue.copy_(embeddings[newest])
+        self.queue_classes.copy_(classes[newest])
 
     def _embeddings(self, outs: tuple[Outputs, ...], y: Tensor) -> tuple[Tensor, Tensor]:
         """Projected unit vectors `[n, d]` of the seen and the confident labels, both views.
 
-        How many they are depends on the predictions: comparing all labels with all others instead
-        would need (B L)^2 products for the few that count.
+        Their number is fixed, so that no size is read on the host: the chosen labels come first,
+        and padding has the class -1. Of more than `CAPACITY` labels the first ones count.
         """
         likely = outs[0].logits.detach().sigmoid() >= self.options.delta
-        items, classes = ((y == 1) | (likely & (y == 0))).nonzero(as_tuple=True)
-        chosen = []
+        chosen = ((y == 1) | (likely & (y == 0))).flatten()
+        places = torch.argsort(~chosen, stable=True)[:CAPACITY]
+        classes = torch.where(chosen[places], places % y.shape[-1], -1)
+        embeddings = []
         for out in outs:
             assert out.embeddings is not None
-            chosen.append(out.embeddings[items, classes])
-        z = functional.normalize(self.projector(torch.cat(chosen)), dim=1)
+            embeddings.append(out.embeddings.flatten(0, 1)[places])
+        z = functional.normalize(self.projector(torch.cat(embeddings)), dim=1)
         return z, classes.repeat(len(outs))
 
 

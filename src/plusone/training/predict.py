@@ -27,7 +27,8 @@ def predict(
 ) -> Tensor:
     """Applies `forward` to all inputs with `module` in evaluation mode.
 
-    Where several processes run, each predicts a share of the rows and all get the whole result; all must call it.
+    Where several processes run, each predicts a share of the rows and all get the whole result, so
+    all must call it.
 
     Args:
         module: Put into evaluation mode meanwhile.
