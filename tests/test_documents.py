@@ -63,6 +63,13 @@ def test_links_resolve(path):
             assert anchor in anchors(page), link
 
 
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_named_in_documents_exist(path):
+    pattern = r"`((?:src|tests|tools|benchmarks)/[\w/.-]+\.(?:py|toml))`"
+    for name in re.findall(pattern, path.read_text(encoding="utf-8")):
+        assert (ROOT / name).exists(), name
+
+
 def test_the_layout_lists_every_package():
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     section = text.split("## Layout")[1].split("\n## ")[0]
