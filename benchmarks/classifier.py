@@ -27,7 +27,8 @@ import numpy as np
 import torch
 
 from plusone import PlusOneClassifier
-from plusone.estimator.classifier import suitable_batch_size, suitable_fraction
+from plusone.autorecipe import linear_batch_size
+from plusone.estimator.classifier import suitable_fraction
 
 METHODS = ("an", "wan", "em", "gr", "asl", "splc", "epr", "softmax")
 GOAL = 2.0
@@ -84,7 +85,7 @@ def main() -> None:
     print("| --- | --- | --- | --- | --- | --- |")
     rows = []
     for method in args.methods.split(","):
-        size = suitable_batch_size(learned, args.features, args.classes)
+        size = linear_batch_size(learned, args.features * args.classes)
         bare = [bare_epoch(x[:learned], args.classes, size)]
         once = fit_seconds(x, y, method, 1)
         bare.append(bare_epoch(x[:learned], args.classes, size))

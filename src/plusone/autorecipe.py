@@ -1,8 +1,9 @@
-"""Rules that choose what a user leaves open: from facts about the data to settings, with reasons.
+"""The one composer of recipes, and the rules that choose what a user leaves open.
 
-`choose` is a pure function; `facts_of` looks at a data set for it. The thresholds in the rules are
-measured, see docs/evidence/linear.md and docs/own-data.md. A recipe file is a description of its
-own: the rules say nothing where there is one, nor for the embedded data.
+Every door (`plusone train`, `plusone.fit`, `plusone bench` and its relatives, `PlusOneClassifier`)
+gets its recipe from `compose`. The rules look at facts about the data (`facts_of`) and give each
+setting with a reason (`choose`). Their thresholds are measured, see docs/evidence/linear.md and
+docs/own-data.md.
 """
 
 from __future__ import annotations
@@ -16,14 +17,23 @@ from typing import Any
 import numpy as np
 
 from plusone.data.dataset import Dataset
-from plusone.methods import METHODS
+from plusone.data.source import DATA_DEFAULTS, EMBEDDED
+from plusone.methods import METHODS, get_method
 from plusone.models.backbones import BACKBONES, TIMM
+from plusone.recipe import Recipe, make_recipe
+
+__all__ = ["Choice", "Composed", "Facts", "choose", "compose", "facts_of", "linear_batch_size"]
 
 EM_BELOW = 1800  # training items; at 1,830 of VOC em and gr are equal, below em leads
 SMALL_SIDE = 96  # images in memory with a smaller side are not for networks made for photos
+LITE0_WIDTH = 1280
 LITE0_SCALE = 260.0  # mean sum of the absolute features of lite0, on two data sets
 # How far one step of Adam may move a logit, least and most, and how far all steps together.
 LEAST, MOST, ALL = 0.04, 0.25, 90.0
+# Linear training: an epoch has about STEPS steps or more, in batches within these limits; a model
+# of MANY_WEIGHTS spends its time on moving them if batches are smaller than SMALLEST_THEN.
+STEPS, SMALLEST, LARGEST = 256, 16, 1024
+MANY_WEIGHTS, SMALLEST_THEN = 1 << 18, 64
 FEW = 5
 UNEVEN, MANY = 0.2, 20  # one feature has this share of all size, of so many or more
 SAMPLE = 500
@@ -43,6 +53,7 @@ class Facts:
         classes: How many classes there are.
         hidden: Whether all labels are known, so that training hides all but one positive.
         side: Side of images in memory.
+        width: Length of a feature vector.
         scale: Mean sum of the absolute values of a feature vector.
         uneven: Whether some features are far larger than most.
         lite0: Whether the pretrained backbone is installed.
@@ -54,6 +65,7 @@ class Facts:
     classes: int = 2
     hidden: bool = False
     side: int | None = None
+    width: int | None = None
     scale: float | None = None
     uneven: bool = False
     lite0: bool = False
@@ -70,20 +82,84 @@ class Choice:
 Rule = Callable[[Facts, Mapping[str, Any]], Choice | None]
 
 
-def choose(facts: Facts, said: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Settings for what was not said, and one sentence for each rule that chose some.
+@dataclass(frozen=True)
+class Composed:
+    """A recipe, and why settings that nobody gave are what they are.
+
+    Args:
+        recipe: All settings.
+        rules: One sentence per rule that chose some, or that has a remark; none where the rules
+            are silent.
+    """
+
+    recipe: Recipe
+    rules: tuple[str, ...] = ()
+
+
+def compose(
+    facts: Callable[[float], Facts] | None,
+    *given: Mapping[str, Any],
+    name: str | None = None,
+    over: Mapping[str, Any] | None = None,
+    source: str = "settings",
+) -> Composed:
+    """The recipe for some data: these layers over each other, later ones winning.
+
+    1. The general defaults of `Recipe`.
+    2. What the rules choose from facts about the data. The rules are silent without facts: where
+       the user switched them off, or gave a recipe file, which describes a training in full. An
+       embedded data set has fixed settings instead of rules.
+    3. The defaults of the method.
+    4. What the user gave: a recipe file, then `--set` or keywords, then flags.
+
+    The rules never touch what layers 3 and 4 set. Options without a method belong to the general
+    default method.
+
+    Args:
+        facts: Looks at the data, given the share that is held out for validation; called only if
+            the rules apply and the settings are valid. None: the rules are silent.
+        given: What the user set, later ones winning.
+        name: The data as the user named it, to recognise an embedded data set.
+        over: Settings laid over all others without being seen by the rules, such as the value of
+            a sweep, so that nothing else changes with it.
+        source: Where settings come from, for messages.
+
+    Raises:
+        InputError: A setting, a method or an option is unknown or has a wrong value.
+    """
+    over = over or {}
+    asked = make_recipe(*given, over, source=source)
+    get_method(asked.method).make_options(asked.options)
+    chosen: Mapping[str, Any] = {}
+    rules: tuple[str, ...] = ()
+    if name in EMBEDDED:
+        chosen = DATA_DEFAULTS[name]
+    elif facts is not None:
+        settings = {key: value for layer in given for key, value in layer.items()}
+        if "options" in settings:
+            settings.setdefault("method", asked.method)
+        chosen, sentences = choose(facts(asked.val_share), settings)
+        rules = tuple(text for text in sentences if text.split(" ", 1)[0] not in over)
+    info = get_method(make_recipe(chosen, *given, over, source=source).method)
+    return Composed(make_recipe(chosen, info.defaults, *given, over, source=source), rules)
+
+
+def choose(facts: Facts, given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Settings for what was not given, and one sentence for each rule that chose some.
 
     Args:
         facts: About the data.
-        said: What the user set; it is never changed.
+        given: What the user set; it is never changed, nor are the defaults of the method.
     """
     chosen: dict[str, Any] = {}
     sentences = []
     for rule in RULES:
-        choice = rule(facts, {**chosen, **said})
+        method = METHODS.get(str(given.get("method", chosen.get("method"))))
+        fixed = {**(method.defaults if method else {}), **given}
+        choice = rule(facts, {**chosen, **fixed})
         if choice is None:
             continue
-        new = {name: value for name, value in choice.settings.items() if name not in said}
+        new = {name: value for name, value in choice.settings.items() if name not in fixed}
         if choice.settings and not new:
             continue
         chosen |= new
@@ -138,10 +214,27 @@ def _method(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
 
 def _batch(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
     if _trains_network(facts, now):
-        large = 64 if not _pretrained(now) and facts.items >= 2000 else 16
+        size = 64 if not _pretrained(now) and facts.items >= 2000 else 16
     else:
-        large = 16 if facts.items <= 20_000 else 64 if facts.items <= 100_000 else 256
-    return Choice({"batch_size": large}, f"by the number of training items ({facts.items:,})")
+        size = linear_batch_size(facts.items, (facts.width or LITE0_WIDTH) * facts.classes)
+    return Choice({"batch_size": size}, f"by the number of training items ({facts.items:,})")
+
+
+def linear_batch_size(items: int, weights: int) -> int:
+    """Items per step of a linear model.
+
+    16, as in the papers, up to 8,000 items; then the power of two that leaves 256 to 512 steps in
+    an epoch, at most 1024. At least 64 for a model of more than 262,144 weights: with less, most
+    of the time goes into updating them.
+
+    >>> linear_batch_size(5_000, 1280 * 20), linear_batch_size(100_000, 768 * 1000)
+    (16, 256)
+    >>> linear_batch_size(5_000, 768 * 1000)
+    64
+    """
+    least = SMALLEST_THEN if weights > MANY_WEIGHTS else SMALLEST
+    fitting = 1 << (max(items // STEPS, 1).bit_length() - 1)
+    return min(max(fitting, least), LARGEST)
 
 
 def _epochs(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
@@ -265,18 +358,19 @@ def facts_of(dataset: Dataset, val_share: float = 0.2) -> Facts:
     items = len(rows) if len(table.rows_of("val")) else len(rows) - round(val_share * len(rows))
     seen = table.labels.take(rows).per_class(1)
     rare = tuple(name for name, count in zip(table.classes, seen, strict=True) if count < FEW)
-    installed = all(find_spec(name) is not None for name in LITE0_PACKAGES)
     hidden = table.truth is not None and table.is_complete
-    facts = Facts("files", items, rare, len(table.classes), hidden, lite0=installed)
-    if dataset.features is None:
-        return facts
-    if dataset.features.ndim == 4 and dataset.features.dtype == np.uint8:
-        return replace(facts, kind="images", side=int(dataset.features.shape[-1]))
-    sample = _vectors(dataset.features[rows[:: max(1, len(rows) // SAMPLE)]])
-    sizes = np.abs(sample).mean(0)
-    scale = float(sizes.sum()) or LITE0_SCALE
-    uneven = len(sizes) >= MANY and bool(sizes.max() > UNEVEN * scale)
-    return replace(facts, kind="features", scale=scale, uneven=uneven)
+    facts = Facts("files", items, rare, len(table.classes), hidden)
+    features = dataset.features
+    if features is not None and not (features.ndim == 4 and features.dtype == np.uint8):
+        sample = _vectors(features[rows[:: max(1, len(rows) // SAMPLE)]])
+        sizes = np.abs(sample).mean(0)
+        scale = float(sizes.sum()) or LITE0_SCALE
+        uneven = len(sizes) >= MANY and bool(sizes.max() > UNEVEN * scale)
+        return replace(facts, kind="features", width=len(sizes), scale=scale, uneven=uneven)
+    installed = all(find_spec(name) is not None for name in LITE0_PACKAGES)
+    if features is None:
+        return replace(facts, lite0=installed)
+    return replace(facts, kind="images", side=int(features.shape[-1]), lite0=installed)
 
 
 def _vectors(x: np.ndarray) -> np.ndarray:

@@ -17,6 +17,18 @@ from plusone.metrics.seen_labels import score_name
 from plusone.types import Stage
 from plusone.version import __version__, refuse_newer
 
+__all__ = [
+    "FORMAT",
+    "Recipe",
+    "StageSettings",
+    "first_of",
+    "make_recipe",
+    "parse_settings",
+    "read_toml",
+    "shortened",
+    "to_toml_value",
+]
+
 FORMAT = 1
 SHOWN = 200
 MOST = 10

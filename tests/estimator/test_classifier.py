@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 
 from plusone import METHODS, PlusOneClassifier
 from plusone.errors import InputError
-from plusone.estimator.classifier import suitable_batch_size, suitable_fraction
+from plusone.estimator.classifier import suitable_fraction
 from plusone.metrics import mean_average_precision
 
 
@@ -230,23 +230,8 @@ def test_clones_are_unfitted_and_equal(items):
     assert not hasattr(copy, "classes_")
 
 
-@pytest.mark.parametrize(
-    ("facts", "expected"),
-    [
-        ((10, 5, 3), 16),
-        ((8_191, 100, 10), 16),
-        ((8_192, 100, 10), 32),
-        ((1_000, 1_000, 1_000), 64),
-        ((100_000, 768, 1_000), 256),
-        ((10_000_000, 768, 1_000), 1024),
-    ],
-)
-def test_batch_size_by_rule(facts, expected):
-    assert suitable_batch_size(*facts) == expected
-
-
 def test_share_held_out_by_rule(items):
-    assert [suitable_fraction(n) for n in (50_000, 1_000_000)] == [0.1, 0.005]
+    assert [suitable_fraction(n) for n in (1_000, 50_000, 1_000_000)] == [0.2, 0.1, 0.005]
     first, more = (
         quick(epochs=1, batch_size=1, validation_fraction=share).fit(items.x, items.names)
         for share in (None, 0.5)

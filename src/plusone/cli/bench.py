@@ -45,6 +45,14 @@ def bench(
     to: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.")] = Path("bench"),
     features: Features = None,
     settings: Set = None,
+    rules: Annotated[
+        bool | None,
+        typer.Option(
+            "--rules/--no-rules",
+            help="Choose what is not set by rules that look at the data; by default unless there "
+            "is a TOML file.",
+        ),
+    ] = None,
     tune: Annotated[
         bool, typer.Option("--tune", help="Also choose each method's options on validation.")
     ] = False,
@@ -77,6 +85,7 @@ def bench(
 ) -> None:
     """Compare methods over data sets, modes and seeds.
 
+    What you do not set is chosen as plusone train chooses it, for each method.
     Validation picks the learning rate, if --lr names several. With --tune the
     first seed chooses the rate, then the method's own options at that rate (each
     method has a small grid); with --search optuna it chooses both among trials.
@@ -104,6 +113,7 @@ def bench(
         "trials": trials,
         "storage": storage,
         "workers": workers,
+        "rules": rules,
     }
     flags = {name: value for name, value in given.items() if value is not None}
     said = parse_settings(settings or [])
@@ -154,6 +164,7 @@ def _spec(
     block = {"features": [str(path) for path in features], "format": form, "labels": meaning}
     values = {
         "methods": list(DEMO_METHODS),
+        "rules": True,
         "settings": settings,
         "data": [{"path": name} | block for name in data],
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ from plusone.cli.common import (
     Form,
     Json,
     Meaning,
+    Rules,
     Seed,
     Set,
     emit,
@@ -28,7 +30,6 @@ from plusone.cli.common import (
 
 if TYPE_CHECKING:
     from plusone.compare.choose import Choice
-    from plusone.data.dataset import Dataset
     from plusone.recipe import Recipe
 
 METHODS = ("gr", "em", "softmax", "wan", "hill", "en", "an")  # that trained best somewhere, and an
@@ -51,6 +52,7 @@ def choose(
     ] = None,
     features: Features = None,
     settings: Set = None,
+    rules: Rules = True,
     backbone: Annotated[
         str | None, typer.Option(help="For images: cnn, lite0 or timm/NAME; lite0 if installed.")
     ] = None,
@@ -70,6 +72,7 @@ def choose(
     Example: [bold]plusone choose labels.csv -x photos.npz[/bold]
     Example: [bold]plusone choose photos -m gr,em,an --lr 1e-3,1e-4 --epochs 10[/bold]
     """
+    from plusone.autorecipe import compose, facts_of
     from plusone.compare.choose import choose as choose_among
     from plusone.methods import get_method
     from plusone.recipe import make_recipe, parse_settings
@@ -82,7 +85,12 @@ def choose(
     for name in methods:  # refused before anything is read
         get_method(name).make_options(make_recipe(said, {"method": name}).options)
     dataset = load(data, features, form, meaning)
-    recipes = [recipe for name in methods for recipe in _recipes(dataset, data, name, rates, said)]
+    facts = partial(facts_of, dataset) if rules else None
+    recipes = [
+        compose(facts, said, {"method": name, "mode": "linear", "lr": rate}, name=data).recipe
+        for name in methods
+        for rate in rates
+    ]
     stages = [
         stage
         for recipe in recipes
@@ -106,25 +114,6 @@ def choose(
     if images and choice.best.recipe.backbone in ("auto", "cnn"):
         say("the features are of a network with random weights; a pretrained one tells more")
     say(f"next: {command}")
-
-
-def _recipes(
-    dataset: Dataset, data: str, method: str, rates: Sequence[float], said: Mapping[str, Any]
-) -> list[Recipe]:
-    """The candidates of a method: what is not said is as `plusone train` would have it."""
-    from plusone.autorecipe import choose as by_rules
-    from plusone.autorecipe import facts_of
-    from plusone.data.source import DATA_DEFAULTS, EMBEDDED
-    from plusone.methods import get_method
-    from plusone.recipe import make_recipe
-
-    own: Mapping[str, Any] = get_method(method).defaults
-    defaults: Mapping[str, Any] = DATA_DEFAULTS.get(data, {})
-    fixed = {"method": method, "mode": "linear"}
-    if data not in EMBEDDED:
-        facts = facts_of(dataset, make_recipe(said).val_share)
-        defaults, _ = by_rules(facts, {**own, **said, **fixed, "lr": rates[0]})
-    return [make_recipe(defaults, own, said, fixed, {"lr": rate}) for rate in rates]
 
 
 def _train_words(

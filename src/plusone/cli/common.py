@@ -72,6 +72,14 @@ Set = Annotated[
     ),
 ]
 
+Rules = Annotated[
+    bool,
+    typer.Option(
+        "--rules/--no-rules",
+        help="Choose what is not set by rules that look at the data, or leave the defaults.",
+    ),
+]
+
 
 def say(message: str) -> None:
     """Tells the person something; standard output stays free for results."""

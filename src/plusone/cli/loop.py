@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from plusone.cli.common import (
     Form,
     Json,
     Meaning,
+    Rules,
     Set,
     check_folder,
     emit,
@@ -43,9 +45,10 @@ def loop(
         typer.Option(help="worth, uncertain, frequent, balanced, likely, random, item."),
     ] = "worth,likely",
     method: Annotated[
-        str, typer.Option("--method", "-m", help="A name in plusone methods.")
-    ] = "gr",
-    lr: Annotated[float, typer.Option(help="Learning rate.")] = 1e-3,
+        str | None,
+        typer.Option("--method", "-m", help="A name in plusone methods; by the data by default."),
+    ] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate; by the data by default.")] = None,
     seeds: Annotated[str, typer.Option(help="Seeds, comma-separated.")] = "0,1,2",
     folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-fitting.")] = 5,
     to: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.")] = Path("loop"),
@@ -54,6 +57,7 @@ def loop(
         str, typer.Option(help="For images: what extracts their features, once.")
     ] = "lite0",
     settings: Set = None,
+    rules: Rules = True,
     report: Annotated[
         bool, typer.Option("--report/--no-report", help="Write report.html too.")
     ] = True,
@@ -72,27 +76,29 @@ def loop(
     Example: [bold]plusone loop ucmerced/labels.csv --questions 100,500[/bold]
     """
     check_folder(to)
+    from plusone.autorecipe import compose, facts_of
     from plusone.compare.loop import ANY, check, simulate, steps
     from plusone.compare.tables import spread
-    from plusone.data.source import DATA_DEFAULTS
     from plusone.io.files import write_json
-    from plusone.methods import get_method
     from plusone.recipe import make_recipe, parse_settings
 
-    recipe = make_recipe(
-        DATA_DEFAULTS.get(data, {}),
-        get_method(method).defaults,
-        {"method": method, "lr": lr},
+    flags = {"method": method, "lr": lr}
+    given = (
+        {name: value for name, value in flags.items() if value is not None},
         parse_settings(settings or []),
-        source="settings",
     )
+    make_recipe(*given, source="settings")  # refused before anything is read
     numbers = parts(questions, int, "--questions")
     names = parts(orders, str, "--orders")
     chosen = [seed] if seed is not None else parts(seeds, int, "--seeds")
     dataset = load(data, features, form, meaning)
-    check(dataset, recipe, numbers, names, chosen)  # before features are extracted
     if dataset.features is None:
+        trial = compose(None, *given, name=data).recipe
+        check(dataset, trial, numbers, names, chosen)  # before features are extracted
         dataset = _with_features(dataset, to / "features.npz", backbone)
+    facts = partial(facts_of, dataset) if rules else None
+    recipe = compose(facts, *given, name=data).recipe
+    check(dataset, recipe, numbers, names, chosen)
     total = steps(numbers, names, chosen)
     again = going_on(f"the same command goes on with it ({to})")
     with again, progress("playing the loop", total) as (bar, task):

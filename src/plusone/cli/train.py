@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,10 +33,7 @@ from plusone.errors import InputError
 from plusone.io.files import alone_in
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from plusone.data.dataset import Dataset
-    from plusone.results import EpochRecord
+    from plusone.results import EpochRecord, RunResult
     from plusone.types import Clock
 
 IMAGES_ONLY = frozenset(
@@ -87,6 +85,14 @@ def train(
         str | None,
         typer.Option(help="Where all labels are known: the scheme that hides some, or given."),
     ] = None,
+    rules: Annotated[
+        bool | None,
+        typer.Option(
+            "--rules/--no-rules",
+            help="Choose what is not set by rules that look at the data; by default unless there "
+            "is a recipe file.",
+        ),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped run.")] = False,
     form: Form = "auto",
     meaning: Meaning = "auto",
@@ -101,7 +107,7 @@ def train(
     """Train a multi-label model from one positive label per item.
 
     What you do not set is chosen by rules that look at the data; each says why. A recipe file
-    switches them off, and so do the embedded digits.
+    describes a training in full and switches them off; the embedded digits have fixed settings.
     Where all labels are known, all but one positive per item are hidden first,
     as in the papers; partial labels are used as they are.
 
@@ -109,6 +115,7 @@ def train(
     Example: [bold]plusone train labels.csv -x photos.npz -m em -s options.alpha=0.2[/bold]
     Example: [bold]plusone train[/bold] (the embedded digits)
     """
+    from plusone.autorecipe import compose, facts_of
     from plusone.data.broken import write_broken
     from plusone.data.source import EMBEDDED
     from plusone.methods import get_method
@@ -127,18 +134,22 @@ def train(
         "seed": seed,
         "observe": observe,
     }
-    given = {key: value for key, value in flags.items() if value is not None}
-    said = (read_toml(recipe) if recipe else {}, parse_settings(settings or []), given)
+    given = (
+        read_toml(recipe) if recipe else {},
+        parse_settings(settings or []),
+        {key: value for key, value in flags.items() if value is not None},
+    )
     where = str(recipe) if recipe else "settings"
-    asked = make_recipe(*said, source=where)
+    asked = make_recipe(*given, source=where)
     get_method(asked.method).make_options(asked.options)  # refused before anything is read
     if to is not None:
         _check_new(to, resume)
     with progress("reading", None) as (bar, reading):
         dataset = load(data, features, form, meaning, shown=(bar, reading))
-        defaults, rules = _defaults(dataset, data, said, by_rules=recipe is None)
-        info = get_method(make_recipe(defaults, *said, source=where).method)
-        full = make_recipe(defaults, info.defaults, *said, source=where)
+        by_rules = recipe is None if rules is None else rules
+        facts = partial(facts_of, dataset) if by_rules else None
+        composed = compose(facts, *given, name=data, source=where)
+        full = composed.recipe
         folder = to or Path("runs") / f"{_name(data)}-{full.method}-seed{full.seed}"
         _check_new(folder, resume)
         bar.update(reading, description="reading", completed=0, total=len(dataset.table))
@@ -156,13 +167,13 @@ def train(
     )
     for note in notes(task):
         say(note)
-    for sentence in rules:
+    for sentence in composed.rules:
         say(f"rule: {sentence}")
     if not task.images and (idle := sorted(IMAGES_ONLY & full.model_fields_set)):
         say(f"without effect on features: {', '.join(idle)}")
     if (k := expected(full, task)).source in K_FROM:
         say(f"expected positives per item: {k.k:.3g}, {K_FROM[k.source]}")
-    stages = full.resolved_stages(images=task.images, phases=info.phases)
+    stages = full.resolved_stages(images=task.images, phases=get_method(full.method).phases)
     steps = -(-len(task.train) // full.batch_size)
     total = steps * sum(stage.epochs for stage in stages)
     again = going_on(f"add --resume to the same command to go on ({folder})")
@@ -204,7 +215,7 @@ def train(
             on_step=on_step,
             on_extract=on_extract,
             source=source,
-            rules=rules,
+            rules=composed.rules,
             features=folder.parent / KEPT if task.images else None,
         )
     if leads() and (report if report is not None else not as_json):
@@ -212,26 +223,7 @@ def train(
     if as_json:
         emit(result.to_json() | ({"broken": len(dataset.broken)} if dataset.broken else {}))
         return
-    _print(result.to_json(), task.name)
-
-
-def _defaults(
-    dataset: Dataset, data: str, said: Sequence[Mapping[str, Any]], *, by_rules: bool
-) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Settings for what was not said, and the sentences of the rules that chose them."""
-    from plusone.autorecipe import choose, facts_of
-    from plusone.data.source import DATA_DEFAULTS, EMBEDDED
-    from plusone.methods import get_method
-    from plusone.recipe import make_recipe
-
-    if data in EMBEDDED or not by_rules:
-        return dict(DATA_DEFAULTS.get(data, {})), ()
-    told = {key: value for layer in said for key, value in layer.items()}
-    if "options" in told:
-        told.setdefault("method", "gr")  # options are of a method: the general default
-    if "method" in told:
-        told = {**get_method(str(told["method"])).defaults, **told}
-    return choose(facts_of(dataset, make_recipe(*said).val_share), told)
+    _print(result, task.name)
 
 
 def _check_new(folder: Path, resume: bool) -> None:
@@ -278,23 +270,23 @@ def _decisive(selected_by: str, score: float | None) -> str:
     return f"{selected_by} {'-' if score is None else format(score, '.4f')}"
 
 
-def _print(metrics: dict[str, Any], data: str) -> None:
+def _print(result: RunResult, data: str) -> None:
     """The result as a table, and what to do with it."""
-    labels = LABELS[metrics["selected_on"]]
-    score = _decisive(metrics["selected_by"], metrics["val_score"])
+    labels = LABELS[result.selected_on]
+    score = _decisive(result.selected_by, result.val_score)
     rows = [
-        ("val mAP", f"{percent(metrics['val_map'])} (against {labels})"),
-        ("test mAP", percent(metrics["test_map"])),
-        ("best epoch", metrics["best_epoch"]),
+        ("val mAP", f"{percent(result.val_map)} (against {labels})"),
+        ("test mAP", percent(result.test_map)),
+        ("best epoch", result.best_epoch),
         ("chosen by", f"{score} on {labels} of the validation items"),
-        ("seconds", f"{metrics['seconds']:.1f}"),
-        ("run", metrics["run"]),
+        ("seconds", f"{result.seconds:.1f}"),
+        ("run", result.run),
     ]
-    if "recovery" in metrics:
-        found = percent(metrics["recovery"]["recovery_map"])
-        rows.insert(2, ("recovered", f"{found} (mAP of all labels of the training items)"))
-    out.print(table(f"{metrics['method']} on {data}", ("result", ""), rows, text=2))
-    split = " --split val" if metrics["test_map"] is None else ""
-    run = quote(metrics["run"])
+    if result.recovery is not None:
+        recovered = percent(result.recovery["recovery_map"])
+        rows.insert(2, ("recovered", f"{recovered} (mAP of all labels of the training items)"))
+    out.print(table(f"{result.method} on {data}", ("result", ""), rows, text=2))
+    split = " --split val" if result.test_map is None else ""
+    run = quote(str(result.run))
     say(f"next: plusone evaluate {run}{split}")
     say(f"      plusone predict {run} NEW_ITEMS --out tags.csv")

@@ -80,6 +80,7 @@ def run_ablation(
     seeds: Sequence[int] = (0, 1, 2),
     rates: Sequence[float | None] = (None,),
     settings: Settings | None = None,
+    rules: bool = False,
     title: str = "",
     command: str = "",
     workers: int = 2,
@@ -94,13 +95,15 @@ def run_ablation(
         seeds: Seeds of each row.
         rates: Learning rates; for each row validation picks one.
         settings: Settings of all trainings.
+        rules: Whether rules that look at the data choose what is not given.
         title: A line for reports; one is made if there is none.
         command: How to repeat it.
         workers: Parallel processes.
         run: Runs jobs instead of `run_jobs`, to show progress.
     """
     parts = parts_of(method)
-    cells = [plan_part(part, method, source, seeds, rates, settings or {}) for part in parts]
+    given = settings or {}
+    cells = [plan_part(part, method, source, seeds, rates, given, rules=rules) for part in parts]
     journal = folder / "journal.jsonl"
     results = run_cells(cells, run or (lambda jobs: run_jobs(jobs, journal, workers=workers)))
     rows = summarise_ablation(parts, results)
@@ -131,6 +134,8 @@ def plan_part(
     seeds: Sequence[int],
     rates: Sequence[float | None],
     settings: Settings,
+    *,
+    rules: bool = False,
 ) -> list[Job]:
     """The trainings of one row."""
     name = part.method or method
@@ -140,7 +145,8 @@ def plan_part(
         known -= set(part.leaves)
         given = {option: value for option, value in given.items() if option in known}
     own = {"options": dict(part.options)}
-    return plan_cell(part.name, source, name, seeds, rates, settings | {"options": given}, own)
+    general = settings | {"options": given}
+    return plan_cell(part.name, source, name, seeds, rates, general, own, rules=rules)
 
 
 def summarise_ablation(

@@ -47,6 +47,8 @@ def plan_cell(
     rates: Sequence[float | None],
     settings: Settings,
     own: Settings,
+    *,
+    rules: bool = False,
 ) -> list[Job]:
     """The trainings of a cell; settings that the method refuses are refused here, by name.
 
@@ -58,10 +60,11 @@ def plan_cell(
         rates: Learning rates to choose from; None is the method's own.
         settings: Settings of all cells.
         own: Settings of this cell, laid over the others.
+        rules: Whether rules that look at the data choose what is not given.
     """
     tried = [rate | own for rate in rate_grid(rates)]
     try:
-        return make_jobs(source, [method], seeds, {method: tried}, settings)
+        return make_jobs(source, [method], seeds, {method: tried}, settings, rules=rules)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
 

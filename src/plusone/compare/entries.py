@@ -28,12 +28,14 @@ class Entry:
         method: Name of the method.
         settings: Settings of all its trainings.
         data: What the user calls the data, if anything.
+        rules: Whether rules that look at the data choose what is not given.
     """
 
     source: Source
     method: str
     settings: Settings
     data: str | None = None
+    rules: bool = False
 
     @property
     def mode(self) -> str:
@@ -51,7 +53,8 @@ class Entry:
 
     def jobs(self, grid: Sequence[Settings], seeds: Sequence[int]) -> list[Job]:
         """The trainings with each of some settings and seeds."""
-        return make_jobs(self.source, [self.method], seeds, {self.method: grid}, self.settings)
+        grids = {self.method: grid}
+        return make_jobs(self.source, [self.method], seeds, grids, self.settings, rules=self.rules)
 
 
 def make_entries(spec: BenchSpec) -> list[Entry]:
@@ -81,7 +84,7 @@ def make_entries(spec: BenchSpec) -> list[Entry]:
                 settings = merge_settings(spec.settings, block.settings)
                 settings = merge_settings(settings, spec.method.get(name, {}))
                 settings |= {} if mode is None else {"mode": mode}
-                entries.append(Entry(source, name, settings, block.name))
+                entries.append(Entry(source, name, settings, block.name, spec.rules))
     return entries
 
 

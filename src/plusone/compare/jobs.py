@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,9 @@ from plusone.version import __version__
 
 if TYPE_CHECKING:
     from plusone.training.trainer import Training
+
+
+FEATURES = ".features"  # folder beside the journal: features of images, extracted once
 
 
 @dataclass(frozen=True)
@@ -43,10 +46,17 @@ class Source:
 
 @dataclass(frozen=True)
 class Job:
-    """One training."""
+    """One training.
+
+    Args:
+        source: The data.
+        recipe: All settings.
+        rules: Why settings that nobody gave are what they are.
+    """
 
     source: Source
     recipe: Recipe
+    rules: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -112,7 +122,8 @@ def run_jobs(
     open_jobs = [job for key, job in wanted.items() if key not in results]
     waiting = deque(make_units(open_jobs, workers))
     failures: list[str] = []
-    running = in_processes(run_unit, waiting, workers, lambda unit: unit.name)
+    train = partial(run_unit, features=journal.parent / FEATURES)
+    running = in_processes(train, waiting, workers, lambda unit: unit.name)
     with closing(running):
         for found in running:
             if isinstance(found, Refused):
@@ -158,11 +169,16 @@ class Failed:
     message: str
 
 
-def run_unit(unit: Unit) -> list[JobResult] | Refused | Failed:
-    """Trains the jobs of a unit in this process, several at once if they can be stacked."""
+def run_unit(unit: Unit, features: Path | None = None) -> list[JobResult] | Refused | Failed:
+    """Trains the jobs of a unit in this process, several at once if they can be stacked.
+
+    Args:
+        unit: The jobs.
+        features: Folder where features of images are kept, so that they are extracted once.
+    """
     if len(unit.jobs) == 1:
         try:
-            result = run_job(unit.jobs[0])
+            result = run_job(unit.jobs[0], features)
             return [result.model_copy(update={"alone": unit.alone}) if unit.alone else result]
         except RunError as error:
             return Failed(f"{unit.name}: {error}")
@@ -183,12 +199,13 @@ def run_unit(unit: Unit) -> list[JobResult] | Refused | Failed:
     ]
 
 
-def run_job(job: Job) -> JobResult:
+def run_job(job: Job, features: Path | None = None) -> JobResult:
     """Trains one job in this process."""
     from plusone.training.task import make_task
     from plusone.training.trainer import Training
 
-    training = Training(make_task(_load(job.source), job.recipe), job.recipe)
+    task = make_task(_load(job.source), job.recipe)
+    training = Training(task, job.recipe, features=features if task.images else None)
     return _result(job, training, list(training.epochs()), 1)
 
 
@@ -198,7 +215,8 @@ def _result(
     """The result of a finished training; `stacked` were trained together."""
     from plusone.training.summary import summarise
 
-    result = summarise(training, None, sum(record.seconds for record in records))
+    seconds = sum(record.seconds for record in records)
+    result = summarise(training, None, seconds, job.rules)
     values = result.to_json() | {"key": job.key, "source": job.source, "stacked": stacked}
     if broken := _load(job.source).broken:
         values["broken"] = len(broken)

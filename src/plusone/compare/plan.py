@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from plusone.autorecipe import Facts, compose, facts_of
 from plusone.compare.jobs import Job, Source
-from plusone.data.source import DATA_DEFAULTS, EMBEDDED
+from plusone.data.source import EMBEDDED, load_source
 from plusone.errors import InputError
-from plusone.methods import get_method
-from plusone.recipe import make_recipe
 
 Settings = dict[str, Any]
 
@@ -36,8 +36,13 @@ def make_jobs(
     seeds: Sequence[int],
     grids: Mapping[str, Sequence[Settings]],
     settings: Settings,
+    *,
+    rules: bool = False,
 ) -> list[Job]:
     """One job per method, settings to try and seed; wrong settings are refused here, at once.
+
+    The rules do not see the settings to try, except the learning rate: nothing else changes with
+    them.
 
     Args:
         source: The data.
@@ -45,19 +50,28 @@ def make_jobs(
         seeds: Seeds of each training.
         grids: Method -> settings to try.
         settings: Settings of all trainings; those to try are laid over them.
+        rules: Whether rules that look at the data choose what is not given.
     """
+    facts = partial(_facts, source) if rules else None
     jobs = []
     for name in methods:
-        info = get_method(name)
         for tried in grids[name]:
+            rate = {key: tried[key] for key in ("lr",) if key in tried}
             for seed in seeds:
-                first = [DATA_DEFAULTS.get(source.data, {}), info.defaults, settings, tried]
-                recipe = make_recipe(*first, {"method": name, "seed": seed}, source="settings")
-                info.make_options(recipe.options)
-                jobs.append(Job(source, recipe))
+                fixed = {"method": name, "seed": seed}
+                made = compose(facts, settings, rate, fixed, name=source.data, over=tried)
+                jobs.append(Job(source, made.recipe, made.rules))
     return jobs
 
 
+@lru_cache(maxsize=64)
+def _facts(source: Source, val_share: float) -> Facts:
+    """What the rules look at, read once per data set."""
+    files = [Path(name) for name in source.features]
+    dataset = load_source(source.data, features=files, format=source.format, labels=source.labels)
+    return facts_of(dataset, val_share)
+
+
 def rate_grid(rates: Sequence[float | None]) -> list[Settings]:
-    """Settings with each learning rate; None is the method's default."""
+    """Settings with each learning rate; None is the one that the rules or the method give."""
     return [{} if rate is None else {"lr": rate} for rate in rates]

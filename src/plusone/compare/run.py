@@ -14,6 +14,7 @@ from plusone.compare.summary import Summary, summarise
 
 RULES = {
     "default": "nothing was searched: the defaults, with the settings given",
+    "rules": "nothing was searched: what is not given is chosen by rules that look at the data",
     "rate": "the learning rate with the best validation score, mean over the seeds",
     "grid": "by validation score with the first seed: the learning rate with default options, then "
     "the options at that rate, from the grid of the method",
@@ -75,7 +76,7 @@ def rule_of(spec: BenchSpec) -> str:
     """By which rule a comparison chooses settings."""
     if spec.tune:
         return RULES[spec.search].format(trials=spec.trials)
-    return RULES["rate" if len(spec.lr) > 1 else "default"]
+    return RULES["rate" if len(spec.lr) > 1 else "rules" if spec.rules else "default"]
 
 
 def data_names(

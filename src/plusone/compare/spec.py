@@ -85,6 +85,8 @@ class BenchSpec(BaseModel):
         settings: Recipe settings of all trainings.
         method: Recipe settings of single methods, by name.
         workers: Parallel trainings.
+        rules: Whether rules that look at the data choose what is not given, as in `plusone train`.
+            A file describes a comparison in full: there they are off unless it says otherwise.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -105,6 +107,7 @@ class BenchSpec(BaseModel):
     settings: Settings = {}
     method: dict[str, Settings] = {}
     workers: int = Field(2, ge=1)
+    rules: bool = False
 
     def to_toml(self, folder: Path) -> str:
         """The spec as TOML, to be read from `folder`: paths are given from there.

@@ -213,6 +213,7 @@ def run_sweep(
     seeds: Sequence[int] = (0, 1, 2),
     rates: Sequence[float | None] = (None,),
     settings: Settings | None = None,
+    rules: bool = False,
     baseline: str | None = None,
     title: str = "",
     command: str = "",
@@ -230,6 +231,7 @@ def run_sweep(
         seeds: Seeds of each point.
         rates: Learning rates; for each point validation picks one.
         settings: Settings of all trainings.
+        rules: Whether rules that look at the data choose what is not given.
         baseline: A method trained once, without the setting and with its default options.
         title: A line for reports; one is made if there is none.
         command: How to repeat it.
@@ -240,7 +242,7 @@ def run_sweep(
     points = [Point(method, value) for method in methods for value in values]
 
     def plan(method: str, name: str, settings: Settings, own: Settings) -> list[Job]:
-        return plan_cell(name, source, method, seeds, rates, settings, own)
+        return plan_cell(name, source, method, seeds, rates, settings, own, rules=rules)
 
     cells = [
         plan(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,17 +16,17 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
 
+from plusone.autorecipe import Composed, compose, facts_of
 from plusone.data.dataset import Dataset
 from plusone.data.lazy import LazyArray, joined
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.estimator.labels import Labels, read_labels
-from plusone.methods import get_method
 from plusone.methods.base import Method
 from plusone.metrics import mean_average_precision
 from plusone.metrics.class_thresholds import thresholds_from
-from plusone.recipe import Recipe, make_recipe
+from plusone.recipe import Recipe
 from plusone.results import EpochRecord
 from plusone.seeds import generator
 from plusone.training.build import Predictor, build
@@ -35,61 +36,17 @@ from plusone.training.task import Part, Task, make_task
 from plusone.training.trainer import Training
 from plusone.types import TrainLabels
 
-STEPS = 256  # an epoch has about this many steps or more
-SMALLEST, LARGEST = 16, 1024
-MANY_WEIGHTS, SMALLEST_THEN = 1 << 18, 64
-MOST_HELD_OUT = 5000  # more would make no choice better, and every epoch slower
-
-
-def suitable_batch_size(n_items: int, n_features: int, n_classes: int) -> int:
-    """Items per step where nothing is said.
-
-    16, as in the papers, up to 8,000 items; then the power of two that leaves 256 to 512 steps in
-    an epoch, at most 1024. At least 64 where the model has more than 262,144 weights: below,
-    most of the time goes into moving them instead of into finding out where to.
-
-    >>> suitable_batch_size(5_000, 1280, 20), suitable_batch_size(100_000, 768, 1000)
-    (16, 256)
-    >>> suitable_batch_size(5_000, 768, 1000)
-    64
-    """
-    least = SMALLEST_THEN if n_features * n_classes > MANY_WEIGHTS else SMALLEST
-    fitting = 1 << (max(n_items // STEPS, 1).bit_length() - 1)
-    return min(max(fitting, least), LARGEST)
+MOST_HELD_OUT = 5000  # more would not improve the choice, and would slow every epoch
 
 
 def suitable_fraction(n_items: int) -> float:
-    """Share of the items to hold out where nothing is said: a tenth, at most 5,000 items.
+    """Share of the items held out by default: a recipe's `val_share`, at most 5,000 items.
 
     >>> suitable_fraction(1_000), suitable_fraction(100_000)
-    (0.1, 0.05)
+    (0.2, 0.05)
     """
-    return min(0.1, MOST_HELD_OUT / max(n_items, 1))
-
-
-def make_settings(
-    method: str, batch_size: int, seed: int, given: Mapping[str, Any], more: Mapping[str, Any]
-) -> Recipe:
-    """The recipe of a fit.
-
-    Args:
-        method: Name in the method table.
-        batch_size: Items per step.
-        seed: Of initial weights and batch order.
-        given: Parameters of the classifier that are settings too; None is "not given".
-        more: Other settings, by name.
-    """
-    said = {name: _plain(value) for name, value in given.items() if value is not None}
-    fixed = {"method": method, "seed": seed, "probe": "off"}
-    wishes = {name: _plain(value) for name, value in more.items()}
-    return make_recipe(
-        get_method(method).defaults,
-        {"batch_size": batch_size},
-        said,
-        wishes,
-        fixed,
-        source="PlusOneClassifier",
-    )
+    share: float = Recipe.model_fields["val_share"].default
+    return min(share, MOST_HELD_OUT / max(n_items, 1))
 
 
 def _plain(value: Any) -> Any:
@@ -170,30 +127,17 @@ def stacked(one: LabelMatrix, other: LabelMatrix) -> LabelMatrix:
     return LabelMatrix.concatenate([one, other.with_default(one.default)])
 
 
-def make_items(
-    x: npt.NDArray[Any] | LazyArray,
-    matrix: LabelMatrix,
-    held: npt.NDArray[np.bool_],
-    labels: Labels,
-    weights: Weights | None,
-    recipe: Recipe,
-) -> Task:
-    """The items made ready for the engine.
+def make_items(data: Dataset, weights: Weights | None, recipe: Recipe) -> Task:
+    """The items made ready for training.
 
     Args:
-        x: Features `[N, D]`.
-        matrix: Their seen labels.
-        held: Which of them are validation items, bool `[N]`.
-        labels: Where the classes come from.
+        data: Features and seen labels, with a validation split.
         weights: Weights of the first items; further ones are the user's own validation items.
         recipe: The settings.
     """
-    split = np.where(held, "val", "train")
-    ids = np.arange(len(x)).astype(np.str_)
-    table = LabelTable(ids, tuple(str(name) for name in labels.classes), matrix, split=split)
-    task = make_task(Dataset(table, x, "arrays"), recipe)
+    task = make_task(data, recipe)
     if weights is not None:
-        own = held[: len(weights)]
+        own = (data.table.split == "val")[: len(weights)]
         train, val = replace(task.train, weights=weights[~own]), task.val
         if own.any():
             val = _repeated(val, weights[val.ids.astype(np.int64)], recipe.seed)
@@ -234,15 +178,16 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     give it embeddings of a good network. `docs/classifier.md` tells more.
 
     Args:
-        method: How to learn from incomplete labels, a name in `plusone.METHODS`.
+        method: How to learn from incomplete labels, a name in `plusone.METHODS`; None chooses by
+            the number of items.
         options: Options of the method, by name.
         epochs: Passes over the training items; default 25.
-        lr: Learning rate; default 1e-3, or the method's own.
-        batch_size: Items per step; None chooses by `suitable_batch_size`.
+        lr: Learning rate; None chooses by the method, the features and the number of steps.
+        batch_size: Items per step; None chooses by the number of items and the size of the model.
         weight_decay: Weight decay; default none, or the method's own.
         patience: Epochs without a better one that end training; None goes through all of them.
         validation_fraction: Share of the items that is held out to choose the best epoch and the
-            thresholds on; None is a tenth, at most 5,000 items. Not used if `fit` gets validation
+            thresholds on; None is a fifth, at most 5,000 items. Not used if `fit` gets validation
             items.
         expected_positives: How many labels an item has on average (k). Some methods need it, and
             thresholds are better with it.
@@ -250,6 +195,8 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             each; None chooses one per class on held-out items, see
             `plusone.metrics.class_thresholds`.
         settings: Other settings of a recipe, by name, such as `{"optimizer": "adamw"}`.
+        rules: Whether what is not given is chosen by rules that look at the data, as `plusone
+            train` does; False leaves the recipe's defaults.
         random_state: Decides initial weights, order and which items are held out.
         verbose: 1 prints a line per epoch.
 
@@ -261,7 +208,8 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_iter_: How many epochs were trained.
         best_epoch_: The epoch whose weights were kept, from 1, counted within its stage.
         history_: One dict per epoch: losses, validation mAP, seconds.
-        recipe_: All settings, also those chosen here.
+        recipe_: All settings, also those chosen by the rules.
+        rules_: Why those were chosen, a sentence each.
         predictor_: The trained model.
 
     Example:
@@ -274,7 +222,7 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        method: str = "gr",
+        method: str | None = None,
         *,
         options: Mapping[str, Any] | None = None,
         epochs: int | None = None,
@@ -286,6 +234,7 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         expected_positives: float | None = None,
         threshold: float | npt.ArrayLike | None = None,
         settings: Mapping[str, Any] | None = None,
+        rules: bool = True,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -300,6 +249,7 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.expected_positives = expected_positives
         self.threshold = threshold
         self.settings = settings
+        self.rules = rules
         self.random_state = random_state
         self.verbose = verbose
 
@@ -345,9 +295,13 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             check_labels(more, checked)
             held = np.arange(len(x) + len(more)) >= len(x)
             matrix, inputs = stacked(matrix, checked.matrix), joined([x, more])
-        recipe = self._recipe(int((~held).sum()), len(labels.classes), seed)
-        task = make_items(inputs, matrix, held, labels, weights, recipe)
-        self._train(task, recipe, labels)
+        names = tuple(str(name) for name in labels.classes)
+        ids, split = np.arange(len(held)).astype(np.str_), np.where(held, "val", "train")
+        data = Dataset(LabelTable(ids, names, matrix, split=split), inputs, "arrays")
+        composed = self._compose(data, seed)
+        task = make_items(data, weights, composed.recipe)
+        self._train(task, composed.recipe, labels)
+        self.rules_ = composed.rules
         return self
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
@@ -427,12 +381,22 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         return labels
 
-    def _recipe(self, n_items: int, n_classes: int, seed: int) -> Recipe:
-        chosen = suitable_batch_size(n_items, self.n_features_in_, n_classes)
-        given = ("options", "epochs", "lr", "weight_decay", "patience", "expected_positives")
-        size = chosen if self.batch_size is None else int(self.batch_size)
-        values = {name: getattr(self, name) for name in given}
-        return make_settings(self.method, size, seed, values, self.settings or {})
+    def _compose(self, data: Dataset, seed: int) -> Composed:
+        """The settings: those given, and the others as `plusone train` would choose them."""
+        names = (
+            "method", "options", "epochs", "lr", "batch_size", "weight_decay", "patience",
+            "expected_positives",
+        )  # fmt: skip
+        values = {name: getattr(self, name) for name in names}
+        given = {name: _plain(value) for name, value in values.items() if value is not None}
+        more = {name: _plain(value) for name, value in (self.settings or {}).items()}
+        return compose(
+            partial(facts_of, data) if self.rules else None,
+            given,
+            more,
+            {"seed": seed, "probe": "off"},
+            source="PlusOneClassifier",
+        )
 
     def _train(self, task: Task, recipe: Recipe, labels: Labels) -> None:
         """Trains and keeps what is needed to predict."""

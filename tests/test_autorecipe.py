@@ -70,10 +70,20 @@ def test_the_learning_rate_follows_the_size_of_features_the_steps_and_the_method
     assert rate(Facts("features", 5000, scale=0.0)) == 0.1  # nothing to divide by
 
 
-def test_many_items_get_large_batches():
-    sizes = [choose(Facts("features", n, scale=1.0), {})[0]["batch_size"]
-             for n in (20_000, 20_001, 100_001)]  # fmt: skip
-    assert sizes == [16, 64, 256]
+@pytest.mark.parametrize(
+    ("items", "width", "classes", "size"),
+    [
+        (10, 5, 3, 16),
+        (8_191, 100, 10, 16),
+        (8_192, 100, 10, 32),
+        (1_000, 1_000, 1_000, 64),
+        (100_000, 768, 1_000, 256),
+        (10_000_000, 768, 1_000, 1024),
+    ],
+)
+def test_many_items_and_large_models_get_large_batches(items, width, classes, size):
+    facts = Facts("features", items, classes=classes, width=width, scale=1.0)
+    assert choose(facts, {})[0]["batch_size"] == size
 
 
 def test_small_images_in_memory_get_a_small_network():
