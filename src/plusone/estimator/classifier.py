@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
 
-from plusone.autorecipe import Composed, compose, facts_of
+from plusone.autorecipe import Composed, Facts, compose, facts_of
 from plusone.data.dataset import Dataset
 from plusone.data.lazy import LazyArray, joined
 from plusone.data.matrix import LabelMatrix
@@ -137,7 +137,7 @@ def make_items(data: Dataset, weights: Weights | None, recipe: Recipe) -> Task:
     """
     task = make_task(data, recipe)
     if weights is not None:
-        own = (data.table.split == "val")[: len(weights)]
+        own = np.isin(np.arange(len(weights)), data.table.rows_of("val"))
         train, val = replace(task.train, weights=weights[~own]), task.val
         if own.any():
             val = _repeated(val, weights[val.ids.astype(np.int64)], recipe.seed)
@@ -298,7 +298,12 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         names = tuple(str(name) for name in labels.classes)
         ids, split = np.arange(len(held)).astype(np.str_), np.where(held, "val", "train")
         data = Dataset(LabelTable(ids, names, matrix, split=split), inputs, "arrays")
-        composed = self._compose(data, seed)
+        if validation is None:  # the rules look at all items, as those of `plusone train` do
+            table, share = LabelTable(ids, names, matrix), float(held.mean())
+            facts = partial(facts_of, Dataset(table, inputs, "arrays"), share)
+        else:
+            facts = partial(facts_of, data)
+        composed = self._compose(facts, seed)
         task = make_items(data, weights, composed.recipe)
         self._train(task, composed.recipe, labels)
         self.rules_ = composed.rules
@@ -381,7 +386,7 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         return labels
 
-    def _compose(self, data: Dataset, seed: int) -> Composed:
+    def _compose(self, facts: Callable[[], Facts], seed: int) -> Composed:
         """The settings: those given, and the others as `plusone train` would choose them."""
         names = (
             "method", "options", "epochs", "lr", "batch_size", "weight_decay", "patience",
@@ -391,7 +396,7 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         given = {name: _plain(value) for name, value in values.items() if value is not None}
         more = {name: _plain(value) for name, value in (self.settings or {}).items()}
         return compose(
-            partial(facts_of, data) if self.rules else None,
+            (lambda _: facts()) if self.rules else None,  # what is held out is settled already
             given,
             more,
             {"seed": seed, "probe": "off"},

@@ -13,7 +13,6 @@ from io import FileIO
 from pathlib import Path
 
 from plusone.errors import InputError
-from plusone.io.keys import file_state as file_state
 
 try:
     import fcntl

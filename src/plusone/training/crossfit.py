@@ -20,7 +20,7 @@ from plusone.data.dataset import Dataset
 from plusone.data.lazy import LazyArray, taken
 from plusone.errors import InputError
 from plusone.io.arrays import write_array
-from plusone.io.files import file_state
+from plusone.io.keys import file_state
 from plusone.methods import get_method
 from plusone.recipe import Recipe
 from plusone.training.features import with_features
