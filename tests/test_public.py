@@ -16,7 +16,9 @@ def test_public_names():
     assert plusone.evaluate(truth.astype(float), truth)["map"] == 1.0
     assert "gr" in plusone.METHODS
     assert callable(plusone.fit)
+    assert callable(plusone.load_run)
     assert all(hasattr(plusone, name) for name in plusone.__all__)
+    assert set(plusone.__all__) <= set(dir(plusone))
     with pytest.raises(AttributeError, match="no attribute 'fitt'"):
         plusone.fitt  # noqa: B018
 

@@ -3,7 +3,8 @@
     fitted = plusone.fit("digits", "gr")
     fitted.metrics["test_map"]
 
-Names are loaded when they are first used, so that importing the package is instant.
+The public names are those of `__all__`. They are imported when they are first used, so importing the
+package takes no time.
 """
 
 from importlib import import_module
@@ -12,25 +13,52 @@ from typing import TYPE_CHECKING, Any
 from plusone.version import __version__
 
 if TYPE_CHECKING:
+    from plusone import data, estimator, losses, methods, metrics, models
     from plusone.estimator import PlusOneClassifier
     from plusone.methods import METHODS
     from plusone.metrics import evaluate
+    from plusone.recipe import Recipe
+    from plusone.results import RunResult
     from plusone.training.api import Fitted, fit
+    from plusone.training.build import load_run
 
-__all__ = ["METHODS", "Fitted", "PlusOneClassifier", "__version__", "evaluate", "fit"]
+__all__ = [
+    "METHODS",
+    "Fitted",
+    "PlusOneClassifier",
+    "Recipe",
+    "RunResult",
+    "__version__",
+    "data",
+    "estimator",
+    "evaluate",
+    "fit",
+    "load_run",
+    "losses",
+    "methods",
+    "metrics",
+    "models",
+]
 
 _HOMES = {
     "METHODS": "plusone.methods",
     "Fitted": "plusone.training.api",
     "PlusOneClassifier": "plusone.estimator",
+    "Recipe": "plusone.recipe",
+    "RunResult": "plusone.results",
     "evaluate": "plusone.metrics",
     "fit": "plusone.training.api",
+    "load_run": "plusone.training.build",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name in ("data", "losses", "methods", "metrics", "models", "engine", "estimator"):
+    if name in __all__:
         return import_module(f"plusone.{name}")
     raise AttributeError(f"module 'plusone' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
