@@ -3,8 +3,8 @@
     fitted = plusone.fit("digits", "gr")
     fitted.metrics["test_map"]
 
-The public names are those of `__all__`. They are imported when they are first used, so importing the
-package takes no time.
+The public names are those of `__all__`. Each is imported when it is first used, so that importing
+the package takes no time.
 """
 
 from importlib import import_module
