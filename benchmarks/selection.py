@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plusone.compare.summary import markdown
+from plusone.compare.tables import markdown
 from plusone.data.dataset import Dataset
 from plusone.data.source import load_source
 from plusone.io.files import write_json, write_text

@@ -12,7 +12,7 @@ from collections import deque
 import psutil
 import pytest
 
-from plusone.compare import pool
+from plusone.compare import _pool as pool
 from plusone.errors import RunError
 
 

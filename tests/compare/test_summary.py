@@ -1,10 +1,23 @@
-"""From results to rows: the learning rate, the gap, the marks, the table."""
+"""From results to rows: the learning rate, the gap, the marks, published figures."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
+
 import pytest
 
-from plusone.compare.summary import markdown, summarise
+from plusone.compare.entries import best_settings
+from plusone.compare.summary import (
+    PARTS_OF_NAMES,
+    mean_per_class,
+    mean_score,
+    outcome,
+    published,
+    summarise,
+)
+from plusone.data.public import PUBLIC
+from plusone.methods import METHODS, PublishedFigure
 
 
 def test_validation_picks_the_learning_rate(result):
@@ -119,5 +132,111 @@ def test_with_one_seed_the_classes_decide(result):
     assert rows["wan_sampled"].within_noise, "the same score"
 
 
-def test_markdown():
-    assert markdown(("a", "b"), [("x|y", 1)]) == "| a | b |\n| --- | --- |\n| x\\|y | 1 |\n"
+def test_the_score_decides_and_old_results_have_map_for_one(result):
+    assert result(val=0.4).choice_score == 0.4
+    assert result(val=0.4, val_score=0.7).choice_score == 0.7
+    assert result(val=0.4, val_score=None).choice_score == 0.4
+    assert mean_score([result(val=0.25), result(val_score=0.75)]) == 0.5
+
+
+def test_everything_that_chooses_uses_it(result):
+    high_map = result(lr=1e-2, val=0.9, val_score=0.1, test=0.3)
+    high_score = result(lr=1e-3, val=0.2, val_score=0.8, test=0.6)
+    tried = [{"lr": 1e-2}, {"lr": 1e-3}]
+    assert best_settings(tried, [high_map, high_score]) == tried[1]
+    assert outcome([high_map, high_score]).lr == 1e-3
+    (row,) = summarise([high_map, high_score]).rows
+    assert (row.lr, row.val_map, row.val_score) == (1e-3, 0.2, 0.8)
+
+
+def test_without_a_test_split_methods_are_ranked_by_it(result):
+    rows = summarise(
+        [
+            result("an", val=0.9, val_score=0.5, test=None),
+            result("gr", val=0.2, val_score=0.8, test=None),
+        ]
+    ).rows
+    assert [row.method for row in rows if row.best] == ["gr"]
+
+
+def test_mean_per_class():
+    assert mean_per_class([[0.2, None, 0.5], [0.4, 0.3, math.nan]]) == [
+        pytest.approx(0.3), None, None,
+    ]  # fmt: skip
+
+
+VOC = {
+    "data": "VOC2012",
+    "items": {"train": 4574, "val": 1143, "test": 5823},
+    "labels": {"classes": list(map(str, range(20))), "seen": [1] * 20, "true": [2] * 20},
+}
+
+
+def test_voc_linear(result):
+    found = published(result("role", **VOC))
+    assert found is not None
+    assert found[0] == 86.5
+    assert "Cole et al." in found[1]
+    assert published(result("gr", **VOC)) is None
+    assert published(result("gr", **VOC, mode="finetune"))[0] == 89.83
+    assert published(result("role", **VOC, mode="linear_init"))[0] == 88.26
+    assert published(result("gr", **VOC, mode="stages")) is None
+
+
+def test_all_labels(result):
+    seen = {"scheme": "all", "seed": 1200, "digest": "x"}
+    assert published(result("bce", **VOC, observation=seen))[0] == 86.7
+    assert published(result("bce", **VOC)) is None
+    iun = {"scheme": "positives_and_negatives(n_pos=1, n_neg=None)", "digest": "x"}
+    assert published(result("iun", **VOC, observation=iun))[0] == 86.4
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"data": "photos"},
+        {"items": {"train": 4574, "val": 1143, "test": 5822}},
+        {"items": {"train": 457, "val": 1143, "test": 5823}},
+        {"labels": {"classes": ["a"], "seen": [1], "true": [2]}},
+        {"observation": {"scheme": "fraction(0.5)", "digest": "x"}},
+        {"observation": {"scheme": "given", "digest": "x"}},
+        {"data": "coco"},
+    ],
+)
+def test_other_settings_have_no_published_figure(result, other):
+    assert published(result("an", **VOC)) is not None
+    assert published(result("an", **(VOC | other))) is None
+
+
+def test_unknown_truth_has_no_published_figure(result):
+    assert published(result("an", data="VOC2012", items=VOC["items"])) is None
+
+
+def test_the_tables_name_methods_and_data_that_exist():
+    names = {field.name for field in dataclasses.fields(PublishedFigure)} - {"mode", "source"}
+    assert names == PUBLIC.keys() == PARTS_OF_NAMES.keys()
+    for info in METHODS.values():
+        modes = [figure.mode for figure in info.published]
+        assert len(set(modes)) == len(modes)
+        assert set(modes) <= {"linear", "finetune", "linear_init"}
+        for figure in info.published:
+            places = ("CVPR", "ECCV", "ICLR", "IJCAI", "NeurIPS")
+            assert any(place in figure.source for place in places)
+
+
+def test_figures_agree_with_the_method_sheet(shared):
+    """Every figure of the sheet's section on published results that has a row of its own."""
+    sheet = (shared / "METHODS.md").read_text(encoding="utf-8")
+    names = {"BCE, all labels": "bce", "AN-LS": "an_ls", "N-LS": "n_ls", "LAC (LEM)": "lac"}
+    names |= {"AN": "an", "WAN": "wan", "Focal": "focal", "ASL": "asl", "ROLE": "role"}
+    names |= {"SPLC": "splc", "EM": "em", "EM + APL": "em_apl", "LASD": "lasd", "GR": "gr"}
+    found = 0
+    for line in sheet.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 6 and cells[0] in names and cells[1].replace(".", "").isdigit():
+            info = METHODS[names[cells[0]]]
+            (figure,) = (figure for figure in info.published if figure.mode == "finetune")
+            figures = (figure.voc, figure.coco, figure.nuswide, figure.cub)
+            assert figures == tuple(map(float, cells[1:5])), cells[0]
+            found += 1
+    assert found == len(names)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, Group, RenderResult
@@ -18,8 +19,8 @@ from plusone.io.files import alone_in, clear_leftovers
 
 if TYPE_CHECKING:
     from plusone.compare.jobs import Job, JobResult
-    from plusone.compare.remaining import Kind
 
+Kind = tuple[str, str, str]  # data, method, mode
 LINES_AROUND = 7  # of the display that are not rows of its table
 
 
@@ -92,8 +93,6 @@ class Board:
 
     def left(self) -> str:
         """The time left, in words."""
-        from plusone.compare.remaining import seconds_left
-
         seconds = seconds_left([*self.open.values()], self.done, self.workers)
         if seconds is None:
             return "time left: unknown yet"
@@ -133,3 +132,28 @@ class Board:
         below = Table.grid(padding=(0, 1))
         below.add_row(bar, Text(f"{count} of {self.total} done, {self.left()}"))
         yield Group(self.table(console.height), below)
+
+
+def seconds_left(
+    open_jobs: Sequence[Kind], done: Sequence[tuple[Kind, float]], workers: int
+) -> float | None:
+    """An estimate in seconds; None before anything is done.
+
+    A training takes as long as those of its own kind did on average; if there are none yet, as
+    those on the same data, and failing these as any.
+
+    Args:
+        open_jobs: Kinds of the trainings that are not done.
+        done: Kinds and seconds of those that are.
+        workers: How many run at a time.
+    """
+    if not done:
+        return None
+    by_kind: dict[Kind, list[float]] = {}
+    by_data: dict[str, list[float]] = {}
+    for kind, seconds in done:
+        by_kind.setdefault(kind, []).append(seconds)
+        by_data.setdefault(kind[0], []).append(seconds)
+    every = [seconds for _, seconds in done]
+    total = sum(fmean(by_kind.get(kind) or by_data.get(kind[0]) or every) for kind in open_jobs)
+    return total / max(1, min(workers, len(open_jobs)))

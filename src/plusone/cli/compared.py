@@ -42,7 +42,7 @@ def finish(
         report: Also write the report.
         titles: Data set -> a line above its tables.
     """
-    from plusone.compare.outputs import FILES, alone, write_outputs
+    from plusone.compare.tables import FILES, alone, write_outputs
 
     whole = write_outputs(
         folder, spec, bench.results, bench.summary, title=title, command=command, rule=bench.rule

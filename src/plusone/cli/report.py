@@ -95,7 +95,7 @@ def report(
 
 def _markdown(places: Sequence[Path], target: Path, as_json: bool) -> None:
     """The runs as a Markdown table."""
-    from plusone.compare.summary import markdown
+    from plusone.compare.tables import markdown
     from plusone.io.files import write_text
 
     found = find_runs(places)

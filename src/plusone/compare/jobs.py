@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from plusone.compare.pool import in_processes
+from plusone.compare._pool import in_processes
 from plusone.errors import RunError
 from plusone.io.jsonl import append_jsonl, read_jsonl, repair_jsonl
 from plusone.io.keys import content_key, file_state

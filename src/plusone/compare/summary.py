@@ -3,47 +3,64 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean, stdev
 from typing import Any
 
 from plusone.compare.jobs import JobResult
-from plusone.compare.published import published
-from plusone.compare.statistics import (
+from plusone.compare.noise import (
     Noise,
     is_near,
-    mean_per_class,
     p_over_classes,
     p_over_seeds,
     pooled_noise,
 )
+from plusone.data.observation import describe_scheme, parse_scheme
+from plusone.data.public import PUBLIC
 from plusone.methods import METHODS
+from plusone.results import RunResult
 
-
-def mean_score(results: Sequence[JobResult]) -> float:
-    """What settings are chosen by: the mean validation score, over seeds for instance."""
-    return fmean(result.choice_score for result in results)
+BACKBONE = "ResNet-50"  # of the published figures
+PARTS_OF_NAMES = {"voc": "voc", "coco": "coco", "nuswide": "nus", "cub": "cub"}
 
 
 @dataclass(frozen=True)
-class Row:
-    """One method of a comparison, with the settings that validation preferred.
+class Outcome:
+    """Trainings that differ in their seed only, as one figure.
 
     Args:
         data: The data set.
-        method: Its name.
-        mode: How it was trained.
-        lr: The chosen learning rate.
-        options: The chosen options, where they differ from the method's defaults.
+        method: The method.
+        lr: The learning rate.
         seeds: How many seeds.
         val_map: Mean over seeds.
-        val_score: Mean over seeds of what was chosen by, see `RunResult.choice_score`.
         test_map: Mean over seeds; None without a test split.
         test_sd: Sample standard deviation over seeds; None for one seed.
+        keys: Keys of the trainings in the journal.
+    """
+
+    data: str
+    method: str
+    lr: float
+    seeds: int
+    val_map: float
+    test_map: float | None
+    test_sd: float | None
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(Outcome):
+    """One method of a comparison, with the settings that validation preferred.
+
+    Args:
+        mode: How it was trained.
+        options: The chosen options, where they differ from the method's defaults.
+        val_score: Mean over seeds of what was chosen by, see `RunResult.choice_score`.
         recovery_map: mAP of the training labels against the truth, mean over seeds.
         seconds: Mean training time of one seed.
-        keys: Names of the trainings behind it, in the journal.
         gap_closed: How far from AN (0) to training with all labels (1) it gets.
         published: The published figure for the same data, labels and mode, in per cent.
         published_source: Where it was published.
@@ -53,19 +70,11 @@ class Row:
         p_classes: Wilcoxon's signed-rank test over classes against the best.
     """
 
-    data: str
-    method: str
     mode: str
-    lr: float
     options: dict[str, Any]
-    seeds: int
-    val_map: float
     val_score: float
-    test_map: float | None
-    test_sd: float | None
     recovery_map: float | None
     seconds: float
-    keys: tuple[str, ...]
     gap_closed: float | None = None
     published: float | None = None
     published_source: str | None = None
@@ -101,7 +110,7 @@ class Summary:
 
     Args:
         rows: One per data set, method and mode, in order of appearance.
-        tests: The noise of each table, see `plusone.compare.statistics`.
+        tests: The noise of each table, see `plusone.compare.noise`.
     """
 
     rows: tuple[Row, ...]
@@ -184,42 +193,53 @@ def gap_closed(rows: Sequence[Row], low: str = "an", high: str = "bce") -> list[
     ]
 
 
-def markdown(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A Markdown table."""
-    lines = [columns, ["---"] * len(columns), *rows]
-    return (
-        "\n".join("| " + " | ".join(_plain(cell) for cell in line) + " |" for line in lines) + "\n"
-    )
+def mean_score(results: Sequence[JobResult]) -> float:
+    """What settings are chosen by: the mean validation score, over seeds for instance."""
+    return fmean(result.choice_score for result in results)
 
 
-def _plain(cell: object) -> str:
-    return str(cell).replace("|", "\\|")
+def outcome(results: Sequence[JobResult]) -> Outcome:
+    """Sums up trainings that differ in learning rate and seed; validation picks the rate.
+
+    Of rates that validate alike it is the first.
+    """
+    by_rate: dict[float, list[JobResult]] = {}
+    for result in results:
+        by_rate.setdefault(result.lr, []).append(result)
+    return Outcome(**_figures(max(by_rate.values(), key=mean_score)))
 
 
 def _row(runs: Sequence[JobResult]) -> Row:
     """The row of one method from its runs with the chosen settings."""
     first = runs[0]
-    tests = [run.test_map for run in runs if run.test_map is not None]
     recovery = [run.recovery["recovery_map"] for run in runs if run.recovery]
     recovered = [value for value in recovery if value is not None]
-    known = published(first)
+    figure, source = published(first) or (None, None)
     return Row(
-        data=first.data,
-        method=first.method,
+        **_figures(runs),
         mode=first.mode,
-        lr=first.lr,
         options=first.options,
-        seeds=len(runs),
-        val_map=fmean(run.val_map for run in runs),
         val_score=mean_score(runs),
-        test_map=fmean(tests) if tests else None,
-        test_sd=stdev(tests) if len(tests) > 1 else None,
         recovery_map=fmean(recovered) if recovered else None,
         seconds=fmean(run.seconds for run in runs),
-        keys=tuple(run.key for run in runs),
-        published=known.value if known else None,
-        published_source=known.source if known else None,
+        published=figure,
+        published_source=source,
     )
+
+
+def _figures(runs: Sequence[JobResult]) -> dict[str, Any]:
+    """The fields of an `Outcome`."""
+    tests = [run.test_map for run in runs if run.test_map is not None]
+    return {
+        "data": runs[0].data,
+        "method": runs[0].method,
+        "lr": runs[0].lr,
+        "seeds": len(runs),
+        "val_map": fmean(run.val_map for run in runs),
+        "test_map": fmean(tests) if tests else None,
+        "test_sd": stdev(tests) if len(tests) > 1 else None,
+        "keys": tuple(run.key for run in runs),
+    }
 
 
 def _by_seed(runs: Sequence[JobResult]) -> dict[int, float]:
@@ -231,3 +251,45 @@ def _by_class(runs: Sequence[JobResult]) -> list[float | None]:
     """The test AP of each class, mean over seeds; empty without a test split."""
     per_run = [run.test_ap for run in runs if run.test_ap]
     return mean_per_class(per_run) if per_run else []
+
+
+def mean_per_class(runs: Sequence[Sequence[float | None]]) -> list[float | None]:
+    """The mean over runs of a score per class; None where any run has none."""
+    means: list[float | None] = []
+    for column in zip(*runs, strict=True):
+        known = [value for value in column if value is not None and not math.isnan(value)]
+        means.append(fmean(known) if known and len(known) == len(column) else None)
+    return means
+
+
+def published(result: RunResult) -> tuple[float, str] | None:
+    """The published mAP (%) for the setting of a result and its source, if there is one.
+
+    Data set, labels and mode agree; the backbone may be another one, and whoever shows the figure
+    must say so. A data set is known by its name and by its counts.
+    """
+    info = METHODS.get(result.method)
+    data = _public_name(result)
+    if data is None or info is None:
+        return None
+    if result.observation["scheme"] != describe_scheme(parse_scheme(info.scheme)):
+        return None
+    for figure in info.published:
+        value: float | None = getattr(figure, data)
+        if figure.mode == result.mode and value is not None:
+            return value, figure.source
+    return None
+
+
+def _public_name(result: RunResult) -> str | None:
+    """Which public data set this is, with the split of the papers."""
+    if result.labels is None:  # the truth is not known: no protocol of the papers
+        return None
+    items = result.items
+    counts = (items["train"] + items["val"], items["test"], len(result.labels.classes))
+    for name, public in PUBLIC.items():
+        expected = public.expected
+        known = (expected.train, expected.test, expected.classes)
+        if counts == known and PARTS_OF_NAMES[name] in result.data.lower():
+            return name
+    return None

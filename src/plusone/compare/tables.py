@@ -1,13 +1,36 @@
-"""The rows of a comparison as Markdown and LaTeX, with all that is needed to read them."""
+"""A comparison as tables and files.
+
+| file | content |
+| --- | --- |
+| `journal.jsonl` | one line per finished training, see `plusone.compare.jobs` |
+| `results.json` | the rows, the tests behind the marks, and how to repeat it |
+| `results.csv` | tidy: one line per training |
+| `table.md`, `table.tex` | the tables |
+| `bench.toml` | the comparison, for `plusone bench bench.toml` |
+"""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
 from typing import Any
 
-from plusone.compare.published import BACKBONE
-from plusone.compare.summary import Row, Summary, markdown
+from plusone.compare.jobs import JobResult, maybe_features
+from plusone.compare.spec import BenchSpec
+from plusone.compare.summary import BACKBONE, Row, Summary
+from plusone.io.files import write_json, write_text
+from plusone.version import __version__
 
+COLUMNS = (
+    "data", "method", "mode", "seed", "lr", "options", "val_map", "val_score", "selected_by",
+    "test_map", "best_epoch", "seconds", "recovery_map", "hidden_map", "k", "stacked", "scheme",
+    "observe_seed", "digest", "version", "key", "chosen",
+)  # fmt: skip
+FILES = ("results.json", "results.csv", "table.md", "table.tex", "bench.toml")
 MARKS = (
     "bold: the best of the methods that see one positive per item; =: within noise of it; methods "
     "that see more labels are not ranked"
@@ -16,6 +39,139 @@ ESCAPES = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
 }  # fmt: skip
+
+
+def write_outputs(
+    folder: Path,
+    spec: BenchSpec,
+    results: Sequence[JobResult],
+    summary: Summary,
+    *,
+    title: str,
+    command: str,
+    rule: str,
+) -> dict[str, Any]:
+    """Writes all files but the journal; returns what `results.json` holds.
+
+    Args:
+        folder: Where to.
+        spec: The comparison.
+        results: All trainings, those of settings that were not chosen included.
+        summary: Their rows.
+        title: A line that says what this is.
+        command: How to repeat it.
+        rule: By which rule settings were chosen.
+    """
+    inputs = {result.data: describe_inputs(result) for result in results}
+    observations = {
+        json.dumps([result.data, result.observation], sort_keys=True): {
+            "data": result.data,
+            **result.observation,
+        }
+        for result in results
+    }
+    whole = {
+        "kind": "bench",
+        "title": title,
+        "command": command,
+        "rows": [row.to_dict() for row in summary.rows],
+        "tests": list(summary.tests),
+        "settings": {
+            "rule": rule,
+            "inputs": inputs,
+            "observations": list(observations.values()),
+            **spec.model_dump(mode="json", exclude={"data", "workers", "storage"}),
+            "data": [
+                block.model_dump(mode="json", exclude={"path", "features"}) for block in spec.data
+            ],
+        },
+        "alone": alone(results),
+        "version": __version__,
+        "date": date.today().isoformat(),
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(whole, allow_nan=False))
+    notes = [
+        f"settings: {rule}",
+        *(
+            f"noise, {test['data']}, {test['mode']}: the least significant difference is "
+            f"{100 * test['lsd']:.2f} ({test['freedom']} degrees of freedom)"
+            for test in summary.tests
+        ),
+        *(
+            f"labels seen, {seen['data']}: {seen['scheme']}, seed {seen.get('seed', '-')}, digest "
+            f"{seen['digest']}"
+            for seen in observations.values()
+        ),
+        f"to repeat: plusone bench bench.toml, the file beside this one (plusone {__version__})",
+    ]
+    write_json(folder / "results.json", plain)
+    write_text(folder / "results.csv", tidy(results, summary))
+    write_text(folder / "table.md", markdown_tables(summary, inputs, notes))
+    write_text(folder / "table.tex", latex_tables(summary, inputs, notes))
+    write_text(folder / "bench.toml", spec.to_toml(folder))
+    return plain
+
+
+def tidy(results: Sequence[JobResult], summary: Summary) -> str:
+    """CSV with one line per training; `chosen` ones are behind a row of the table."""
+    chosen = {key for row in summary.rows for key in row.keys}
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    for result in {result.key: result for result in results}.values():
+        seen, recovery = result.observation, result.recovery or {}
+        writer.writerow(
+            result.model_dump(include=set(COLUMNS))
+            | {
+                "data": safe_cell(result.data),
+                "options": json.dumps(result.options, sort_keys=True),
+                "recovery_map": recovery.get("recovery_map"),
+                "hidden_map": recovery.get("hidden_map"),
+                "scheme": seen["scheme"],
+                "observe_seed": seen.get("seed"),
+                "digest": seen["digest"],
+                "chosen": str(result.key in chosen).lower(),
+            }
+        )
+    return text.getvalue()
+
+
+def safe_cell(text: str) -> str:
+    """Text that a spreadsheet does not take for a formula.
+
+    >>> safe_cell("=1+1"), safe_cell("dogs")
+    ("'=1+1", 'dogs')
+    """
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
+def alone(results: Sequence[JobResult]) -> dict[str, str]:
+    """Methods that could not be trained many at once, and why."""
+    return {result.method: result.alone for result in results if result.alone is not None}
+
+
+def describe_inputs(result: JobResult) -> str:
+    """What the model had for input: features of some file, or images through a backbone."""
+    source = result.source
+    assert source is not None, "a comparison knows its data"
+    if source.features:
+        return f"features {', '.join(Path(path).name for path in source.features)}"
+    if maybe_features(source) and result.mode == "linear":
+        return "features of the data set"
+    backbone = result.recipe.get("backbone", "auto")
+    return f"backbone {'cnn' if backbone == 'auto' else backbone}"
+
+
+def markdown(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A Markdown table."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return (
+        "\n".join(
+            "| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |"
+            for line in lines
+        )
+        + "\n"
+    )
 
 
 def percent(value: float | None) -> str:

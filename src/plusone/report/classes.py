@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plusone.compare.statistics import mean_per_class
+from plusone.compare.summary import mean_per_class
 from plusone.report.blocks import Drawing, Section
 from plusone.report.material import Entry, Group, Material
 from plusone.report.style import GRID, NARROW, canvas, colours, headline, plain, styled

@@ -9,8 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from plusone.compare.outputs import safe_cell
-from plusone.compare.tables import options_text, percent, spread
+from plusone.compare.tables import options_text, percent, safe_cell, spread
 from plusone.report.blocks import Block, Cell, Download, Section, Table
 from plusone.report.material import Entry, Group, Material
 

@@ -98,16 +98,15 @@ def is_near(gap: float, noise: Noise | None, p_classes: float | None) -> bool:
 
 def p_over_seeds(ours: Mapping[int, float], other: Mapping[int, float]) -> float | None:
     """Paired t-test over common seeds, two-sided; None with fewer than two."""
-    from scipy.stats import t
+    from scipy.stats import ttest_1samp
 
     gaps = [ours[seed] - other[seed] for seed in sorted(ours.keys() & other.keys())]
     if len(gaps) < 2:
         return None
-    spread, gap = stdev(gaps), fmean(gaps)
-    if spread <= 1e-12 * max(1.0, abs(gap)):  # the same gap every time
+    gap = fmean(gaps)
+    if stdev(gaps) <= 1e-12 * max(1.0, abs(gap)):  # the same gap every time
         return 1.0 if abs(gap) <= 1e-12 else 0.0
-    statistic = abs(gap) / (spread / math.sqrt(len(gaps)))
-    return float(2 * t.sf(statistic, len(gaps) - 1))
+    return float(ttest_1samp(gaps, 0.0).pvalue)
 
 
 def p_over_classes(ours: Sequence[float | None], other: Sequence[float | None]) -> float | None:
@@ -130,12 +129,3 @@ def p_over_classes(ours: Sequence[float | None], other: Sequence[float | None]) 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few classes, ties: the p value says enough
         return float(wilcoxon(apart).pvalue)
-
-
-def mean_per_class(runs: Sequence[Sequence[float | None]]) -> list[float | None]:
-    """The mean over runs of a score per class; None where any run has none."""
-    means: list[float | None] = []
-    for column in zip(*runs, strict=True):
-        known = [value for value in column if value is not None and not math.isnan(value)]
-        means.append(fmean(known) if known and len(known) == len(column) else None)
-    return means

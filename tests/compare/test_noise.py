@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from plusone.compare.statistics import (
+from plusone.compare.noise import (
     Noise,
     is_near,
-    mean_per_class,
     p_over_classes,
     p_over_seeds,
     pooled_noise,
@@ -76,12 +75,6 @@ def test_few_classes():
     assert p_over_classes([0.5, 0.2], [0.5, 0.2]) == 1.0
     assert p_over_classes([], []) is None
     assert p_over_classes([None], [0.4]) is None
-
-
-def test_mean_per_class():
-    assert mean_per_class([[0.2, None, 0.5], [0.4, 0.3, math.nan]]) == [
-        pytest.approx(0.3), None, None,
-    ]  # fmt: skip
 
 
 def test_what_decides_when_the_noise_is_hardly_known():
