@@ -1,1 +1,1 @@
-"""Files: atomic writes, readers with stated limits."""
+"""Files: atomic writes and locks, bounded readers, arrays, JSON lines, content keys."""

@@ -9,7 +9,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from io import FileIO
 from pathlib import Path
 
 from plusone.errors import InputError
@@ -106,22 +105,6 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, value: object) -> None:
     """Writes a JSON file in one step."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def add_lines(file: FileIO, text: str) -> None:
-    """Adds lines to a file that is open for appending without a buffer: all of them, or nothing.
-
-    A kill may still cut the last line; whoever reads such a file passes over it.
-    """
-    content = text.encode()
-    before = os.fstat(file.fileno()).st_size
-    with naming(Path(os.fsdecode(file.name))):
-        try:
-            while content:
-                content = content[file.write(content) or 0 :]  # a full disk may take a part
-        except OSError:
-            os.ftruncate(file.fileno(), before)
-            raise
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -10,12 +9,13 @@ import numpy as np
 import torch
 
 from plusone.errors import InputError
+from plusone.io.keys import content_key
 from plusone.methods import get_method
 from plusone.recipe import Recipe
 from plusone.training.loader import ArrayInputs, MappedInputs
 
 if TYPE_CHECKING:
-    from plusone.training.task import Part, Task
+    from plusone.training.task import Task
 
 
 Source = Literal["none", "given", "truth", "validation", "estimated"]
@@ -95,17 +95,10 @@ def estimated(recipe: Recipe, task: Task) -> float:
 
 
 def _key(recipe: Recipe, task: Task) -> str:
-    state = hashlib.sha256(task.train.observed.digest().encode())
-    state.update("\n".join(task.train.ids.tolist()).encode())
-    state.update(_sample(task.train))
+    part, contents = task.train, list[object]()
+    if isinstance(part.inputs, ArrayInputs | MappedInputs) and len(part):
+        sample = np.linspace(0, len(part) - 1, min(len(part), SAMPLE)).astype(np.int64)
+        contents.append(part.inputs.at(torch.from_numpy(sample)))
     if task.images:
-        about = (recipe.backbone, recipe.weights, recipe.seed, recipe.aspect, task.shape)
-        state.update(repr(about).encode())
-    return state.hexdigest()
-
-
-def _sample(part: Part) -> bytes:
-    if not isinstance(part.inputs, ArrayInputs | MappedInputs) or not len(part):
-        return b""
-    rows = torch.from_numpy(np.linspace(0, len(part) - 1, min(len(part), SAMPLE)).astype(np.int64))
-    return part.inputs.at(rows).contiguous().numpy().tobytes()
+        contents.append((recipe.backbone, recipe.weights, recipe.seed, recipe.aspect, task.shape))
+    return content_key(part.observed.digest(), "\n".join(part.ids.tolist()), *contents)

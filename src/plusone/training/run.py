@@ -17,7 +17,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 import time
@@ -32,8 +31,9 @@ import torch
 from plusone.data.formats import write as write_table
 from plusone.data.table import LabelTable
 from plusone.errors import DivergedError, InputError
-from plusone.io.files import add_lines, clear_leftovers, write_json, write_text
-from plusone.io.readers import parse_json
+from plusone.io.files import clear_leftovers, write_json, write_text
+from plusone.io.jsonl import append_jsonl, read_jsonl, write_jsonl
+from plusone.io.keys import content_key
 from plusone.parallel.processes import broadcast, broadcast_tensors, check_same, is_main_process
 from plusone.recipe import FORMAT, Recipe
 from plusone.results import EpochRecord, RunDescription, RunResult
@@ -99,9 +99,10 @@ def train(
         write_text(folder / "recipe.toml", recipe.to_toml())
     spent = _restore(training, folder)
     started = saved = time.perf_counter()
-    with _keeping(training, folder), _lines(folder / "records.jsonl") as add:
+    with _keeping(training, folder):
         for record in training.epochs():
-            add(json.dumps(record.to_json()) + "\n")
+            if is_main_process():
+                append_jsonl(folder / "records.jsonl", record.to_json())
             if on_record is not None:
                 on_record(record)
             now = time.perf_counter()
@@ -131,16 +132,6 @@ def _found(task: Task, recipe: Recipe, folder: Path, *, resume: bool) -> dict[st
         return read_metrics(folder).to_json()
     refuse_diverged(folder)
     return None
-
-
-@contextmanager
-def _lines(path: Path) -> Iterator[Callable[[str], None]]:
-    """A function that adds lines to a file; nothing in processes that do not write."""
-    if not is_main_process():
-        yield lambda text: None
-        return
-    with path.open("ab", buffering=0) as lines:
-        yield lambda text: add_lines(lines, text)
 
 
 @contextmanager
@@ -201,15 +192,15 @@ def describe(task: Task, k: Expected, source: Mapping[str, Any] | None) -> RunDe
 
 def fingerprint(task: Task) -> str:
     """A hash of the items' names and of a sample of their inputs, to know the data again."""
-    state = hashlib.sha256()
+    contents: list[object] = []
     for part in (task.train, task.val, task.test):
         if part is None:
             continue
-        state.update("\n".join(part.ids.tolist()).encode())
+        contents.append("\n".join(part.ids.tolist()))
         if isinstance(part.inputs, ArrayInputs | MappedInputs):
             rows = torch.linspace(0, len(part) - 1, min(len(part), 64)).long()
-            state.update(part.inputs.at(rows).contiguous().numpy().tobytes())
-    return state.hexdigest()[:16]
+            contents.append(part.inputs.at(rows))
+    return content_key(*contents)
 
 
 def observed_table(task: Task) -> LabelTable:
@@ -256,7 +247,7 @@ def _restore(training: Training, folder: Path) -> float:
     path, lines = folder / "checkpoint.safetensors", folder / "records.jsonl"
     if not broadcast(path.exists):
         if is_main_process():
-            write_text(lines, "")
+            write_jsonl(lines, [])
         return 0.0
     tensors, plain = checkpoint.load(path) if is_main_process() else ({}, {})
     tensors, plain = broadcast_tensors(tensors), broadcast(lambda: plain)
@@ -268,15 +259,14 @@ def _restore(training: Training, folder: Path) -> float:
         raise InputError(f"{path}: does not fit the run beside it ({first})") from None
     if not is_main_process():
         return seconds
-    kept = []
-    text = lines.read_text(encoding="utf-8", errors="replace") if lines.exists() else ""
-    for line in text.splitlines(keepends=True):
-        try:
-            record = parse_json(line)
-            known = (record["stage"], record["epoch"]) <= (training.stage, training.epoch)
-        except (KeyError, TypeError, ValueError):
-            break  # the line that was being written when the run was killed
-        if known:
-            kept.append(line)
-    write_text(lines, "".join(kept))
+    records = read_jsonl(lines, skip_damaged=True) if lines.exists() else ()
+    write_jsonl(lines, [record for record in records if _is_known(training, record)])
     return seconds
+
+
+def _is_known(training: Training, record: Any) -> bool:
+    """Whether a line of `records.jsonl` is an epoch that a restored training has behind it."""
+    try:
+        return bool((record["stage"], record["epoch"]) <= (training.stage, training.epoch))
+    except (KeyError, TypeError):
+        return False
