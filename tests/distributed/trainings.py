@@ -18,7 +18,6 @@ from torch import nn
 from plusone.data.dataset import Dataset
 from plusone.methods import METHODS
 from plusone.parallel import processes
-from plusone.parallel import processes as turns
 from plusone.recipe import make_recipe
 from plusone.training.task import make_task
 from plusone.training.trainer import Training
@@ -128,4 +127,4 @@ if __name__ == "__main__":
     processes.start()
     ends = all_trained(sys.argv[2:] or CASES)
     torch.save(ends, Path(sys.argv[1]) / f"{processes.world()[0]}.pt")
-    turns.finish()
+    processes.wait_for_main_process()
