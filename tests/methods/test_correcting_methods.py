@@ -99,17 +99,6 @@ def test_apl_counts_are_exact_and_labels_are_never_revised():
     assert (method.soft[torch.from_numpy(labels == 1)] < 0).all()
 
 
-@pytest.mark.parametrize(
-    "name", ["ll_r", "ll_ct", "ll_cp", "splc", "las", "lasd", "role", "em_apl"]
-)
-def test_each_learns(name):
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(400, 10)).astype(np.float32)
-    data = Dataset.from_arrays(x, (x[:, :5] > 0.4).astype(int), complete=True)
-    fitted = plusone.fit(data, name, epochs=12, lr=0.03, expected_positives="truth")
-    assert fitted.metrics["val_map"] > 0.75
-
-
 def test_lasd_takes_its_views_from_the_options_of_the_stage():
     method = make("lasd", LABELS)
     method.begin_stage(Stage("features", 1, 0.1, options={"alpha": 0.0}))

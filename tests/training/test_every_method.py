@@ -2,9 +2,12 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
+import plusone
+from plusone.data import Dataset
 from plusone.methods import METHODS
 
 pytestmark = pytest.mark.slow
@@ -48,3 +51,12 @@ def test_stopped_and_resumed_it_ends_the_same(name, kind, training, feature_data
         state, other = mine.state_dict(), theirs.state_dict()
         assert state.keys() == other.keys()
         assert all(torch.equal(state[key], other[key]) for key in state)
+
+
+def test_it_learns(name):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 10)).astype(np.float32)
+    data = Dataset.from_arrays(x, (x[:, :5] > 0.4).astype(int), complete=True)
+    given = settings(name, epochs=12, lr=0.03, expected_positives="truth")
+    fitted = plusone.fit(data, **given)
+    assert fitted.metrics["val_map"] > 0.7  # chance is below 0.4
