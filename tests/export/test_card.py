@@ -3,35 +3,42 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
-from plusone.export.card import front_matter, make_card
+from plusone.export.card import ModelConfig, front_matter, make_card
+from plusone.export.inputs import InputSpec
+from plusone.export.onnx import OnnxCheck
+from plusone.recipe import Recipe
+from plusone.results import RunResult
+from plusone.training.thresholds import Thresholds
 
 TEST = {"map": 0.9, "cf1": 0.7, "of1": 0.8, "ece": None}
 
 
+RESULT = RunResult(
+    method="gr", data="photos", seed=3, val_map=0.8, test_map=0.9, test=TEST, best_epoch=7,
+    selected_on="observed", items={"train": 10, "val": 2}, observation={"scheme": "given"},
+    rules=("lr 0.1: because",), seconds=1.0, lr=0.1,
+)  # fmt: skip
+
+
 @pytest.fixture
 def config():
-    return {
-        "num_labels": 2,
-        "input": {
-            "name": "inputs", "type": "float32", "shape": ["batch", 5], "meaning": "vectors",
-        },
-        "backbone": None,
-        "paper": "Someone 2020",
-        "plusone_version": "1.2",
-        "thresholds": {"from": "seen", "by_class": {"ant": 0.25, "bee": 0.5}},
-        "training": {
-            "method": "gr", "data": "photos", "seed": 3, "val_map": 0.8, "test": TEST,
-            "best_epoch": 7, "selected_on": "observed", "items": {"train": 10, "val": 2},
-            "observation": {"scheme": "given"}, "rules": ["lr 0.1: because"],
-        },
-    }  # fmt: skip
+    return ModelConfig(
+        classes=("ant", "bee"),
+        input=InputSpec("float32", ("batch", 5), "vectors"),
+        backbone=None,
+        thresholds=Thresholds((0.25, 0.5), "seen"),
+        result=RESULT,
+        paper="Someone 2020",
+        recipe=Recipe(),
+    )
 
 
 def test_what_the_card_says(config):
-    card = make_card(config, "photos-gr", onnx=None)
+    card = make_card(config)
     for part in (
         "# photos-gr", "| seed | 3 |", "10 train, 2 val", "Someone 2020", "| ant | 0.2500 |",
         "**not calibrated**", "- lr 0.1: because", "0.9000", "the seen labels",
@@ -39,27 +46,26 @@ def test_what_the_card_says(config):
         assert part in card
     assert "model.onnx" not in card
     assert "plusone predict THIS_FOLDER features.npz" in card
-    checked = {"difference": 3e-7, "items": 16, "real": False}
-    assert "3e-07 on 16 made-up items" in make_card(config, "x", onnx=checked)
+    checked = replace(config, onnx=OnnxCheck(3e-7, 16, real=False))
+    assert "3e-07 on 16 random items" in make_card(checked)
 
 
 def test_without_test_items_it_says_that_nothing_is_known(config):
-    config["training"]["test"] = None
-    card = make_card(config, "x", onnx=None)
+    card = make_card(replace(config, result=RESULT.model_copy(update={"test": None})))
     assert "nothing here says how often it is right" in card
     assert "model-index" not in card
 
 
 def test_the_front_matter_is_yaml_and_leaves_the_licence_open(config):
-    config["training"]["data"] = 'a: "b"\n- c # d'
-    text = front_matter(config, "name: [x")
+    result = RESULT.model_copy(update={"data": 'a: "b"\n- c # d'})
+    text = front_matter(replace(config, result=result))
     assert text.startswith("---\n")
     assert text.rstrip().endswith("---")
     assert "\nlicense:" not in text
     assert "# license:" in text
     yaml = pytest.importorskip("yaml")
     content = yaml.safe_load(text.strip().strip("-"))
-    assert content["model-index"][0]["name"] == "name: [x"
+    assert content["model-index"][0]["name"] == 'a: "b"\n- c # d-gr'
     result = content["model-index"][0]["results"][0]
     assert result["dataset"]["name"] == 'a: "b"\n- c # d'
     assert result["metrics"][0]["value"] == 0.9
@@ -67,20 +73,21 @@ def test_the_front_matter_is_yaml_and_leaves_the_licence_open(config):
 
 
 def test_names_cannot_break_the_page(config):
-    names = {"a|b": 0.1, "<script>alert(1)</script>": 0.2, "[x](http://y)": 0.3, "two\nlines": 0.4}
-    config["thresholds"]["by_class"] = names
-    card = make_card(config, "<b>*x*", onnx=None)
+    names = ("a|b", "<script>alert(1)</script>", "[x](http://y)", "two\nlines")
+    thresholds = Thresholds((0.1, 0.2, 0.3, 0.4), "seen")
+    result = RESULT.model_copy(update={"data": "<b>*x*"})
+    card = make_card(replace(config, classes=names, thresholds=thresholds, result=result))
     table = card[card.index("| class |") : card.index("## Limits")].strip().splitlines()
     assert len(table) == 2 + len(names)
     for line in table:
         assert len(re.findall(r"(?<!\\)\|", line)) == 3
     assert "<script>" not in card
     assert "[x](" not in card.replace("\\[", "").replace("\\]", "")
-    assert "# &lt;b&gt;\\*x\\*" in card
+    assert "# &lt;b&gt;\\*x\\*-gr" in card
 
 
 def test_many_classes_are_cut(config):
-    config["thresholds"]["by_class"] = {f"class{number}": 0.5 for number in range(1000)}
-    card = make_card(config, "x", onnx=None)
+    classes = tuple(f"class{number}" for number in range(1000))
+    card = make_card(replace(config, classes=classes, thresholds=Thresholds.same(0.5, 1000)))
     assert "800 more classes are in `config.json`" in card
     assert "class200" not in card

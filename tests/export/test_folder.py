@@ -42,7 +42,7 @@ def run_of(method, to, x=X, **settings):
 def test_every_method_can_be_exported_and_predicts_the_same(method, tmp_path):
     run = run_of(method, tmp_path / "run")
     done = export_run(run, tmp_path / "out")
-    assert done["files"] == FILES
+    assert list(done.files) == FILES
     before, after = load_run(run), load_run(tmp_path / "out")
     inputs = ArrayInputs(torch.from_numpy(X))
     assert torch.equal(before.probabilities(inputs), after.probabilities(inputs))
@@ -123,8 +123,8 @@ def test_onnx_says_what_it_is(exported):
     import onnxruntime
 
     run, out, done = exported
-    assert done["onnx"]["difference"] < 1e-5
-    assert done["onnx"]["real"] is False  # arrays have no file to read them from again
+    assert done.onnx.difference < 1e-5
+    assert done.onnx.real is False  # arrays have no file to read them from again
     session = onnxruntime.InferenceSession(out / "model.onnx", providers=["CPUExecutionProvider"])
     about = session.get_modelmeta().custom_metadata_map
     assert json.loads(about["classes"]) == ["0", "1", "2"]
@@ -154,7 +154,7 @@ def test_onnx_of_other_heads_on_images(method, tmp_path):
     x = np.random.default_rng(0).integers(0, 255, (60, 3, 16, 16), dtype=np.uint8)
     run = run_of(method, tmp_path / "run", x, batch_size=32)
     done = export_run(run, tmp_path / "out", onnx=True)
-    assert done["onnx"]["difference"] < 1e-5
+    assert done.onnx.difference < 1e-5
     about = json.loads((tmp_path / "out" / "config.json").read_text())["input"]
     assert about["shape"] == ["batch", 3, 16, 16]
     assert about["mean"] == [0.45, 0.45, 0.45]

@@ -41,15 +41,15 @@ def export(
             bar.update(task, description=step, completed=STEPS.index(step))
 
         done = export_run(run, target, onnx=onnx, on_step=on_step)
-    checked = done["onnx"]
+    checked = done.onnx
     if as_json:
-        emit(done)
+        emit(done.to_json())
     if checked is not None:
-        kind = "items of the run's data" if checked["real"] else "made-up items (its data is gone)"
+        kind = "items of the run's data" if checked.real else "random items (its data is gone)"
         say(
-            f"model.onnx differs from torch by at most {checked['difference']:.1g} "
-            f"on {checked['items']} {kind}"
+            f"model.onnx differs from torch by at most {checked.difference:.1g} "
+            f"on {checked.items} {kind}"
         )
-    say(f"model in {target}: {', '.join(done['files'])}")
+    say(f"model in {target}: {', '.join(done.files)}")
     say("the licence is yours to add, at the top of README.md")
     say(f"next: plusone predict {quote(str(target))} NEW_ITEMS --out tags.csv")

@@ -1,4 +1,4 @@
-"""`PlusOneClassifier`: train on arrays, in the way of scikit-learn."""
+"""`PlusOneClassifier`: the methods as a scikit-learn classifier on arrays."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def suitable_fraction(n_items: int) -> float:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers of numpy, as searches over parameters bring them, as numbers of Python."""
+    """NumPy scalars, as parameter searches pass them, as Python numbers."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Mapping):
@@ -59,17 +59,17 @@ def _plain(value: Any) -> Any:
 
 
 def held_out(
-    labels: LabelMatrix, fraction: float, chance: np.random.RandomState
+    labels: LabelMatrix, fraction: float, random: np.random.RandomState
 ) -> npt.NDArray[np.bool_]:
     """A random share of the items, bool `[N]`, without the last seen positive of any class.
 
-    Items with a seen positive come first: the others say nothing about an epoch. At least one item
-    is held out and at least one is not.
+    Items with a seen positive come first: the others cannot help to choose an epoch. At least one
+    item is held out and at least one is not.
 
     Args:
-        labels: What was seen.
+        labels: Seen labels.
         fraction: The share, in (0, 1).
-        chance: Decides the draw.
+        random: Random state of the draw.
 
     >>> held_out(LabelMatrix.from_lists([[0], [0], [1]], 2), 0.4, np.random.RandomState(0)).sum()
     np.int64(1)
@@ -78,23 +78,23 @@ def held_out(
         raise InputError(f"validation_fraction must be between 0 and 1, not {fraction}")
     if len(labels) < 2:
         raise InputError(
-            f"{len(labels)} sample is too few: one part is learned from and another is held out"
+            f"{len(labels)} sample is too few: some are for training and some are held out"
         )
-    wanted = min(max(1, round(fraction * len(labels))), len(labels) - 1)
+    missing = min(max(1, round(fraction * len(labels))), len(labels) - 1)
     left = labels.per_class(1)
-    order = chance.permutation(len(labels))
+    order = random.permutation(len(labels))
     order = order[np.argsort(labels.per_item(1)[order] == 0, kind="stable")]
     held = np.zeros(len(labels), dtype=np.bool_)
     for item in order:
-        found = labels.positives(item)
-        if (left[found] > 1).all():
-            left[found] -= 1
+        positives = labels.positives(item)
+        if (left[positives] > 1).all():
+            left[positives] -= 1
             held[item] = True
-            wanted -= 1
-            if not wanted:
+            missing -= 1
+            if not missing:
                 break
     if not (held & (labels.per_item(1) > 0)).any():
-        # Every class was seen once: one of them has to do without.
+        # Every class was seen once: one of them loses its training item.
         held[order[0]] = True
     return held
 
@@ -114,7 +114,7 @@ def check_labels(x: npt.NDArray[Any], labels: Labels) -> None:
 
 
 def check_lengths(inputs: int, labels: int) -> None:
-    """Refuses labels of other items than the inputs."""
+    """Refuses inputs and labels of different lengths."""
     if inputs != labels:
         raise InputError(
             f"Found input variables with inconsistent numbers of samples: X has {inputs} rows, y "
@@ -123,16 +123,16 @@ def check_lengths(inputs: int, labels: int) -> None:
 
 
 def stacked(one: LabelMatrix, other: LabelMatrix) -> LabelMatrix:
-    """Labels over the same classes, one below the other."""
+    """Labels over the same classes, concatenated."""
     return LabelMatrix.concatenate([one, other.with_default(one.default)])
 
 
 def make_items(data: Dataset, weights: Weights | None, recipe: Recipe) -> Task:
-    """The items made ready for training.
+    """The training and validation items.
 
     Args:
         data: Features and seen labels, with a validation split.
-        weights: Weights of the first items; further ones are the user's own validation items.
+        weights: Sample weights of the first items; further ones are the user's validation items.
         recipe: The settings.
     """
     task = make_task(data, recipe)
@@ -146,7 +146,7 @@ def make_items(data: Dataset, weights: Weights | None, recipe: Recipe) -> Task:
 
 
 def _repeated(part: Part, weights: Weights, seed: int) -> Part:
-    """Held-out items, each as often as its weight says: metrics then count it so."""
+    """Held-out items, each repeated in proportion to its weight."""
     draw = generator(seed, "held-out items")
     rows = np.sort(visiting_order(len(part), weights, draw).numpy())
     inputs: Inputs = SomeInputs(part.inputs, torch.from_numpy(rows))
@@ -156,14 +156,14 @@ def _repeated(part: Part, weights: Weights, seed: int) -> Part:
 
 
 def _with_truth(part: Part) -> Part:
-    """The same items; where every label was seen, that is the truth."""
+    """The same items; if every label was seen, the seen labels are the truth."""
     if part.observed.per_class(0).any():
         return part
     return replace(part, truth=part.observed.with_default(-1))
 
 
 def light_predictor(training: Training) -> Predictor:
-    """The trained model without the data and the memory of its method."""
+    """The trained model without the data and the per-item buffers of its method."""
     task, recipe = training.task, training.recipe
     first = TrainLabels(task.train.observed.take([0]), training.k, recipe.seed, places=False)
     model, method = build(recipe, first, task.shape, images=False)
@@ -175,7 +175,7 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A multi-label classifier trained from incomplete labels, as few as one per item.
 
     It is a linear model on the features it is given (for `lac` one with an embedding per class), so
-    give it embeddings of a good network. `docs/classifier.md` tells more.
+    give it embeddings of a good network. See `docs/classifier.md`.
 
     Args:
         method: How to learn from incomplete labels, a name in `plusone.METHODS`; None chooses by
@@ -185,7 +185,7 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         lr: Learning rate; None chooses by the method, the features and the number of steps.
         batch_size: Items per step; None chooses by the number of items and the size of the model.
         weight_decay: Weight decay; default none, or the method's own.
-        patience: Epochs without a better one that end training; None goes through all of them.
+        patience: Epochs without improvement after which training stops; None trains all epochs.
         validation_fraction: Share of the items that is held out to choose the best epoch and the
             thresholds on; None is a fifth, at most 5,000 items. Not used if `fit` gets validation
             items.
@@ -197,7 +197,7 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         settings: Other settings of a recipe, by name, such as `{"optimizer": "adamw"}`.
         rules: Whether what is not given is chosen by rules that look at the data, as `plusone
             train` does; False leaves the recipe's defaults.
-        random_state: Decides initial weights, order and which items are held out.
+        random_state: Seed of initial weights, batch order and held-out items.
         verbose: 1 prints a line per epoch.
 
     Attributes:
@@ -205,10 +205,10 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         thresholds_: Probability above which each class is predicted `[L]`.
         n_features_in_: Number of features.
         feature_names_in_: Their names, if the inputs have any (a DataFrame).
-        n_iter_: How many epochs were trained.
+        n_iter_: Number of epochs trained.
         best_epoch_: The epoch whose weights were kept, from 1, counted within its stage.
         history_: One dict per epoch: losses, validation mAP, seconds.
-        recipe_: All settings, also those chosen by the rules.
+        recipe_: All settings, including those chosen by the rules.
         rules_: Why those were chosen, a sentence each.
         predictor_: The trained model.
 
@@ -265,31 +265,31 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Args:
             X: Features `[N, D]`: array, tensor or DataFrame.
-            y: What was seen: one class per item, lists of labels, or a matrix `[N, L]` of 1 (seen),
-                0 (not known) and -1 (seen to be absent), dense or sparse; see
+            y: Seen labels: one class per item, lists of labels, or a matrix `[N, L]` of 1
+                (present), 0 (unobserved) and -1 (absent), dense or sparse; see
                 `plusone.estimator.labels`.
-            sample_weight: How much each item counts, `[N]`: an item of weight 2 is visited twice as
-                often as one of weight 1, and counts twice if it is held out. Items of weight 0
-                are left out altogether.
+            sample_weight: Weight of each item, `[N]`: an item of weight 2 is sampled twice as often
+                as one of weight 1, and counts twice if it is held out. Items of weight 0 are
+                left out.
             validation: (X, y) to choose the epoch and the thresholds on, instead of held-out
                 items; if its y is a matrix without zeros, it is taken as complete.
         """
         x, labels = self._inputs(X, reset=True), read_labels(y)
         weights = self._weights(sample_weight, x)
         check_labels(x, labels)
-        chance = check_random_state(self.random_state)
-        seed = int(chance.randint(np.iinfo(np.int32).max))
+        random = check_random_state(self.random_state)
+        seed = int(random.randint(np.iinfo(np.int32).max))
         matrix = labels.matrix
         if weights is not None:
-            kept = weights > 0
-            if not kept.all():
-                x, matrix = x[kept], matrix.take(np.flatnonzero(kept))
-            weights = weights[kept]
+            positive = weights > 0
+            if not positive.all():
+                x, matrix = x[positive], matrix.take(np.flatnonzero(positive))
+            weights = weights[positive]
         inputs: npt.NDArray[Any] | LazyArray = x
         if validation is None:
             given = self.validation_fraction
             share = suitable_fraction(len(matrix)) if given is None else float(given)
-            held = held_out(matrix, share, chance)
+            held = held_out(matrix, share, random)
         else:
             more, checked = self._inputs(validation[0]), self._known(validation[1], labels.classes)
             check_labels(more, checked)
@@ -314,10 +314,10 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._method.probabilities(self._logits(X)).numpy()
 
     def decision_function(self, X: Any) -> npt.NDArray[np.float32]:
-        """Scores `[N, L]` of any size, in the order of `predict_proba` in every column: logits."""
+        """Logits `[N, L]`; every column ranks the items as `predict_proba` does."""
         logits = self._logits(X)
         if type(self._method).probabilities is not Method.probabilities:
-            # The logits alone do not order the items as the probabilities do.
+            # The logits alone do not rank the items as the probabilities do.
             p = self._method.probabilities(logits)
             logits = torch.logit(p, eps=torch.finfo(p.dtype).eps)
         return logits.numpy()
@@ -332,7 +332,7 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Args:
             X: Features `[N, D]`.
-            y: The truth, or seen labels, in any form that `fit` takes. Whatever is not 1 counts as
+            y: True or seen labels, in any form that `fit` takes. Everything but 1 counts as
                 negative. Classes without a positive are left out.
         """
         probabilities = self.predict_proba(X)
@@ -355,14 +355,14 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return method
 
     def _inputs(self, X: Any, *, reset: bool = False) -> npt.NDArray[Any]:
-        """Inputs as an array of small floats, checked."""
+        """Inputs as a validated array of float32 or float16."""
         if isinstance(X, Tensor):
             X = X.detach().cpu()
             X = (X.float() if X.dtype == torch.bfloat16 else X).numpy()
-        found: npt.NDArray[Any] = validate_data(
+        x: npt.NDArray[Any] = validate_data(
             self, X, reset=reset, dtype=[np.float32, np.float16], accept_sparse=False
         )
-        return found
+        return x
 
     def _weights(self, given: npt.ArrayLike | None, x: npt.NDArray[Any]) -> Weights | None:
         if given is None:
@@ -404,7 +404,7 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     def _train(self, task: Task, recipe: Recipe, labels: Labels) -> None:
-        """Trains and keeps what is needed to predict."""
+        """Trains and sets the fitted attributes."""
         training = Training(task, recipe)
         self.history_ = []
         epochs = sum(stage.epochs for stage in training.stages)

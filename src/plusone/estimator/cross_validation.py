@@ -1,8 +1,8 @@
 """Out-of-sample probabilities for every form of labels.
 
 `sklearn.model_selection.cross_val_predict` works for one class per item and for matrices of 0 and
-1. With `method="predict_proba"` it counts the values of every column of a matrix anew from 0, so
-that -1, 0, 1 become 0, 1, 2; lists of labels it refuses.
+1. With `method="predict_proba"` it encodes the values of every column of a matrix from 0, so that
+-1, 0, 1 become 0, 1, 2; it does not accept lists of labels.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from plusone.estimator.labels import read_labels
 def cross_val_probabilities(
     estimator: Any, X: Any, y: Any, *, folds: int = 5, random_state: int | None = 0
 ) -> npt.NDArray[np.float32]:
-    """What models that have not seen an item say about it, `[N, L]`.
+    """Out-of-sample probabilities by cross-validation, `[N, L]`.
 
     Args:
         estimator: A `PlusOneClassifier`, or a pipeline that ends in one.
         X: Inputs `[N, D]`.
         y: Labels in any form that `PlusOneClassifier.fit` takes.
         folds: Number of folds; each is predicted by a model trained on the others.
-        random_state: Decides which items are in which fold.
+        random_state: Seed of the folds.
 
     Returns:
         Probabilities, columns in the order of `classes_` of a classifier fitted on all items.
     """
     labels = read_labels(y)
-    found = np.zeros(labels.matrix.shape, dtype=np.float32)
+    probabilities = np.zeros(labels.matrix.shape, dtype=np.float32)
     splits = KFold(folds, shuffle=True, random_state=random_state)
     for train, test in splits.split(np.arange(len(labels.matrix))):
         model = clone(estimator).fit(_safe_indexing(X, train), labels.matrix.take(train))
-        found[test] = model.predict_proba(_safe_indexing(X, test))
-    return found
+        probabilities[test] = model.predict_proba(_safe_indexing(X, test))
+    return probabilities

@@ -1,4 +1,4 @@
-"""What `fit` accepts as labels, brought to class names and a three-state matrix."""
+"""Labels in the forms that `fit` accepts, as class names and a three-state matrix."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from plusone.errors import InputError
 
 Names = npt.NDArray[Any]
 
-STATES = "1 (seen), 0 (not known) and -1 (seen to be absent)"
+STATES = "1 (present), 0 (unobserved) and -1 (absent)"
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Labels:
 
     Args:
         classes: Names of the classes `[L]`: strings or numbers.
-        matrix: What was seen, `[N, L]`.
-        unknown: Labels of classes that are not among wanted ones; they were left out.
+        matrix: Seen labels, `[N, L]`.
+        unknown: Classes that were left out because they are not among the given ones.
     """
 
     classes: Names
@@ -42,7 +42,7 @@ def read_labels(y: Any, classes: Names | None = None) -> Labels:
     | --- | --- |
     | one class per item: list, array `[N]`, Series | the one label that was seen |
     | lists of labels: list of lists, tuples or sets, Series of them | all that were seen |
-    | matrix `[N, L]`: array, tensor, scipy sparse, DataFrame | 1 seen, 0 not known, -1 absent |
+    | matrix `[N, L]`: array, tensor, scipy sparse, DataFrame | 1 present, 0 unobserved, -1 absent |
 
     Nested Python lists are lists of labels, unless no item could have such a list: rows of equal
     length that hold nothing but 1, 0 and -1, some of them twice, are a matrix.
@@ -183,7 +183,7 @@ def _row(number: int, entry: Any) -> list[Any]:
 
 
 def _of_matrix(matrix: LabelMatrix, names: Names | None, classes: Names | None) -> Labels:
-    """The states of all classes; columns without names belong to the wanted classes in order."""
+    """The states of all classes; columns without names are the given classes in order."""
     if names is None and classes is not None:
         if len(classes) != matrix.n_classes:
             raise InputError(

@@ -1,5 +1,5 @@
-"""A trained model to pass on: weights, thresholds, a model card, and ONNX."""
+"""Exporting a trained model: weights, thresholds, a model card, and ONNX."""
 
-from plusone.export.folder import export_run
+from plusone.export.folder import Exported, export_run
 
-__all__ = ["export_run"]
+__all__ = ["Exported", "export_run"]

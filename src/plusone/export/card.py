@@ -1,12 +1,28 @@
-"""The model card: a README.md in the layout of Hugging Face, made from `config.json`."""
+"""The description of an exported model: `config.json`, and the model card made from it.
+
+Both follow the conventions of Hugging Face.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from plusone.training.thresholds import ORIGINS
+from plusone.export.inputs import NAME, InputSpec
+from plusone.export.onnx import OnnxCheck
+from plusone.recipe import Recipe
+from plusone.results import RunResult
+from plusone.training.thresholds import ORIGINS, Thresholds, as_dict
+from plusone.version import __version__
+
+KIND = "plusone"
+PUBLISHED = (
+    "method", "data", "seed", "val_map", "val_score", "test_map", "test", "best_epoch",
+    "selected_on", "selected_by", "k", "k_from", "observation", "items", "mode", "options",
+    "recovery", "rules",
+)  # fmt: skip
 
 SHOWN_CLASSES = 200
 MEASURES = (
@@ -17,18 +33,75 @@ MEASURES = (
 )
 
 
-def make_card(config: Mapping[str, Any], name: str, *, onnx: Mapping[str, Any] | None) -> str:
-    """The text of the card.
+@dataclass(frozen=True)
+class ModelConfig:
+    """The content of `config.json`: no paths of this machine, and no names of items.
 
     Args:
-        config: What `make_config` gave.
-        name: What to call the model.
+        classes: Class names, in the order of the outputs.
+        input: Description of the input.
+        backbone: Name of the backbone; None if features are the input.
+        thresholds: Threshold of each class.
+        result: Result of the training; the entries in `PUBLISHED` are written.
+        paper: Paper of the method.
+        recipe: The settings, without paths.
         onnx: How the ONNX file was checked; None if there is none.
     """
+
+    classes: tuple[str, ...]
+    input: InputSpec
+    backbone: str | None
+    thresholds: Thresholds
+    result: RunResult
+    paper: str
+    recipe: Recipe
+    onnx: OnnxCheck | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the model."""
+        return f"{self.result.data}-{self.result.method}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of `config.json`."""
+        result = self.result.to_json()
+        by_class = as_dict(self.classes, self.thresholds)
+        config = {
+            "model_type": KIND,
+            "architectures": ["plusone.Classifier"],
+            "problem_type": "multi_label_classification",
+            "num_labels": len(self.classes),
+            "id2label": {str(number): name for number, name in enumerate(self.classes)},
+            "label2id": {name: number for number, name in enumerate(self.classes)},
+            "input": self.input.to_json(),
+            "backbone": self.backbone,
+            "thresholds": {"from": self.thresholds.origin, "by_class": by_class},
+            "training": {key: result[key] for key in PUBLISHED if key in result},
+            "paper": self.paper,
+            "recipe": self.recipe.model_dump(mode="json", exclude_defaults=True),
+            "plusone_version": __version__,
+        }
+        return config | ({} if self.onnx is None else {"onnx": asdict(self.onnx)})
+
+    def metadata(self) -> dict[str, Any]:
+        """Metadata of the ONNX file."""
+        return {
+            "classes": list(self.classes),
+            "thresholds": as_dict(self.classes, self.thresholds),
+            "input": self.input.to_json(),
+            "output": "probabilities of the classes, in their order; not calibrated",
+            "method": self.result.method,
+            "data": self.result.data,
+            "plusone_version": __version__,
+        }
+
+
+def make_card(config: ModelConfig) -> str:
+    """The text of the card, a README.md."""
     parts = [
-        front_matter(config, name),
-        f"# {_plain(name)}\n\n{_summary(config)}",
-        _use(config, onnx),
+        front_matter(config),
+        f"# {_plain(config.name)}\n\n{_summary(config)}",
+        _use(config),
         _training(config),
         _results(config),
         _thresholds(config),
@@ -37,10 +110,10 @@ def make_card(config: Mapping[str, Any], name: str, *, onnx: Mapping[str, Any] |
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 
-def front_matter(config: Mapping[str, Any], name: str) -> str:
-    """What Hugging Face reads: YAML between two lines of dashes. The licence is yours to choose."""
-    told, images = config["training"], "before" in config["input"]
-    task = "image-classification" if images else "tabular-classification"
+def front_matter(config: ModelConfig) -> str:
+    """The YAML header that Hugging Face reads; the licence is left for users to choose."""
+    result = config.result
+    task = "image-classification" if config.input.images else "tabular-classification"
     lines = [
         "---",
         "# license: choose one, such as apache-2.0; the data may ask for a certain one",
@@ -48,25 +121,25 @@ def front_matter(config: Mapping[str, Any], name: str) -> str:
         f"pipeline_tag: {task}",
         "tags:",
         *(f"- {_text(tag)}" for tag in TAGS),
-        f"- {_text(told['method'])}",
+        f"- {_text(result.method)}",
     ]
-    found = [(key, label, value) for key, label, value in _measured(told) if key == "map"]
-    if found:
+    values = [(label, value) for key, label, value in _measured(result) if key == "map"]
+    if values:
         lines += [
             "metrics:",
             "- mean_average_precision",
             "model-index:",
-            f"- name: {_text(name)}",
+            f"- name: {_text(config.name)}",
             "  results:",
             "  - task:",
             f"      type: {task}",
             "    dataset:",
-            f"      name: {_text(told['data'])}",
-            f"      type: {_text(told['data'])}",
+            f"      name: {_text(result.data)}",
+            f"      type: {_text(result.data)}",
             "      split: test",
             "    metrics:",
         ]
-        for _, label, value in found:
+        for label, value in values:
             lines += [
                 "    - type: mean_average_precision",
                 f"      name: {_text(label)}",
@@ -80,8 +153,8 @@ TAGS = ("multi-label-classification", "single-positive-labels", "plusone")
 
 LIMITS = """## Limits
 
-- It was trained from incomplete labels: what was not seen may still be there. The probabilities
-  order labels; they are **not calibrated**, and 0.8 does not mean "right in eight of ten cases".
+- It was trained from incomplete labels. The probabilities rank labels; they are **not calibrated**,
+  and 0.8 does not mean "right in eight of ten cases".
 - Figures measured against seen labels only are too low or too high by an unknown amount; only
   figures against all labels say how often the model is right.
 - It knows the classes listed above and no others, and only data like that it was trained on.
@@ -90,31 +163,36 @@ LIMITS = """## Limits
 """
 
 
-def _summary(config: Mapping[str, Any]) -> str:
-    told, n = config["training"], config["num_labels"]
-    what = "images" if "before" in config["input"] else "feature vectors"
-    seen = str(told.get("observation", {}).get("scheme", "given"))
-    how = (
+def _summary(config: ModelConfig) -> str:
+    result = config.result
+    what = "images" if config.input.images else "feature vectors"
+    scheme = _scheme(result)
+    labels = (
         "the labels that were given"
-        if seen == "given"
-        else f"labels of which all but some were hidden ({_plain(seen)})"
+        if scheme == "given"
+        else f"labels of which all but some were hidden ({_plain(scheme)})"
     )
     return (
-        f"Gives the probabilities of {n} labels for {what}. Trained by the method "
-        f"`{told['method']}` ({_plain(config['paper'])}) on {_plain(told['data'])}, from {how}."
+        f"Gives the probabilities of {len(config.classes)} labels for {what}. "
+        f"Trained by the method `{result.method}` ({_plain(config.paper)}) on "
+        f"{_plain(result.data)}, from {labels}."
     )
 
 
-def _use(config: Mapping[str, Any], onnx: Mapping[str, Any] | None) -> str:
-    given = config["input"]
-    shape = " x ".join(map(str, given["shape"]))
+def _scheme(result: RunResult) -> str:
+    return str(result.observation.get("scheme", "given"))
+
+
+def _use(config: ModelConfig) -> str:
+    spec, onnx = config.input, config.onnx
+    shape = " x ".join(map(str, spec.shape))
     lines = [
         "## How to use it",
         "",
         "```bash",
         "pip install plusone",
         "plusone predict THIS_FOLDER photos --out tags.csv"
-        if "before" in given
+        if spec.images
         else "plusone predict THIS_FOLDER features.npz --out tags.csv",
         "```",
         "",
@@ -126,76 +204,76 @@ def _use(config: Mapping[str, Any], onnx: Mapping[str, Any] | None) -> str:
         'predictor = load_run(Path("THIS_FOLDER"))',
         "```",
         "",
-        f"- Input: `{given['name']}`, {given['type']}, {shape}: {given['meaning']}.",
+        f"- Input: `{NAME}`, {spec.type}, {shape}: {spec.meaning}.",
     ]
-    if "before" in given:
-        lines.append(f"- Before: {given['before']}.")
-        lines.append(f"- Inside the model: {given['inside']}{_numbers(given)}.")
+    if spec.images:
+        lines.append(f"- Before: {spec.before}.")
+        numbers = "" if spec.mean is None else f" (mean {_list(spec.mean)}, std {_list(spec.std)})"
+        lines.append(f"- Inside the model: {spec.inside}{numbers}.")
     lines.append("- Output: `probabilities`, one per class, in the order of `id2label`.")
     if onnx is not None:
-        kind = "items of its data" if onnx["real"] else "made-up items"
+        kind = "items of its data" if onnx.real else "random items"
         lines.append(
             f"- `model.onnx` gives the same: the largest difference to torch was "
-            f"{onnx['difference']:.1g} on {onnx['items']} {kind}. Its metadata holds classes, "
+            f"{onnx.difference:.1g} on {onnx.items} {kind}. Its metadata holds classes, "
             "thresholds and this description of the input."
         )
     return "\n".join([*lines, ""])
 
 
-def _numbers(given: Mapping[str, Any]) -> str:
-    return f" (mean {given['mean']}, spread {given['std']})" if "mean" in given else ""
+def _list(values: Iterable[float] | None) -> str:
+    return str(list(values or ()))
 
 
-def _training(config: Mapping[str, Any]) -> str:
-    told = config["training"]
-    items = told.get("items", {})
+def _training(config: ModelConfig) -> str:
+    result = config.result
     rows = [
-        ("data", told["data"]),
-        ("items", ", ".join(f"{count} {split}" for split, count in items.items())),
-        ("labels seen", told.get("observation", {}).get("scheme", "given")),
-        ("method", told["method"]),
-        ("options", _inline(told.get("options") or {}) or "defaults"),
-        ("mode", told.get("mode", "-")),
-        ("backbone", config["backbone"] or "none: features are the input"),
-        ("seed", told["seed"]),
-        ("expected positives per item", _expected(told)),
-        ("best epoch", told["best_epoch"]),
-        ("chosen by", _chosen(told)),
-        ("plusone", config["plusone_version"]),
+        ("data", result.data),
+        ("items", ", ".join(f"{count} {split}" for split, count in result.items.items())),
+        ("labels seen", _scheme(result)),
+        ("method", result.method),
+        ("options", _inline(result.options) or "defaults"),
+        ("mode", result.mode),
+        ("backbone", config.backbone or "none: features are the input"),
+        ("seed", result.seed),
+        ("expected positives per item", _expected(result)),
+        ("best epoch", result.best_epoch),
+        ("chosen by", _chosen(result)),
+        ("plusone", __version__),
     ]
     text = f"## Training\n\n{_table(('what', ''), rows)}\n\nAll settings are in `recipe.toml`.\n"
-    if told.get("rules"):
-        text += "\nWhat was not set was chosen by rules:\n\n"
-        text += "\n".join(f"- {_plain(rule)}" for rule in told["rules"]) + "\n"
+    if result.rules:
+        text += "\nSettings that were not given were chosen by rules:\n\n"
+        text += "\n".join(f"- {_plain(rule)}" for rule in result.rules) + "\n"
     return text
 
 
-def _results(config: Mapping[str, Any]) -> str:
-    told = config["training"]
-    rows = [(f"test, {label}", f"{value:.4f}") for _, label, value in _measured(told)]
-    if told.get("val_map") is not None:
-        against = f"against {_labels(told['selected_on'])}"
-        label = f"validation, mean average precision {against}"
-        rows.append((label, f"{told['val_map']:.4f}"))
-    note = "" if _measured(told) else NO_TEST
+def _results(config: ModelConfig) -> str:
+    result = config.result
+    measured = _measured(result)
+    rows = [(f"test, {label}", f"{value:.4f}") for _, label, value in measured]
+    label = f"validation, mean average precision against {_labels(result.selected_on)}"
+    rows.append((label, f"{result.val_map:.4f}"))
+    note = "" if measured else NO_TEST
     return f"## Results\n\n{_table(('measure', 'value'), rows)}\n{note}"
 
 
-def _thresholds(config: Mapping[str, Any]) -> str:
-    found = config["thresholds"]
-    rows = list(found["by_class"].items())
+def _thresholds(config: ModelConfig) -> str:
+    rows = list(zip(config.classes, config.thresholds.values, strict=True))
     shown = [(name, _cut(value)) for name, value in rows[:SHOWN_CLASSES]]
     more = len(rows) - len(shown)
     rest = f"\n{more} more classes are in `config.json`.\n" if more > 0 else ""
     return (
-        f"## Classes and thresholds\n\nA label counts above its threshold; these are "
-        f"{ORIGINS[found['from']]}.\n\n{_table(('class', 'threshold'), shown)}\n{rest}"
+        f"## Classes and thresholds\n\nA label is predicted above its threshold; these are "
+        f"{ORIGINS[config.thresholds.origin]}.\n\n{_table(('class', 'threshold'), shown)}\n{rest}"
     )
 
 
-def _measured(told: Mapping[str, Any]) -> list[tuple[str, str, float]]:
-    test = told.get("test") or {}
-    return [(key, label, test[key]) for key, label in MEASURES if test.get(key) is not None]
+def _measured(result: RunResult) -> list[tuple[str, str, float]]:
+    """Key, name and value of the measures on the test items."""
+    test = result.test or {}
+    values = [(key, label, test.get(key)) for key, label in MEASURES]
+    return [(key, label, value) for key, label, value in values if value is not None]
 
 
 def _cut(value: float) -> str:
@@ -204,15 +282,13 @@ def _cut(value: float) -> str:
     return short if 0 < float(short) < 1 else f"{value:.8f}"
 
 
-def _expected(told: Mapping[str, Any]) -> str:
-    k, origin = told.get("k"), told.get("k_from", "")
-    return "not used" if k is None else f"{k:.3g} ({origin})" if origin else f"{k:.3g}"
+def _expected(result: RunResult) -> str:
+    return "not used" if result.k is None else f"{result.k:.3g} ({result.k_from})"
 
 
-def _chosen(told: Mapping[str, Any]) -> str:
-    by = told.get("selected_by", "map")
-    score = "mean average precision" if by == "map" else by
-    return f"{score} on {_labels(told['selected_on'])} of the validation items"
+def _chosen(result: RunResult) -> str:
+    score = "mean average precision" if result.selected_by == "map" else result.selected_by
+    return f"{score} on {_labels(result.selected_on)} of the validation items"
 
 
 def _labels(selected_on: str) -> str:

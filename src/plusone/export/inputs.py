@@ -1,7 +1,8 @@
-"""What a model takes: in words for its card, and some of it for checks."""
+"""The inputs of a model: their description, and some of them to check an export on."""
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,51 +26,86 @@ SQUARES = {
 }
 
 
-def describe_input(predictor: Predictor) -> dict[str, Any]:
-    """What goes into the model, and what has to be done before."""
-    shape = ["batch", *predictor.shape]
+@dataclass(frozen=True)
+class InputSpec:
+    """What a model takes as input, for its card and `config.json`.
+
+    Args:
+        type: Type of the values.
+        shape: Sizes of the dimensions; names stand for sizes that may vary.
+        meaning: What the values are.
+        before: Preprocessing that users have to do; None for features.
+        inside: Preprocessing inside the model; None for features.
+        mean: Mean per channel that images are normalized with, in [0, 1].
+        std: Standard deviation per channel.
+    """
+
+    type: str
+    shape: tuple[int | str, ...]
+    meaning: str
+    before: str | None = None
+    inside: str | None = None
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+
+    @property
+    def images(self) -> bool:
+        """Whether inputs are images."""
+        return self.before is not None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, without those that do not apply."""
+        values = {"name": NAME} | asdict(self)
+        return {key: value for key, value in values.items() if value is not None}
+
+
+def describe_input(predictor: Predictor) -> InputSpec:
+    """The input of a model."""
     if not predictor.images:
-        meaning = "feature vectors" if len(predictor.shape) == 1 else "tokens or regions"
-        if len(predictor.shape) == 2:
-            shape[1] = "places"
-        return {
-            "name": NAME,
-            "type": "float32",
-            "shape": shape,
-            "meaning": f"{meaning} of the same kind as in training, not scaled in any way",
-        }
+        vectors = len(predictor.shape) == 1
+        kind = "feature vectors" if vectors else "tokens or regions"
+        sizes: tuple[int | str, ...] = predictor.shape
+        return InputSpec(
+            type="float32",
+            shape=("batch", *sizes) if vectors else ("batch", "places", *sizes[1:]),
+            meaning=f"{kind} of the same kind as in training, not scaled in any way",
+        )
     colours = "RGB" if predictor.shape[0] == 3 else "grey"
-    return {
-        "name": NAME,
-        "type": "uint8",
-        "shape": shape,
-        "meaning": f"{colours} images, channels first, values from 0 to 255",
-        "before": f"{SQUARES[predictor.recipe.aspect]}, bilinear with antialiasing, after applying "
+    mean, std = _normalization(predictor)
+    return InputSpec(
+        type="uint8",
+        shape=("batch", *predictor.shape),
+        meaning=f"{colours} images, channels first, values from 0 to 255",
+        before=f"{SQUARES[predictor.recipe.aspect]}, bilinear with antialiasing, after applying "
         "the orientation noted in the file",
-        "inside": "scaling to the mean and spread of the backbone",
-    } | _scaling(predictor)
+        inside="scaling to the mean and standard deviation of the backbone",
+        mean=mean,
+        std=std,
+    )
 
 
-def _scaling(predictor: Predictor) -> dict[str, list[float]]:
-    """Mean and spread that images are brought to inside the model, in [0, 1]."""
+def _normalization(
+    predictor: Predictor,
+) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
+    """Mean and standard deviation that images are normalized with inside the model, in [0, 1]."""
     backbone = predictor.model.backbone
     if not isinstance(backbone, Normalized):
-        return {}
+        return None, None
     normalize = backbone[0]
     assert isinstance(normalize, Normalize)
     scale, offset = normalize.scale.flatten(), normalize.offset.flatten()
     std = 1 / (255 * scale)
-    return {
-        "mean": [round(value, 4) for value in (-offset * std).tolist()],
-        "std": [round(value, 4) for value in std.tolist()],
-    }
+    return (
+        tuple(round(value, 4) for value in (-offset * std).tolist()),
+        tuple(round(value, 4) for value in std.tolist()),
+    )
 
 
 def some_inputs(predictor: Predictor, run: Path, n: int) -> tuple[Tensor, bool]:
-    """Inputs of the first items of the run's data; made-up ones if the data is not there any more.
+    """Inputs of the first items of the run's data; random ones if the data is gone.
 
     Returns:
-        Up to `n` inputs, and whether they are real.
+        Up to `n` inputs, and whether they are items of the data.
     """
     source = read_description(run).source
     try:

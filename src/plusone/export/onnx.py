@@ -7,6 +7,7 @@ import json
 import logging
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,27 @@ TOLERANCE = 1e-4
 LARGEST = 1_900_000_000  # bytes; one ONNX file cannot hold more than 2 GB
 
 
+@dataclass(frozen=True)
+class OnnxCheck:
+    """How the ONNX file was checked.
+
+    Args:
+        difference: Largest difference to the probabilities of torch.
+        items: Number of items compared on.
+        real: Whether they are items of the run's data, or random.
+    """
+
+    difference: float
+    items: int
+    real: bool
+
+
 class _Probabilities(nn.Module):
-    """A model and what its method makes of the logits."""
+    """A model that returns probabilities instead of logits."""
 
     def __init__(self, model: Classifier, method: Method) -> None:
         super().__init__()
-        self.model, self.method = model, (method,)  # in a tuple: its state is no part of the model
+        self.model, self.method = model, (method,)  # in a tuple, so that it is not a submodule
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Probabilities `[B, L]`."""
@@ -40,11 +56,11 @@ class _Probabilities(nn.Module):
 
 
 def check_installed() -> None:
-    """Refuses early where the packages are missing."""
+    """Fails early if packages are missing."""
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:
         raise InputError(
-            f"ONNX needs {', '.join(missing)}: pip install 'plusone[onnx]' brings what is missing"
+            f"ONNX needs {', '.join(missing)}: install them with pip install 'plusone[onnx]'"
         )
 
 
@@ -53,14 +69,13 @@ def export_onnx(
 ) -> float:
     """Writes a model as ONNX and compares it with torch on some inputs.
 
-    The number of items per call is free. The backbone computes in float32, also where it was
-    trained in bfloat16.
+    The batch size is dynamic. The backbone computes in float32, even if trained in bfloat16.
 
     Args:
         predictor: The model.
         path: The file to write.
         sample: Inputs to compare on, `[B, ...]`.
-        about: Goes into the metadata of the file, each value as text or JSON.
+        about: Metadata of the file; values that are not strings become JSON.
 
     Returns:
         The largest difference between two probabilities.
@@ -88,12 +103,14 @@ def export_onnx(
 
 
 def _write(module: nn.Module, path: Path, sample: Tensor, about: Mapping[str, Any]) -> None:
-    items = sample[:2] if len(sample) > 1 else torch.cat([sample, sample])  # 1 would be fixed
+    items = (
+        sample[:2] if len(sample) > 1 else torch.cat([sample, sample])
+    )  # a batch size of 1 would be fixed
     dynamic = {NAME: {0: torch.export.Dim("batch")}}
     if sample.ndim == 3:
         dynamic[NAME][1] = torch.export.Dim("places")
     level = logging.root.manager.disable
-    logging.disable(logging.WARNING)  # the exporter has much to say that users cannot act on
+    logging.disable(logging.WARNING)  # users cannot act on what the exporter logs
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -111,7 +128,7 @@ def _write(module: nn.Module, path: Path, sample: Tensor, about: Mapping[str, An
                 text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
                 program.model.metadata_props[key] = text
             program.save(str(path), external_data=False)
-    except Exception as error:  # the exporter fails in many ways, and all mean the same to a user
+    except Exception as error:  # the exporter fails in many ways
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise RunError(f"this model cannot be written as ONNX ({first})") from error
     finally:
@@ -125,8 +142,9 @@ def _compare(module: nn.Module, path: Path, sample: Tensor) -> float:
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     largest = 0.0
     for inputs in (sample, sample[:1]):
-        (found,) = session.run([OUTPUT], {NAME: inputs.numpy()})
+        (probabilities,) = session.run([OUTPUT], {NAME: inputs.numpy()})
         with torch.inference_mode():
-            wanted = module(inputs)
-        largest = max(largest, float((torch.from_numpy(found) - wanted).abs().max()))
+            expected = module(inputs)
+        difference = (torch.from_numpy(probabilities) - expected).abs().max()
+        largest = max(largest, float(difference))
     return largest

@@ -107,18 +107,18 @@ def _needed(names: tuple[str, ...] | None, data: Path) -> tuple[str, ...]:
 
 
 def _images(folder: Path) -> list[str]:
-    found = []
+    names = []
     for here, below, files in os.walk(folder):
         below[:] = sorted(name for name in below if name[0] != ".")
         place = Path(here).relative_to(folder)
-        found += [
+        names += [
             (place / name).as_posix()
             for name in sorted(files)
             if name[0] != "." and name.lower().endswith(IMAGE_SUFFIXES)
         ]
-    if not found:
+    if not names:
         raise InputError(f"{folder}: has no images")
-    return found
+    return names
 
 
 def _listed(path: Path, header: list[str], classes: tuple[str, ...]) -> LabelTable:

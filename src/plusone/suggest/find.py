@@ -129,7 +129,7 @@ def suggest(
         on_epoch: Called with the number of the fold after every epoch.
     """
     table = apply_observation(dataset.table, recipe)
-    found = find(
+    result = find(
         replace(dataset, table=table),
         recipe,
         folds,
@@ -138,7 +138,7 @@ def suggest(
         keep=keep,
         on_epoch=on_epoch,
     )
-    return found.suggestions(least=least, top=top)
+    return result.suggestions(least=least, top=top)
 
 
 def find(
