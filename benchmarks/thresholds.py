@@ -20,7 +20,7 @@ import torch
 from plusone.data.dataset import Dataset
 from plusone.data.source import load_source
 from plusone.methods import get_method
-from plusone.metrics.class_thresholds import thresholds_from
+from plusone.metrics.threshold import thresholds_from
 from plusone.recipe import make_recipe
 from plusone.training.task import make_task
 from plusone.training.trainer import Training

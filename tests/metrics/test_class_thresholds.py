@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from plusone.metrics.class_thresholds import (
+from plusone.metrics.threshold import (
     SHRINKAGE_F1,
     SHRINKAGE_PRODUCT,
     _best,

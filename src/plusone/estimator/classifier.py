@@ -25,7 +25,7 @@ from plusone.errors import InputError
 from plusone.estimator.labels import Labels, read_labels
 from plusone.methods.base import Method
 from plusone.metrics import mean_average_precision
-from plusone.metrics.class_thresholds import thresholds_from
+from plusone.metrics.threshold import thresholds_from
 from plusone.recipe import Recipe
 from plusone.results import EpochRecord
 from plusone.seeds import generator
@@ -193,7 +193,7 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             thresholds are better with it.
         threshold: A probability above which a label is predicted, one for all classes or one for
             each; None chooses one per class on held-out items, see
-            `plusone.metrics.class_thresholds`.
+            `plusone.metrics.threshold`.
         settings: Other settings of a recipe, by name, such as `{"optimizer": "adamw"}`.
         rules: Whether what is not given is chosen by rules that look at the data, as `plusone
             train` does; False leaves the recipe's defaults.

@@ -1,5 +1,7 @@
 """Metrics: pure functions of scores `[N, L]` and true labels `[N, L]`."""
 
+from plusone.metrics._inputs import Array as Array
+from plusone.metrics._inputs import Cut as Cut
 from plusone.metrics.calibration import brier_score, expected_calibration_error
 from plusone.metrics.ranking import (
     average_precision,
@@ -10,7 +12,12 @@ from plusone.metrics.ranking import (
 )
 from plusone.metrics.recovery import evaluate_recovery, hidden_average_precision
 from plusone.metrics.summary import evaluate
-from plusone.metrics.threshold import hamming_loss, precision_recall, predictive_values
+from plusone.metrics.threshold import (
+    hamming_loss,
+    precision_recall,
+    predictive_values,
+    thresholds_from,
+)
 
 __all__ = [
     "average_precision",
@@ -26,4 +33,5 @@ __all__ = [
     "precision_recall",
     "predictive_values",
     "ranking_loss",
+    "thresholds_from",
 ]

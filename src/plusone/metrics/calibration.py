@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from plusone.metrics.inputs import Array, Bools, Floats, row_blocks, validate
+from plusone.metrics._inputs import Array, Bools, Floats, row_blocks, validate
 
 
 def expected_calibration_error(probabilities: Array, truth: Array, *, bins: int = 15) -> float:

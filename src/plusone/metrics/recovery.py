@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plusone.metrics.inputs import (
+from plusone.metrics._inputs import (
     Array,
     Empty,
     mean_over_classes,

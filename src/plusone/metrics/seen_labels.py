@@ -1,4 +1,9 @@
-"""The table of selection scores: higher is better."""
+"""Scores on seen labels, for selecting a model where no item is fully labelled; higher is better.
+
+Some compare the items of a class (`weighted_auc`, `seen_auc`, `log_rank`, `corrected_map`,
+`seen_map`), others the classes of an item (`reciprocal_rank`, `top_recall`, `pick_likelihood`).
+`SCORES` is the table of all of them.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plusone.errors import InputError
-from plusone.metrics import mean_average_precision
-from plusone.metrics.inputs import Array, Bools, Floats, validate
+from plusone.metrics._inputs import Array, Bools, Floats, validate
+from plusone.metrics.ranking import mean_average_precision
 
 Float64 = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+LEAST = 1e-6  # probabilities are kept this far from 0 and 1, or one surprise would decide
+NODES = 64
 
 
 def seen_positives(probabilities: Array, observed: Array) -> tuple[Floats, Bools]:
@@ -30,7 +38,7 @@ def seen_positives(probabilities: Array, observed: Array) -> tuple[Floats, Bools
 
 
 def items_above(values: Floats, positive: Bools) -> Iterator[tuple[int, Float64]]:
-    """For each class with a seen positive: how many items stand above each of its seen positives.
+    """For each class with a seen positive: how many items rank above each of its seen positives.
 
     A tied item counts half. Only the other items are counted, the seen positives among them too.
 
@@ -143,10 +151,10 @@ def log_rank(probabilities: Array, observed: Array) -> float:
     1.099
     """
     values, positive = seen_positives(probabilities, observed)
-    found = [
+    by_class = [
         -np.log((above + 1) / len(values)).mean() for _, above in items_above(values, positive)
     ]
-    return float(np.mean(found))
+    return float(np.mean(by_class))
 
 
 def corrected_map(probabilities: Array, observed: Array, k: float = 2.0) -> float:
@@ -168,15 +176,11 @@ def corrected_map(probabilities: Array, observed: Array, k: float = 2.0) -> floa
     1.0
     """
     values, positive = seen_positives(probabilities, observed)
-    found = []
+    by_class = []
     for _, above in items_above(values, positive):
         recalled = np.arange(1, len(above) + 1)
-        found.append(np.minimum(k * recalled / (above + 1), 1).mean())
-    return float(np.mean(found))
-
-
-LEAST = 1e-6  # probabilities are kept this far from 0 and 1, or one surprise would decide
-NODES = 64
+        by_class.append(np.minimum(k * recalled / (above + 1), 1).mean())
+    return float(np.mean(by_class))
 
 
 def reciprocal_rank(probabilities: Array, observed: Array) -> float:

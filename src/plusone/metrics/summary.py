@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from plusone.metrics._inputs import Array, Cut, Empty, validate
 from plusone.metrics.calibration import brier_score, expected_calibration_error
-from plusone.metrics.inputs import Array, Cut, Empty, validate
 from plusone.metrics.ranking import (
     coverage_error,
     mean_average_precision,

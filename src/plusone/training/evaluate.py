@@ -14,8 +14,7 @@ from plusone.data.dataset import Dataset
 from plusone.data.formats import read
 from plusone.data.table import hold_out_validation
 from plusone.errors import InputError
-from plusone.metrics import evaluate
-from plusone.metrics.inputs import Cut
+from plusone.metrics import Cut, evaluate
 from plusone.recipe import Recipe
 from plusone.results import finite
 from plusone.training.build import Predictor

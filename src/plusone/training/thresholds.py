@@ -18,8 +18,8 @@ from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.io.files import write_json
 from plusone.io.readers import read_json
-from plusone.metrics.class_thresholds import thresholds_from
-from plusone.metrics.inputs import Array
+from plusone.metrics import Array
+from plusone.metrics.threshold import thresholds_from
 
 FILE = "thresholds.json"
 HALF = 0.5
