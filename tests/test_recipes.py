@@ -14,8 +14,7 @@ from PIL import Image
 from plusone.cli.app import main
 from plusone.data.public import PUBLIC
 from plusone.methods import PublishedFigure, get_method
-from plusone.models.backbones import backbone_for
-from plusone.models.freezing import freeze_weights
+from plusone.models.backbones import backbone_for, freeze_weights
 from plusone.recipe import make_recipe
 
 pytestmark = pytest.mark.slow

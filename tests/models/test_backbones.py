@@ -8,7 +8,14 @@ from torch import nn
 
 from plusone.data.dataset import Dataset
 from plusone.errors import InputError
-from plusone.models.backbones import backbone_for, core
+from plusone.models.backbones import (
+    SmallCNN,
+    backbone_for,
+    core,
+    feature_dim,
+    freeze_statistics,
+    freeze_weights,
+)
 from plusone.models.classifier import Classifier
 from plusone.models.heads import LinearHead
 from plusone.models.weights import load_weights, read_weights
@@ -74,7 +81,7 @@ def test_what_does_not_fit_is_named_in_one_sentence(tmp_path):
         load_weights(net, path)
     assert str(caught.value) == (
         f"weights {path}: does not fit the backbone (stem.bias is missing, "
-        "stem.weight is 2 x 3 x 3 x 3, not 2 x 1 x 3 x 3, norm.more is too much)"
+        "stem.weight is 2 x 3 x 3 x 3, not 2 x 1 x 3 x 3, norm.more is unexpected)"
     )
     assert torch.equal(net["stem"].weight, before)
     other = written(tmp_path / "o.safetensors", {"a": torch.ones(1)})
@@ -218,3 +225,139 @@ def test_own_modules_without_a_size():
     task = make_task(small_data(), recipe)
     with pytest.raises(InputError, match="Conv2d has no attribute dim"):
         Training(task, recipe, backbone=nn.Conv2d(1, 6, 4))
+
+
+def test_feature_sizes():
+    cnn = backbone_for("auto").build(3, 16)
+    assert cnn(torch.zeros(1, 3, 16, 16, dtype=torch.uint8)).shape[1] == feature_dim(cnn)
+    with pytest.raises(ValueError, match="no attribute dim"):
+        feature_dim(nn.ReLU())
+    with pytest.raises(ValueError, match="unknown backbone 'vgg'; known: cnn"):
+        backbone_for("vgg")
+
+
+@pytest.mark.parametrize(
+    ("channels", "side", "width"), [(1, 64, 12), (3, 128, 12), (1, 64, 8), (3, 50, 4)]
+)
+def test_map_has_an_eighth_of_the_resolution(channels: int, side: int, width: int) -> None:
+    model = SmallCNN(channels, width)
+    out = model(torch.zeros(2, channels, side, side))
+    assert model.dim == 4 * width
+    assert out.shape[:2] == (2, model.dim)
+    assert abs(out.shape[2] - side / 8) < 1
+    assert out.shape[2] == out.shape[3]
+
+
+def test_defaults_take_grey_images_that_need_not_be_square() -> None:
+    model = SmallCNN()
+    assert model(torch.zeros(3, 1, 64, 96)).shape == (3, model.dim, 8, 12)
+
+
+def test_every_parameter_gets_a_gradient() -> None:
+    torch.manual_seed(0)
+    model = SmallCNN(width=4)
+    model(torch.randn(4, 1, 64, 64)).square().mean().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().sum() > 0, name
+
+
+def test_memory_layout_of_the_input_does_not_matter() -> None:
+    torch.manual_seed(0)
+    model = SmallCNN(in_channels=3, width=4).eval()
+    x = torch.randn(2, 3, 64, 64)
+    other = x.contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(model(x), model(other))
+
+
+def test_evaluation_does_not_mix_images() -> None:
+    torch.manual_seed(0)
+    model = SmallCNN(width=4).eval()
+    x = torch.randn(3, 1, 64, 64)
+    torch.testing.assert_close(model(x)[:1], model(x[:1]), atol=1e-5, rtol=1e-4)
+
+
+def test_same_seed_same_weights() -> None:
+    torch.manual_seed(3)
+    first = SmallCNN(width=4).state_dict()
+    torch.manual_seed(3)
+    second = SmallCNN(width=4).state_dict()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+class Parts(nn.Module):
+    dim = 4
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+        self.stem = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Dropout(0.5))
+        self.body = nn.Sequential(nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4))
+
+    def forward(self, x):
+        return self.scale * self.body(self.stem(x)).relu()
+
+
+def train_a_little(net, names, norm):
+    """Three steps; returns the names of the weights and statistics that moved."""
+    torch.manual_seed(0)
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    freeze_weights(net, names, norm=norm)
+    chosen = [weight for weight in net.parameters() if weight.requires_grad]
+    optimizer = torch.optim.SGD(chosen, lr=0.1)
+    for _ in range(3):
+        net.train()
+        freeze_statistics(net, names, norm=norm)
+        net(torch.randn(4, 3, 9, 9)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return {
+        name for name, value in net.state_dict().items() if not torch.equal(value, before[name])
+    }
+
+
+BODY = {
+    "body.0.weight", "body.1.weight", "body.1.bias", "body.1.running_mean",
+    "body.1.running_var", "body.1.num_batches_tracked",
+}  # fmt: skip
+STEM = {name.replace("body", "stem") for name in BODY} | {"stem.0.bias"}
+
+
+@pytest.mark.parametrize(
+    ("names", "norm", "moved"),
+    [
+        ([], False, {"scale"} | STEM | BODY),
+        (["stem"], False, {"scale"} | BODY),
+        (["scale", "stem.1"], False, {"stem.0.weight", "stem.0.bias"} | BODY),
+        (["stem", "body"], False, {"scale"}),
+        ([], True, {"scale", "stem.0.weight", "stem.0.bias", "body.0.weight", "body.0.bias"}),
+    ],
+)
+def test_only_the_rest_moves(names, norm, moved):
+    found = train_a_little(Parts(), names, norm)
+    # Before a batch norm in training mode a bias has no effect, so it may stay where it is.
+    vague = {"body.0.bias", "stem.0.bias"}
+    assert found - vague == moved - vague
+
+
+def test_a_frozen_part_is_in_evaluation_mode_and_the_rest_is_not():
+    net = Parts().train()
+    freeze_statistics(net, ["stem"], norm=False)
+    assert not any(module.training for module in net.stem.modules())
+    assert all(module.training for module in net.body.modules())
+    freeze_statistics(net.train(), [], norm=True)
+    assert [module.training for module in net.stem] == [True, False, True]
+
+
+def test_names_of_the_table_are_those_of_the_network_inside():
+    backbone = backbone_for("cnn").build(3, 16)
+    freeze_weights(backbone, ["layers.0"], norm=False)
+    frozen = {name for name, w in core(backbone).named_parameters() if not w.requires_grad}
+    assert frozen == {"layers.0.0.weight", "layers.0.1.weight", "layers.0.1.bias"}
+
+
+@pytest.mark.parametrize("name", ["ste", "stem.", "stem.9", "", "head"])
+def test_unknown_parts_are_refused(name):
+    for function in (freeze_weights, freeze_statistics):
+        with pytest.raises(InputError, match=rf"no part '{name}'; its parts: stem, body, scale$"):
+            function(Parts(), [name], norm=False)

@@ -11,8 +11,8 @@ from safetensors.torch import save_file
 
 from plusone.data.dataset import Dataset
 from plusone.errors import InputError
+from plusone.models._timm import as_map
 from plusone.models.backbones import backbone_for, core, feature_dim
-from plusone.models.timm_backbone import as_map
 from plusone.recipe import make_recipe
 from plusone.training.build import load_run
 from plusone.training.loader import ArrayInputs
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("timm") is None, reason="needs the extra image: pip install timm"
 )
 
-FIX = "from plusone.models.timm_backbone import import_torchvision as fix; "
+FIX = "from plusone.models._timm import import_torchvision as fix; "
 
 
 def images(size, channels=3, n=2):
@@ -87,18 +87,18 @@ def test_places_of_a_map():
     tokens = features.flatten(2).transpose(1, 2)
     assert torch.equal(as_map(tokens), features)
     with_class = torch.cat([tokens[:, :1] + 100, tokens], dim=1)
-    assert torch.equal(as_map(with_class, extra=1), features)
+    assert torch.equal(as_map(with_class, prefix_tokens=1), features)
     assert torch.equal(as_map(tokens[:, :3]), tokens[:, :3])  # no square: tokens
-    assert torch.equal(as_map(with_class[:, :4], extra=1), tokens[:, :3])
+    assert torch.equal(as_map(with_class[:, :4], prefix_tokens=1), tokens[:, :3])
     vectors = torch.ones(2, 3)
     assert as_map(vectors) is vectors
 
 
 def test_the_networks_own_mean_and_spread():
     net = backbone_for("timm/test_resnet").build(3, 160, "random")
-    about = core(net).pretrained_cfg
+    config = core(net).pretrained_cfg
     pixels = images(8)
-    mean, std = (torch.tensor(about[key]).view(3, 1, 1) for key in ("mean", "std"))
+    mean, std = (torch.tensor(config[key]).view(3, 1, 1) for key in ("mean", "std"))
     torch.testing.assert_close(net[0](pixels), (pixels / 255 - mean) / std)
 
 
@@ -143,7 +143,7 @@ def test_weights_from_a_file(tmp_path, head):
 
 def test_a_deeper_network_does_not_pass_for_a_shallower_one(tmp_path):
     weights_of("resnet34", tmp_path / "w.safetensors")
-    with pytest.raises(InputError, match=r"\(layer1\.2\.\S+ is too much, .* and \d+ more\)$"):
+    with pytest.raises(InputError, match=r"\(layer1\.2\.\S+ is unexpected, .* and \d+ more\)$"):
         backbone_for("timm/resnet18").build(3, 64, str(tmp_path / "w.safetensors"))
 
 
@@ -173,8 +173,8 @@ def test_weights_from_the_local_cache_of_the_hub(monkeypatch, tmp_path):
     constants = importlib.import_module("huggingface_hub.constants")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    about = core(backbone_for("timm/test_resnet").build(3, 64, "random")).pretrained_cfg
-    folder = tmp_path / f"models--{about['hf_hub_id'].replace('/', '--')}"
+    config = core(backbone_for("timm/test_resnet").build(3, 64, "random")).pretrained_cfg
+    folder = tmp_path / f"models--{config['hf_hub_id'].replace('/', '--')}"
     (folder / "snapshots" / "abc").mkdir(parents=True)
     (folder / "refs").mkdir()
     (folder / "refs" / "main").write_text("abc")

@@ -138,7 +138,7 @@ import re, sys
 from pathlib import Path
 import numpy as np, torch
 from plusone.cli.app import main
-from plusone.training import sampling, task, summary
+from plusone.training import task, summary
 torch.set_num_threads(1)
 task.LARGE = 1
 task.JUDGED = summary.RECOVERED = summary.TESTED = 1 << 21

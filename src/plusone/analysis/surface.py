@@ -33,8 +33,8 @@ from plusone.io.files import write_json
 from plusone.io.keys import file_key
 from plusone.io.readers import read_json
 from plusone.methods import get_method
+from plusone.models.backbones import freeze_weights
 from plusone.models.classifier import Classifier
-from plusone.models.freezing import freeze_weights
 from plusone.models.heads import LinearHead
 from plusone.results import finite
 from plusone.training.build import Predictor, load_run

@@ -1,1 +1,3 @@
-"""Backbones, heads and their combination."""
+"""Backbones, heads, and the classifier that combines them."""
+
+__all__ = ["backbones", "classifier", "ema", "fused", "heads", "weights"]

@@ -1,4 +1,7 @@
-"""Backbones by name: bytes `[B, 3, H, W]` in, feature map `[B, D, h, w]` out."""
+"""Backbones by name, their weights, and which of their parts are frozen.
+
+A backbone maps bytes `[B, C, H, W]` to a feature map `[B, D, h, w]` or tokens `[B, T, D]`.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from plusone.errors import InputError
+from plusone.models._timm import TimmBackbone, timm_config
 from plusone.models.classifier import Normalize
-from plusone.models.cnn import SmallCNN
-from plusone.models.timm_backbone import TimmBackbone, timm_config
 from plusone.models.weights import load_weights
 
 TIMM = "timm/"
@@ -23,9 +26,9 @@ class Backbone:
     """A row of the backbone table.
 
     Args:
-        make: Function of (channels, image side, whether to load its own weights, if it has any).
-        size: Image side it is used with unless the recipe says otherwise.
-        pretrained: Whether it has weights of its own.
+        make: Function of (channels, image side, whether to load pretrained weights, if any).
+        size: Default image side.
+        pretrained: Whether pretrained weights exist.
     """
 
     make: Callable[[int, int, bool], Normalized]
@@ -33,12 +36,12 @@ class Backbone:
     pretrained: bool
 
     def build(self, channels: int, size: int, weights: str = "auto") -> nn.Module:
-        """The module.
+        """Builds the module.
 
         Args:
             channels: Channels of the images.
             size: Side of the images.
-            weights: "auto" for its own, "random" for random ones, or the path of a file.
+            weights: "auto" (pretrained, if there are any), "random", or the path of a file.
         """
         backbone = self.make(channels, size, weights == "auto")
         if weights in ("auto", "random"):
@@ -51,14 +54,66 @@ class Backbone:
 
 
 class Normalized(nn.Sequential):
-    """`Normalize`, then a network: the form of every backbone of the table."""
+    """`Normalize`, then a network: every backbone of the table has this form."""
 
     def __init__(self, net: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__(Normalize(mean, std), net)
 
 
+class SmallCNN(nn.Module):
+    """A small convolutional network, quick enough to train on a CPU in seconds.
+
+    Five convolutions reduce the resolution to an eighth; the feature map is returned unpooled.
+    Images are converted to the channels-last memory layout, which is faster on CPUs.
+
+    Args:
+        in_channels: Channels of the images: 1 for grey, 3 for colour.
+        width: Channels of the first layer; the map has four times as many.
+
+    Attributes:
+        dim: Channels of the map that `forward` returns.
+
+    Example:
+        >>> SmallCNN(in_channels=3, width=8)(torch.zeros(2, 3, 128, 128)).shape
+        torch.Size([2, 32, 16, 16])
+    """
+
+    def __init__(self, in_channels: int = 1, width: int = 12) -> None:
+        super().__init__()
+        self.dim = 4 * width
+        self.layers = nn.Sequential(
+            _block(in_channels, width, kernel=5, stride=2),
+            _block(width, 2 * width, stride=2),
+            _block(2 * width, 2 * width),
+            nn.MaxPool2d(2),
+            _block(2 * width, 4 * width),
+            _block(4 * width, self.dim),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Computes the feature map.
+
+        Args:
+            x: Images, float [B, C, H, W].
+
+        Returns:
+            Non-negative features, float [B, dim, h, w]; h and w are about H / 8 and W / 8.
+        """
+        features: Tensor = self.layers(x.contiguous(memory_format=torch.channels_last))
+        return features
+
+
+def _block(inputs: int, outputs: int, *, kernel: int = 3, stride: int = 1) -> nn.Sequential:
+    """Convolution, batch norm and ReLU."""
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False),
+        nn.BatchNorm2d(outputs),
+        nn.ReLU(inplace=True),
+    )
+
+
 class Lite0(nn.Module):
-    """EfficientNet-Lite0 with the ImageNet weights that its package carries."""
+    """EfficientNet-Lite0 with the ImageNet weights that ship with its package."""
 
     dim = 1280
 
@@ -97,7 +152,7 @@ def _timm(name: str) -> Backbone:
     def make(channels: int, size: int, pretrained: bool) -> Normalized:
         net = TimmBackbone(name, size)
         if pretrained:
-            net.load_own()
+            net.load_pretrained()
         return Normalized(net, net.mean, net.std)
 
     return Backbone(make, int(timm_config(name).input_size[-1]), True)
@@ -110,10 +165,7 @@ BACKBONES: dict[str, Backbone] = {
 
 
 def backbone_for(name: str) -> Backbone:
-    """Looks a backbone up, refusing unknown names.
-
-    "auto" is the one that needs no weights; `timm/NAME` is any network of timm.
-    """
+    """Looks up a backbone: a name of the table, "auto" (the small CNN) or `timm/NAME`."""
     name = "cnn" if name == "auto" else name
     if name.startswith(TIMM):
         return _timm(name.removeprefix(TIMM))
@@ -124,13 +176,13 @@ def backbone_for(name: str) -> Backbone:
 
 
 def core(backbone: nn.Module) -> nn.Module:
-    """The network whose parts a user knows by name: inside a backbone of the table, or as given."""
+    """The network inside a backbone of the table; any other module is returned as it is."""
     inner = backbone[1] if isinstance(backbone, Normalized) else backbone
     return inner.net if isinstance(inner, (Lite0, TimmBackbone)) else inner
 
 
 def feature_dim(backbone: nn.Module) -> int:
-    """`D` of a backbone: the attribute `dim` of it or of one of its parts."""
+    """`D`: the attribute `dim` of a backbone or of one of its modules."""
     for module in backbone.modules():
         dim = getattr(module, "dim", None)
         if isinstance(dim, int):
@@ -138,3 +190,48 @@ def feature_dim(backbone: nn.Module) -> int:
     raise InputError(
         f"the backbone {type(backbone).__name__} has no attribute dim that gives its feature size"
     )
+
+
+def freeze_weights(backbone: nn.Module, names: Sequence[str], *, norm: bool) -> None:
+    """Excludes the weights of the frozen parts from training.
+
+    A frozen part keeps its weights and, in evaluation mode (`freeze_statistics`), its batch
+    statistics; its dropout is off. LAC, for example, freezes the stem, the first block and all
+    batch norms of its ResNet-50.
+
+    Args:
+        backbone: The backbone.
+        names: Parts of its network by name, with all below them (`layer1`, `blocks.0`), or single
+            weights (`pos_embed`).
+        norm: Whether all its batch norms are frozen as well.
+    """
+    modules, weights = _frozen_parts(backbone, names, norm)
+    for module in modules:
+        module.requires_grad_(False)
+    for weight in weights:
+        weight.requires_grad_(False)
+
+
+def freeze_statistics(backbone: nn.Module, names: Sequence[str], *, norm: bool) -> None:
+    """Puts the frozen parts into evaluation mode; to be called after every `train()`."""
+    for module in _frozen_parts(backbone, names, norm)[0]:
+        module.eval()
+
+
+def _frozen_parts(
+    backbone: nn.Module, names: Sequence[str], norm: bool
+) -> tuple[list[nn.Module], list[nn.Parameter]]:
+    net = core(backbone)
+    modules, weights = dict(net.named_modules()), dict(net.named_parameters())
+    modules.pop("")
+    for name in names:
+        if name not in modules and name not in weights:
+            listed = [entry for entry, _ in net.named_children()]
+            listed += [entry for entry in weights if "." not in entry]
+            raise InputError(
+                f"freeze: the backbone has no part {name!r}; its parts: {', '.join(listed)}"
+            )
+    chosen = [modules[name] for name in names if name in modules]
+    if norm:
+        chosen += [module for module in modules.values() if isinstance(module, _BatchNorm)]
+    return chosen, [weights[name] for name in names if name in weights]

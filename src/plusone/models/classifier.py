@@ -16,7 +16,7 @@ Precision = Literal["float32", "bf16"]
 
 
 class Normalize(nn.Module):
-    """Turns bytes `[B, C, H, W]` into floats with the mean and spread a backbone expects."""
+    """Converts bytes `[B, C, H, W]` to floats, normalised as a backbone expects."""
 
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Normalize(nn.Module):
         self.offset: Tensor
 
     def forward(self, images: Tensor) -> Tensor:
-        # The channels-last layout, which the layers behind then keep, is faster on CPUs.
+        # The channels-last layout, which later layers keep, is faster on CPUs.
         values = images.to(self.scale.dtype, memory_format=torch.channels_last)
         return torch.addcmul(self.offset, values, self.scale)
 
@@ -38,9 +38,9 @@ class Classifier(nn.Module):
 
     Args:
         backbone: Gives a feature map `[B, D, h, w]`, tokens `[B, T, D]` or features `[B, D]`.
-        head: Gives `Outputs` from what its `pool` makes of them.
-        precision: "bf16" computes the backbone in bfloat16 where torch deems it safe; the weights,
-            the head and whatever follows stay in float32.
+        head: Gives `Outputs` from the features that its `pool` returns.
+        precision: "bf16" runs the backbone under bfloat16 autocast; the weights, the head and the
+            loss stay in float32.
     """
 
     def __init__(self, backbone: nn.Module, head: Head, precision: Precision = "float32") -> None:
@@ -50,7 +50,7 @@ class Classifier(nn.Module):
         self.precision = precision
 
     def features(self, inputs: Tensor) -> Tensor:
-        """What the head gets to see of a batch of inputs."""
+        """The pooled features of a batch of inputs, as the head takes them."""
         if self.precision == "bf16":
             with torch.autocast(inputs.device.type, dtype=torch.bfloat16):
                 maps = self.backbone(inputs)

@@ -11,10 +11,10 @@ from plusone.models.classifier import Classifier
 
 
 class Ema:
-    """Keeps a slow copy of a model; buffers (batch statistics) are copied as they are.
+    """The averaged weights of a model; its buffers (batch statistics) are copied.
 
     Args:
-        model: The model that trains.
+        model: The model that is trained.
         decay: Share of the old average kept at each step.
     """
 
@@ -24,8 +24,8 @@ class Ema:
 
     @torch.no_grad()
     def update(self, model: Classifier) -> None:
-        """Moves the average towards the model's present weights."""
+        """Moves the average towards the model's current weights."""
         averages: list[Tensor] = list(self.model.parameters())
         torch._foreach_lerp_(averages, [*model.parameters()], 1 - self.decay)
-        for kept, now in zip(self.model.buffers(), model.buffers(), strict=True):
-            kept.copy_(now)
+        for average, value in zip(self.model.buffers(), model.buffers(), strict=True):
+            average.copy_(value)

@@ -1,4 +1,8 @@
-"""Heads: from the backbone's features to one logit per class."""
+"""Heads: from the features of a backbone to one logit per class.
+
+`LinearHead` pools the features, `SpatialHead` also gives class maps, `LabelwiseHead` an embedding
+per class.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +18,15 @@ from plusone.types import Outputs
 class Head(nn.Module):
     """The part of a model above the backbone."""
 
-    width_inside: int = 1  # numbers per item that it holds besides the logits, if they are many
+    width_inside: int = 1  # size per item of the largest activation, if it is large
     deterministic: bool = False  # whether the same features always give the same outputs
     pooling: str = "mean"  # what `pool` does, for the key of cached features
 
     def pool(self, features: Tensor) -> Tensor:
-        """What of the backbone's output this head needs; this is what gets cached.
+        """Reduces the backbone's output to what this head needs; this is what gets cached.
 
-        A feature map `[B, D, h, w]` and tokens `[B, T, D]` become their average `[B, D]`; vectors
-        pass unchanged.
+        A feature map `[B, D, h, w]` and tokens `[B, T, D]` are averaged to `[B, D]`; vectors pass
+        unchanged.
         """
         if features.ndim == 3:
             return features.mean(dim=1)
@@ -55,8 +59,100 @@ class LinearHead(Head):
         return Outputs(self.linear(features), features)
 
 
+class SpatialHead(Head):
+    """One linear layer at every position; the logits are the means of the maps.
+
+    Names and shapes of its weights are those of `LinearHead`.
+
+    Args:
+        dim: Channels of the feature map, D.
+        n_classes: L.
+    """
+
+    pooling = "none"
+
+    def __init__(self, dim: int, n_classes: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(dim, n_classes)
+
+    def pool(self, features: Tensor) -> Tensor:
+        """Keeps the map; cached features take h x w times the memory."""
+        return features
+
+    def forward(self, features: Tensor) -> Outputs:
+        """Maps `[B, L, h, w]` of a map `[B, D, h, w]`, `[B, L, 1, T]` of tokens `[B, T, D]`.
+
+        Vectors `[B, D]` have no positions and so no maps.
+        """
+        if features.ndim == 2:
+            return Outputs(self.linear(features), features)
+        if features.ndim == 3:
+            maps = self.linear(features).transpose(1, 2).unsqueeze(2)
+        else:
+            maps = conv2d(features, self.linear.weight[:, :, None, None], self.linear.bias)
+        return Outputs(maps.mean(dim=(2, 3)), features, maps=maps)
+
+
+class LabelwiseHead(Head):
+    """One embedding and one logit per class.
+
+    Args:
+        dim: D, channels of the backbone's features.
+        n_classes: L.
+        width: Size of tokens and embeddings.
+        heads: Attention heads.
+        feedforward: Hidden size of the feed-forward networks.
+        encoder_layers: Self-attention layers over the tokens.
+        decoder_layers: Cross-attention layers of the class queries.
+        dropout: Share of activations dropped in training.
+    """
+
+    pooling = "none"
+
+    def __init__(
+        self,
+        dim: int,
+        n_classes: int,
+        *,
+        width: int = 256,
+        heads: int = 4,
+        feedforward: int = 1024,
+        encoder_layers: int = 1,
+        decoder_layers: int = 2,
+        dropout: float = 0.1,
+    ) -> None:
+        super().__init__()
+        self.reduce = nn.Linear(dim, width)
+        sizes = (width, heads, feedforward, dropout)
+        self.encoder = nn.ModuleList(Block(*sizes) for _ in range(encoder_layers))
+        self.decoder = nn.ModuleList(Block(*sizes) for _ in range(decoder_layers))
+        self.queries = nn.Parameter(torch.randn(n_classes, width))
+        bound = 1 / math.sqrt(width)
+        self.weight = nn.Parameter(torch.empty(n_classes, width).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.zeros(n_classes))
+        self.width_inside = n_classes * max(width, feedforward)
+
+    def pool(self, features: Tensor) -> Tensor:
+        """Keeps all positions for the attention."""
+        return features
+
+    def forward(self, features: Tensor) -> Outputs:
+        """From `[B, D, h, w]`, `[B, T, D]` or `[B, D]` to logits, embeddings and maps."""
+        tokens, grid = as_tokens(features)
+        x = self.reduce(tokens)
+        positions = sine_positions(*grid, x.shape[2], x) if features.ndim == 4 else x.new_zeros(())
+        for block in self.encoder:
+            x, _ = block(x, x + positions, x, positions)
+        embeddings = x.new_zeros(x.shape[0], *self.queries.shape)
+        maps = x.new_zeros(x.shape[0], len(self.queries), x.shape[1])
+        for block in self.decoder:
+            embeddings, maps = block(embeddings, x + positions, x, self.queries)
+        logits = (embeddings * self.weight).sum(2) + self.bias
+        return Outputs(logits, features, embeddings, maps.detach().unflatten(2, grid))
+
+
 class Attention(nn.Module):
-    """Multi-head attention that also says where it looked."""
+    """Multi-head attention that also returns its weights."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -103,68 +199,10 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, keys: Tensor, values: Tensor, shift: Tensor) -> tuple[Tensor, ...]:
-        """`x` `[B, Q, w]` looks at `keys` from where `x + shift` stands."""
-        found, weights = self.attention(x + shift, keys, values)
-        x = self.after_attention(x + self.dropout(found))
+        """`x + shift` `[B, Q, w]` attends to `keys`; returns the new `x` and the weights."""
+        attended, weights = self.attention(x + shift, keys, values)
+        x = self.after_attention(x + self.dropout(attended))
         return self.after_mixer(x + self.dropout(self.mixer(x))), weights
-
-
-class LabelwiseHead(Head):
-    """One embedding and one logit per class.
-
-    Args:
-        dim: D, channels of the backbone's features.
-        n_classes: L.
-        width: Size of tokens and embeddings.
-        heads: Attention heads.
-        feedforward: Hidden size of the feed-forward networks.
-        encoder_layers: Self-attention layers over the tokens.
-        decoder_layers: Cross-attention layers of the class queries.
-        dropout: Share of activations dropped in training.
-    """
-
-    def __init__(
-        self,
-        dim: int,
-        n_classes: int,
-        *,
-        width: int = 256,
-        heads: int = 4,
-        feedforward: int = 1024,
-        encoder_layers: int = 1,
-        decoder_layers: int = 2,
-        dropout: float = 0.1,
-    ) -> None:
-        super().__init__()
-        self.reduce = nn.Linear(dim, width)
-        sizes = (width, heads, feedforward, dropout)
-        self.encoder = nn.ModuleList(Block(*sizes) for _ in range(encoder_layers))
-        self.decoder = nn.ModuleList(Block(*sizes) for _ in range(decoder_layers))
-        self.queries = nn.Parameter(torch.randn(n_classes, width))
-        bound = 1 / math.sqrt(width)
-        self.weight = nn.Parameter(torch.empty(n_classes, width).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.zeros(n_classes))
-        self.width_inside = n_classes * max(width, feedforward)
-
-    pooling = "none"
-
-    def pool(self, features: Tensor) -> Tensor:
-        """Keeps all positions: attention chooses among them."""
-        return features
-
-    def forward(self, features: Tensor) -> Outputs:
-        """From `[B, D, h, w]`, `[B, T, D]` or `[B, D]` to logits, embeddings and maps."""
-        tokens, place = as_tokens(features)
-        x = self.reduce(tokens)
-        positions = sine_positions(*place, x.shape[2], x) if features.ndim == 4 else x.new_zeros(())
-        for block in self.encoder:
-            x, _ = block(x, x + positions, x, positions)
-        found = x.new_zeros(x.shape[0], *self.queries.shape)
-        maps = x.new_zeros(x.shape[0], len(self.queries), x.shape[1])
-        for block in self.decoder:
-            found, maps = block(found, x + positions, x, self.queries)
-        logits = (found * self.weight).sum(2) + self.bias
-        return Outputs(logits, features, found, maps.detach().unflatten(2, place))
 
 
 def as_tokens(features: Tensor) -> tuple[Tensor, tuple[int, int]]:
@@ -176,7 +214,7 @@ def as_tokens(features: Tensor) -> tuple[Tensor, tuple[int, int]]:
 
 
 def sine_positions(height: int, width: int, size: int, like: Tensor) -> Tensor:
-    """Fixed positions `[h * w, size]`: sines and cosines of the row, then of the column."""
+    """Position encodings `[h * w, size]`: sines and cosines of the row, then of the column."""
     half = (size + 1) // 2
     rate = torch.exp(torch.arange((half + 1) // 2).to(like) * (-2 * math.log(10_000.0) / half))
 
@@ -187,37 +225,3 @@ def sine_positions(height: int, width: int, size: int, like: Tensor) -> Tensor:
     rows = waves(height)[:, None].expand(height, width, half)
     columns = waves(width)[None].expand(height, width, half)
     return torch.cat((rows, columns), dim=2).flatten(0, 1)[:, :size]
-
-
-class SpatialHead(Head):
-    """One linear layer, at every position.
-
-    Its weights have the names and shapes of `LinearHead`, so either can load the other's.
-
-    Args:
-        dim: Channels of the feature map, D.
-        n_classes: L.
-    """
-
-    def __init__(self, dim: int, n_classes: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(dim, n_classes)
-
-    pooling = "none"
-
-    def pool(self, features: Tensor) -> Tensor:
-        """Keeps a map as it is; that is h x w times the memory where features are cached."""
-        return features
-
-    def forward(self, features: Tensor) -> Outputs:
-        """Maps `[B, L, h, w]` of a map `[B, D, h, w]`, `[B, L, 1, T]` of tokens `[B, T, D]`.
-
-        Vectors `[B, D]` have no places and so no maps.
-        """
-        if features.ndim == 2:
-            return Outputs(self.linear(features), features)
-        if features.ndim == 3:
-            maps = self.linear(features).transpose(1, 2).unsqueeze(2)
-        else:
-            maps = conv2d(features, self.linear.weight[:, :, None, None], self.linear.bias)
-        return Outputs(maps.mean(dim=(2, 3)), features, maps=maps)

@@ -1,1 +1,3 @@
-"""Several processes: everything that knows torch.distributed."""
+"""Training and prediction in several processes: everything that knows torch.distributed."""
+
+__all__ = ["processes", "sharing"]

@@ -27,8 +27,10 @@ from plusone.errors import InputError, RunError
 
 T = TypeVar("T")
 TIMEOUT = timedelta(minutes=30)  # of a collective
+POLL = 0.1  # seconds between looks at the store
 
 _alone: ContextVar[bool] = ContextVar("alone", default=False)
+_barriers = count(1)  # every barrier has a key of its own
 
 
 class LostProcessError(RunError):
@@ -37,15 +39,15 @@ class LostProcessError(RunError):
     def __init__(self) -> None:
         size = max(world()[1], int(os.environ.get("WORLD_SIZE") or 1))
         super().__init__(
-            f"another of the {size} processes was lost, or all were told to stop; start the "
+            f"another of the {size} processes was lost, or all were stopped; start the "
             "command again (train resumes with --resume, also with another number of processes)"
         )
 
 
 def start() -> None:
     """Joins the process group that torchrun started; does nothing in a single process."""
-    wanted = int(os.environ.get("WORLD_SIZE") or 1)
-    if wanted < 2 or world()[1] > 1:
+    expected = int(os.environ.get("WORLD_SIZE") or 1)
+    if expected < 2 or world()[1] > 1:
         return
     try:
         state = import_module("accelerate").PartialState
@@ -57,9 +59,9 @@ def start() -> None:
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     with lost_process_errors():
         state(cpu=True, backend="gloo", timeout=TIMEOUT)
-    if world()[1] != wanted:
+    if world()[1] != expected:
         raise RunError(
-            f"{wanted} processes were started but {world()[1]} joined; start them with "
+            f"{expected} processes were started but {world()[1]} joined; start them with "
             "torchrun --nproc-per-node"
         )
 
@@ -121,8 +123,8 @@ class _Gathered(torch.autograd.Function):
         return _all_gather_rows(part, counts)
 
     @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None]:
-        return slopes[0][ctx.own], None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return grads[0][ctx.own], None
 
 
 def all_gather(part: Tensor, counts: list[int]) -> Tensor:
@@ -159,8 +161,8 @@ def all_reduce(tensors: Sequence[Tensor]) -> None:
     with lost_process_errors():
         distributed.all_reduce(flat)
     parts = torch.split(flat, [each.numel() for each in tensors])
-    for tensor, found in zip(tensors, parts, strict=True):
-        tensor.copy_(found.view_as(tensor))
+    for tensor, total in zip(tensors, parts, strict=True):
+        tensor.copy_(total.view_as(tensor))
 
 
 def broadcast(find: Callable[[], T]) -> T:
@@ -175,8 +177,8 @@ def broadcast(find: Callable[[], T]) -> T:
         if is_main_process():
             sent = torch.frombuffer(bytearray(text), dtype=torch.uint8)
         distributed.broadcast(sent, 0)
-    found: T = json.loads(sent.numpy().tobytes())
-    return found
+    value: T = json.loads(sent.numpy().tobytes())
+    return value
 
 
 def broadcast_tensors(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -186,15 +188,13 @@ def broadcast_tensors(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     kinds: list[Any] = broadcast(
         lambda: [[name, str(x.dtype)[6:], list(x.shape)] for name, x in tensors.items()]
     )
-    found = {}
+    received = {}
     for name, kind, shape in kinds:
-        mine = (
-            tensors[name] if is_main_process() else torch.empty(shape, dtype=getattr(torch, kind))
-        )
-        found[name] = mine.contiguous()
+        own = tensors[name] if is_main_process() else torch.empty(shape, dtype=getattr(torch, kind))
+        received[name] = own.contiguous()
         with lost_process_errors():
-            distributed.broadcast(found[name], 0)
-    return found
+            distributed.broadcast(received[name], 0)
+    return received
 
 
 def all_gather_values(value: T) -> list[T]:
@@ -214,8 +214,8 @@ def check_same(value: str, what: str) -> None:
         value: What must be the same.
         what: Its name, in the plural.
     """
-    found = all_gather_values(value)
-    other = next((rank for rank, theirs in enumerate(found) if theirs != found[0]), None)
+    values = all_gather_values(value)
+    other = next((rank for rank, each in enumerate(values) if each != values[0]), None)
     if other is not None:
         raise RunError(
             f"{what} of process {other} are not those of process 0; all processes need the same "
@@ -248,17 +248,12 @@ def lost_process_errors() -> Iterator[None]:
         raise LostProcessError from error
 
 
-POLL = 0.1  # seconds between looks at the store
-
-_barriers = count(1)  # every barrier has a key of its own
-
-
 def is_first_to_report() -> bool:
     """Whether this process is the first to ask: it alone reports an error to the user."""
     if world()[1] == 1:
         return True
     try:
-        return bool(store().add("speaker", 1) == 1)
+        return bool(store().add("reporter", 1) == 1)
     except (RuntimeError, ValueError):  # the store ended with its process
         return True
 

@@ -23,9 +23,9 @@ from plusone.methods import get_method
 from plusone.metrics import mean_average_precision
 from plusone.metrics.probe import prober_for
 from plusone.metrics.seen_labels import get_score, score_name
+from plusone.models.backbones import freeze_statistics, freeze_weights
 from plusone.models.classifier import Classifier
 from plusone.models.ema import Ema
-from plusone.models.freezing import freeze_statistics, freeze_weights
 from plusone.parallel.processes import world
 from plusone.parallel.sharing import Sharing, check_equal_weights
 from plusone.recipe import Recipe
@@ -38,8 +38,8 @@ from plusone.training.loader import (
     ArrayInputs,
     Inputs,
     SomeInputs,
-    ahead,
     label_batches,
+    prefetch,
     visiting_order,
 )
 from plusone.training.optim import make_optimizer, set_rates
@@ -258,10 +258,12 @@ class Training:
         )
         inputs, _, _ = self.forward(train, self.model)
         seed = derive(recipe.seed, "views", self.stage, self.epoch) >> 1
-        wanted = (order, recipe.batch_size, views, seed)
-        batches = self.sharing.batches(inputs, *wanted) if self.sharing else inputs.batches(*wanted)
+        arguments = (order, recipe.batch_size, views, seed)
+        batches = (
+            self.sharing.batches(inputs, *arguments) if self.sharing else inputs.batches(*arguments)
+        )
         if "strong" in views and isinstance(inputs, ArrayInputs) and inputs.x.ndim == 4:
-            batches = ahead(batches)  # files have worker processes; other views cost little
+            batches = prefetch(batches)  # files have worker processes; other views cost little
         labels = label_batches(train.observed, order, recipe.batch_size)
         indices = torch.split(order, recipe.batch_size)
         for view, observed, index in zip(batches, labels, indices, strict=True):

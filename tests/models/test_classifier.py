@@ -1,27 +1,11 @@
-"""Heads, averaged weights and optimizer groups are small; their arithmetic must be right."""
+"""The classifier, its normalisation and its moving average."""
 
-import pytest
 import torch
 from torch import nn
 
-from plusone.models.backbones import backbone_for, feature_dim
 from plusone.models.classifier import Classifier, Normalize
 from plusone.models.ema import Ema
-from plusone.models.heads import Head, LinearHead
-
-
-def test_pooling_of_maps_and_vectors():
-    maps = torch.randn(2, 3, 4, 5)
-    torch.testing.assert_close(Head().pool(maps), maps.flatten(2).mean(2))
-    vectors = torch.randn(2, 3)
-    assert Head().pool(vectors) is vectors
-
-
-def test_the_linear_head():
-    head, x = LinearHead(3, 4), torch.randn(2, 3)
-    out = head(x)
-    torch.testing.assert_close(out.logits, x @ head.linear.weight.T + head.linear.bias)
-    assert out.features is x
+from plusone.models.heads import LinearHead
 
 
 def test_the_classifier_is_head_after_pooled_backbone():
@@ -52,12 +36,3 @@ def test_the_average_moves_by_its_decay_and_copies_statistics():
     assert ema.model.backbone.num_batches_tracked == 1
     assert not any(weight.requires_grad for weight in ema.model.parameters())
     assert all(weight.requires_grad for weight in model.parameters())
-
-
-def test_feature_sizes():
-    cnn = backbone_for("auto").build(3, 16)
-    assert cnn(torch.zeros(1, 3, 16, 16, dtype=torch.uint8)).shape[1] == feature_dim(cnn)
-    with pytest.raises(ValueError, match="no attribute dim"):
-        feature_dim(nn.ReLU())
-    with pytest.raises(ValueError, match="unknown backbone 'vgg'; known: cnn"):
-        backbone_for("vgg")

@@ -18,51 +18,36 @@ from torch import Tensor, nn
 from plusone.errors import InputError
 from plusone.models.weights import load_weights
 
-SYMPTOM = "operator torchvision::nms does not exist"
-SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
-
-
-def import_torchvision() -> None:
-    """Imports torchvision; on exactly the error above, declares the operators and tries again."""
-    try:
-        importlib.import_module("torchvision")
-    except RuntimeError as error:
-        if SYMPTOM not in str(error):
-            raise
-        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
-            del sys.modules[name]  # what is half imported would not be imported again
-        for operator in ("nms", "qnms"):
-            torch.library.define(f"torchvision::{operator}", SCHEMA)
-        importlib.import_module("torchvision")
-
-
-WEIGHTS = "model.safetensors"
-LOCAL = "set weights to a local file, or to random to train from scratch"
+WEIGHTS = "model.safetensors"  # name of the weights file in a repository of the hub
+ADVICE = "set weights to a local file, or to random to train from scratch"
+# torchvision's compiled operators may not match torch's version; no backbone uses them.
+NMS_ERROR = "operator torchvision::nms does not exist"
+NMS_SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
 
 class TimmBackbone(nn.Module):
     """A timm network up to its last feature map, without pooling and classifier.
 
-    Grey images are shown to it as colour images of three equal channels.
+    Grey images are passed to it as three equal channels.
 
     Args:
         name: Name of the network in timm, with or without a tag (`resnet50.a1_in1k`).
-        size: Side of the images; matters to networks that take one size only.
+        size: Side of the images, for networks with a fixed input size.
 
     Attributes:
         dim: Channels of the map.
-        mean: Of each channel, as the network's weights expect it, in [0, 1].
-        std: Spread, likewise.
+        mean: Mean of each channel that the weights expect, in [0, 1].
+        std: Standard deviation of each channel, likewise.
     """
 
     def __init__(self, name: str, size: int) -> None:
         super().__init__()
-        about = timm_config(name)
-        native = int(about.input_size[-1])
-        sized = {"img_size": size} if about.fixed_input_size and size != native else {}
+        config = timm_config(name)
+        native = int(config.input_size[-1])
+        sized = {"img_size": size} if config.fixed_input_size and size != native else {}
         try:
             net = _timm().create_model(name, pretrained=False, num_classes=0, **sized)
-            _try_once(net, size)
+            _check_forward(net, size)
         except (TypeError, ValueError, AssertionError, RuntimeError) as error:
             if size == native:
                 raise
@@ -71,59 +56,64 @@ class TimmBackbone(nn.Module):
                 f"timm/{name}: takes images of {native} pixels and not of {size} "
                 f"({first}); set image_size = {native}"
             ) from None
-        self.name, self.about = name, about
+        self.name, self.config = name, config
         self.net = net
         self.dim = int(net.num_features)
-        self.mean, self.std = tuple(about.mean), tuple(about.std)
-        self.last = getattr(net, "output_fmt", "NCHW") == "NHWC"
-        self.extra = int(getattr(net, "num_prefix_tokens", 0))
+        self.mean, self.std = tuple(config.mean), tuple(config.std)
+        self.channels_last = getattr(net, "output_fmt", "NCHW") == "NHWC"
+        self.prefix_tokens = int(getattr(net, "num_prefix_tokens", 0))
 
     def forward(self, images: Tensor) -> Tensor:
         """Feature map `[B, dim, h, w]` of images `[B, 3, H, W]`; tokens `[B, T, dim]` if no map."""
-        return as_map(self.net.forward_features(images), channels_last=self.last, extra=self.extra)
+        return as_map(
+            self.net.forward_features(images),
+            channels_last=self.channels_last,
+            prefix_tokens=self.prefix_tokens,
+        )
 
     def load(self, path: Path) -> None:
-        """Takes the weights of a file."""
-        classifier = self.about.classifier
+        """Loads the weights of a file."""
+        classifier = self.config.classifier
         names = (classifier,) if isinstance(classifier, str) else tuple(classifier or ())
         load_weights(self.net, path, classifier=names, adapt=self._adapt)
 
-    def load_own(self) -> None:
-        """Takes the weights that timm offers: from the hub's local cache, or from the hub."""
-        if not self.about.hf_hub_id:
-            raise InputError(f"timm/{self.name}: timm has no weights for it; {LOCAL}")
-        self.load(_from_hub(self.about.hf_hub_id))
+    def load_pretrained(self) -> None:
+        """Loads timm's pretrained weights from the hub's local cache, or from the hub."""
+        if not self.config.hf_hub_id:
+            raise InputError(f"timm/{self.name}: timm has no weights for it; {ADVICE}")
+        self.load(_from_hub(self.config.hf_hub_id))
 
     def _adapt(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Translates as timm does: names, and position tables to another image size."""
+        """Converts names, and position embeddings to another image size, as timm does."""
         module = sys.modules[_timm().models.model_entrypoint(self.name).__module__]
-        translate = getattr(module, "checkpoint_filter_fn", None)
-        return tensors if translate is None else dict(translate(tensors, self.net))
+        convert = getattr(module, "checkpoint_filter_fn", None)
+        return tensors if convert is None else dict(convert(tensors, self.net))
 
 
 @torch.inference_mode()
-def _try_once(net: nn.Module, size: int) -> None:
-    """Some networks find out only when they see an image that its size does not suit them."""
+def _check_forward(net: nn.Module, size: int) -> None:
+    """One forward pass: some networks reject an image size only then."""
     training = net.training
     net.eval().forward_features(torch.zeros(1, 3, size, size))  # type: ignore[operator]
     net.train(training)
 
 
-def as_map(features: Tensor, *, channels_last: bool = False, extra: int = 0) -> Tensor:
-    """A map `[B, D, h, w]` from what networks give as features.
+def as_map(features: Tensor, *, channels_last: bool = False, prefix_tokens: int = 0) -> Tensor:
+    """The feature map `[B, D, h, w]` from the features of a timm network.
 
     Args:
         features: A map `[B, D, h, w]` or, if `channels_last`, `[B, h, w, D]`; or tokens
-            `[B, T, D]`, which are the map of a square image, row by row, if T is a square.
-        channels_last: Where the channels of a map are.
-        extra: Tokens in front that stand for no place, such as a class token; they are left out.
-            One more is, if only then the rest is a square: not every network tells of its own.
+            `[B, T, D]`, which form a square map, row by row, if T is a square number.
+        channels_last: Whether the channels of a map come last.
+        prefix_tokens: Leading tokens without a position, such as a class token; they are removed.
+            One more is removed if only then the rest is a square: not every network declares its
+            class token.
     """
     if features.ndim == 4:
         return features.permute(0, 3, 1, 2) if channels_last else features
     if features.ndim != 3:
         return features
-    tokens = features[:, extra:]
+    tokens = features[:, prefix_tokens:]
     if not _is_square(tokens.shape[1]) and _is_square(tokens.shape[1] - 1):
         tokens = tokens[:, 1:]
     if not _is_square(tokens.shape[1]):
@@ -137,7 +127,7 @@ def _is_square(n: int) -> bool:
 
 
 def timm_config(name: str) -> Any:
-    """Facts about a network of timm: image size, mean, spread, weights; refuses unknown names."""
+    """The pretrained configuration of a timm network: image size, mean, std, weights."""
     timm = _timm()
     if not timm.is_model(name):
         close = difflib.get_close_matches(name, timm.list_models(), n=5)
@@ -161,6 +151,20 @@ def _timm() -> Any:
         ) from None
 
 
+def import_torchvision() -> None:
+    """Imports torchvision; if its operators are missing, declares them and tries again."""
+    try:
+        importlib.import_module("torchvision")
+    except RuntimeError as error:
+        if NMS_ERROR not in str(error):
+            raise
+        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+            del sys.modules[name]  # half-imported modules would not be imported again
+        for operator in ("nms", "qnms"):
+            torch.library.define(f"torchvision::{operator}", NMS_SCHEMA)
+        importlib.import_module("torchvision")
+
+
 def _from_hub(repository: str) -> Path:
     """The weights file of a repository of the hub, from its local cache or downloaded into it."""
     hub = importlib.import_module("huggingface_hub")
@@ -169,22 +173,22 @@ def _from_hub(repository: str) -> Path:
         return Path(cached)
     if not _hub_is_reachable():
         raise InputError(
-            f"{repository}: not in the local cache, and the hub is not reachable; {LOCAL}"
+            f"{repository}: not in the local cache, and the hub is not reachable; {ADVICE}"
         )
     try:
         return Path(hub.hf_hub_download(repository, WEIGHTS))
-    except Exception as error:  # downloads fail in many ways, and all mean the same to a user
+    except Exception as error:  # downloads fail in many ways
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"{repository}: cannot be downloaded ({first}); {LOCAL}") from error
+        raise InputError(f"{repository}: cannot be downloaded ({first}); {ADVICE}") from error
 
 
 def _hub_is_reachable() -> bool:
-    """Whether the hub's name is known here; its own client retries for most of a minute first."""
+    """Whether the hub's name resolves; its own client would retry for most of a minute."""
     constants = importlib.import_module("huggingface_hub.constants")
     if constants.HF_HUB_OFFLINE:
         return False
     if urllib.request.getproxies():
-        return True  # the proxy knows names that we do not
+        return True  # the proxy resolves names
     try:
         socket.getaddrinfo(urllib.parse.urlsplit(constants.ENDPOINT).hostname, 443)
     except OSError:

@@ -1,4 +1,4 @@
-"""Several processes: each predicts a own_rows, all get the whole, in order."""
+"""Several processes: each predicts its rows, all get the whole result in order."""
 
 from __future__ import annotations
 

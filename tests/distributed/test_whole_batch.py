@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from plusone.parallel.whole_batch import Rows, SyncedNorm, see_whole_batch
+from plusone.parallel._whole_batch import Rows, SyncedNorm, see_whole_batch
 
 
 class Exchange:
@@ -142,7 +142,7 @@ def test_one_value_per_channel_is_refused():
 
 @pytest.mark.slow
 def test_a_norm_with_an_activation_keeps_it():
-    from plusone.models.timm_backbone import import_torchvision
+    from plusone.models._timm import import_torchvision
 
     import_torchvision()
     layers = pytest.importorskip("timm.layers")

@@ -1,19 +1,32 @@
-"""Inputs in memory and on disk."""
+"""Batches: inputs in memory and on disk, their views, labels, order and prefetching."""
+
+import threading
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 
 from plusone.data.augment import draw_strong, strong
+from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.seeds import generator
-from plusone.training import loader as module
-from plusone.training.loader import ArrayInputs, FileInputs
+from plusone.training import loader
+from plusone.training.loader import (
+    ArrayInputs,
+    FileInputs,
+    label_batches,
+    prefetch,
+    visiting_order,
+)
 from plusone.training.predict import predict
 from plusone.types import Outputs
 
 ORDER = torch.tensor([4, 0, 6, 2, 5, 1, 3])
+SHARED_VIEWS = ("weak", "strong")
 
 
 def gather(inputs, views=("plain",), seed=0, batch_size=3, order=ORDER):
@@ -37,7 +50,7 @@ def test_arrays_come_in_the_wanted_order():
 @pytest.mark.parametrize("block", [1, 40, 1 << 20])
 def test_blocks_do_not_show(block, monkeypatch):
     expected = gather(ArrayInputs(images(), flip=True), ("weak", "weak"), 3)
-    monkeypatch.setattr(module, "BLOCK", block)
+    monkeypatch.setattr(loader, "GATHERED", block)
     found = gather(ArrayInputs(images(), flip=True), ("weak", "weak"), 3)
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
@@ -56,7 +69,7 @@ def test_features_are_never_flipped():
 
 
 def sources(tmp_path, pictures):
-    stored = torch.stack([module.decode(path, 8) for path in pictures])
+    stored = torch.stack([loader.decode(path, 8) for path in pictures])
     return [ArrayInputs(stored, flip=True), FileInputs(pictures, 8, flip=True, workers=0)]
 
 
@@ -138,7 +151,7 @@ def test_features_and_feature_maps_are_the_same_in_every_view(shape):
 
 def test_files_are_cropped_if_wanted(pictures):
     (found,) = gather(FileInputs(pictures, 8, workers=0, aspect="crop"))
-    expected = torch.stack([module.decode(pictures[row], 8, "crop") for row in ORDER])
+    expected = torch.stack([loader.decode(pictures[row], 8, "crop") for row in ORDER])
     assert torch.equal(found, expected)
     assert not torch.equal(found, gather(FileInputs(pictures, 8, workers=0))[0])
 
@@ -190,3 +203,159 @@ def test_arrays_from_numpy_views():
     x = np.asfortranarray(np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32))
     (plain,) = gather(ArrayInputs(torch.from_numpy(x)))
     assert plain.numpy().tolist() == x[ORDER.numpy()].tolist()
+
+
+def shared_batches(inputs, order, batch_size, size):
+    """Batches put together from the rows of each process."""
+    shares = [
+        list(inputs.batches(order, batch_size, SHARED_VIEWS, 5, (rank, size)))
+        for rank in range(size)
+    ]
+    for number in range(max(map(len, shares))):
+        parts = [share[number] for share in shares if number < len(share)]
+        yield tuple(torch.cat(views) for views in zip(*parts, strict=True))
+
+
+@pytest.mark.parametrize(("batch_size", "size"), [(4, 2), (3, 2), (5, 3), (1, 2), (50, 3)])
+def test_shares_make_up_the_batches(batch_size, size):
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randint(0, 256, (13, 1, 6, 6), dtype=torch.uint8, generator=draw)
+    inputs, order = ArrayInputs(x, flip=True), torch.randperm(13, generator=draw)
+    found = list(shared_batches(inputs, order, batch_size, size))
+    whole = list(inputs.batches(order, batch_size, SHARED_VIEWS, 5))
+    assert len(found) == len(whole)
+    for mine, theirs in zip(found, whole, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
+
+
+def test_shares_of_files_make_up_the_batches(pictures):
+    inputs, order = FileInputs(pictures, 8, workers=0), torch.tensor([3, 0, 6, 2, 1, 5, 4])
+    found = list(shared_batches(inputs, order, 3, 2))
+    whole = list(inputs.batches(order, 3, SHARED_VIEWS, 5))
+    assert len(found) == len(whole) == 3
+    for mine, theirs in zip(found, whole, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_label_batches_are_the_dense_rows(data):
+    n, n_classes = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 6))
+    seed, default = data.draw(st.integers(0, 999)), data.draw(st.sampled_from([0, 1, -1]))
+    dense = np.random.default_rng(seed).integers(-1, 2, (n, n_classes)).astype(np.int8)
+    order = torch.from_numpy(np.random.default_rng(seed).permutation(n))
+    batch_size = data.draw(st.integers(1, n + 2))
+    matrix = LabelMatrix.from_dense(dense).with_default(default)
+    batches = list(label_batches(matrix, order, batch_size))
+    assert [len(batch) for batch in batches[:-1]] == [batch_size] * (len(batches) - 1)
+    assert torch.cat(batches).dtype == torch.float32
+    assert torch.cat(batches).tolist() == dense[order.numpy()].tolist()
+
+
+@pytest.mark.parametrize("block", [1, 7, 12, 1 << 18])
+def test_blocks_of_labels_do_not_show(block, monkeypatch):
+    monkeypatch.setattr(loader, "LABELS_AT_ONCE", block)
+    dense = np.random.default_rng(0).integers(-1, 2, (11, 3)).astype(np.int8)
+    dense[[0, 4, 10]] = 0
+    batches = list(label_batches(LabelMatrix.from_dense(dense), torch.arange(11), 4))
+    assert [len(batch) for batch in batches] == [4, 4, 3]
+    assert torch.cat(batches).tolist() == dense.tolist()
+
+
+def test_labels_of_some_rows_and_of_a_row_twice():
+    matrix = LabelMatrix.from_dense([[1, 0], [0, -1], [0, 0]])
+    (batch,) = label_batches(matrix, torch.tensor([2, 0, 0]), 8)
+    assert batch.tolist() == [[0, 0], [1, 0], [1, 0]]
+
+
+def draw(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def test_without_weights_it_is_a_permutation():
+    expected = torch.randperm(50, generator=draw())
+    assert torch.equal(visiting_order(50, None, draw()), expected)
+    assert torch.equal(visiting_order(50, np.full(50, 3.0), draw()), expected)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_visits_are_the_share_rounded_down_or_up(seed):
+    weights = np.random.default_rng(seed).exponential(size=200) * (np.arange(200) % 5 > 0)
+    order = visiting_order(200, weights, draw(seed)).numpy()
+    assert len(order) == 200
+    visits, share = np.bincount(order, minlength=200), 200 * weights / weights.sum()
+    assert (visits >= np.floor(share - 1e-9)).all()
+    assert (visits <= np.ceil(share + 1e-9)).all()
+    assert not visits[weights == 0].any()
+
+
+def test_shares_are_met_on_average_and_neighbours_are_mixed():
+    weights = np.array([1.0, 2.0, 0.5, 1.5])
+    visits = np.zeros(4)
+    for seed in range(400):
+        visits += np.bincount(visiting_order(4, weights, draw(seed)).numpy(), minlength=4)
+    assert visits / 400 == pytest.approx(4 * weights / weights.sum(), abs=0.08)
+    first = {visiting_order(4, weights, draw(seed))[0].item() for seed in range(50)}
+    assert first == {0, 1, 2, 3}
+
+
+def prefetching() -> int:
+    return sum(thread.name == "plusone-prefetch" for thread in threading.enumerate())
+
+
+def test_prefetching_gives_the_same_batches():
+    x = torch.randint(0, 256, (37, 3, 8, 8), dtype=torch.uint8)
+    order = torch.randperm(37, generator=torch.Generator().manual_seed(0))
+    arguments = (order, 8, ("weak", "strong"), 5)
+    inputs = ArrayInputs(x, flip=True)
+    found = list(prefetch(inputs.batches(*arguments)))
+    for ours, theirs in zip(found, inputs.batches(*arguments), strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    assert prefetching() == 0
+
+
+def test_prefetching_stops_at_its_depth():
+    made, second = [], threading.Event()
+
+    def items() -> Iterator[int]:
+        for number in range(100):
+            made.append(number)
+            if number == 4:
+                second.set()
+            yield number
+
+    batches = prefetch(items(), depth=3)
+    assert [next(batches), next(batches)] == [0, 1]
+    assert second.wait(30)  # 2, 3 and 4 are prefetched
+    batches.close()
+    assert len(made) <= 6
+    assert prefetching() == 0
+
+
+def test_an_error_comes_where_the_batch_would_have():
+    def items() -> Iterator[int]:
+        yield 1
+        raise ValueError("no more of these")
+
+    batches = prefetch(items())
+    assert next(batches) == 1
+    with pytest.raises(ValueError, match="no more of these"):
+        next(batches)
+    assert prefetching() == 0
+
+
+def test_prefetching_restores_the_threads_of_torch():
+    before = torch.get_num_threads()
+    seen = []
+
+    def items() -> Iterator[int]:
+        seen.append(torch.get_num_threads())
+        yield 1
+
+    assert list(prefetch(items())) == [1]
+    assert seen == [1]
+    later = []
+    thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    assert [torch.get_num_threads(), *later] == [before, before]
