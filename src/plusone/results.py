@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -16,9 +16,11 @@ from plusone.errors import InputError
 
 __all__ = [
     "BINS",
+    "Document",
     "EpochRecord",
     "Example",
     "LabelCounts",
+    "Number",
     "Probe",
     "Record",
     "RunDescription",
@@ -70,6 +72,16 @@ class Record(BaseModel):
             name = ".".join(map(str, first["loc"])) or "its content"
             problem = "is missing" if first["type"] == "missing" else "is not what is written there"
             raise InputError(f"{source}: is not what plusone writes ({name} {problem})") from None
+
+
+class Document(Record):
+    """The content of a JSON file that begins with its kind, such as `surface.json`."""
+
+    kind: ClassVar[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """The plain values that JSON holds, the kind first."""
+        return {"kind": self.kind} | super().to_json()
 
 
 class Probe(Record):
@@ -175,6 +187,7 @@ class RunResult(Record):
         recovery_estimates: The same for the method's own estimates.
         sampled: Figures that were computed on a sample: how many items of how many.
         rules: Why settings that nobody gave are what they are.
+        epochs: Its epochs, in the journal of a comparison; empty where the run folder has them.
     """
 
     method: str
@@ -207,6 +220,7 @@ class RunResult(Record):
     recovery_estimates: Numbers | None = None
     sampled: dict[str, dict[str, int]] = Field(default_factory=dict)
     rules: tuple[str, ...] = ()
+    epochs: tuple[EpochRecord, ...] = ()
 
     @property
     def choice_score(self) -> float:

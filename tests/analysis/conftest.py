@@ -9,6 +9,7 @@ import pytest
 
 from plusone.data.dataset import Dataset
 from plusone.recipe import make_recipe
+from plusone.results import EpochRecord, RunResult
 from plusone.training.run import train
 from plusone.training.task import make_task
 
@@ -23,15 +24,42 @@ def data(n=200, dim=6, n_classes=4) -> Dataset:
     return Dataset.from_arrays(x, y, complete=True, split=split, name="halves")
 
 
+def result(**values) -> RunResult:
+    """A result by hand, with epochs of the given validation mAPs where `val_maps` is given."""
+    if "val_maps" in values:
+        values["epochs"] = [epoch(n, val_map=v) for n, v in enumerate(values.pop("val_maps"), 1)]
+    known = {"method": "an", "seed": 0, "val_map": 0.5, "test_map": 0.5, "best_epoch": 1,
+             "seconds": 1.0, "data": "d", "lr": 0.1, "selected_on": "truth"}  # fmt: skip
+    return RunResult.model_validate(known | values)
+
+
+def epoch(number=1, **values) -> EpochRecord:
+    """The record of an epoch by hand; its loss is its validation mAP."""
+    known = {"stage": 0, "epoch": number, "val_map": 0.5, "selected_on": "truth", "best": True,
+             "weights": "raw", "seconds": 1.0}  # fmt: skip
+    known |= {"losses": {"loss": values.get("val_map", 0.5)}}
+    return EpochRecord.model_validate(known | values)
+
+
 def train_into(folder: Path, dataset: Dataset | None = None, **settings):
     dataset = dataset or data()
     recipe = make_recipe({"method": "an", "epochs": 4, "lr": 0.01}, settings)
-    return train(make_task(dataset, recipe), recipe, folder).to_json()
+    return train(make_task(dataset, recipe), recipe, folder)
 
 
 @pytest.fixture(name="halves", scope="session")
 def _halves():
     return data()
+
+
+@pytest.fixture(name="result", scope="session")
+def _result():
+    return result
+
+
+@pytest.fixture(name="epoch", scope="session")
+def _epoch():
+    return epoch
 
 
 @pytest.fixture(name="train_into", scope="session")

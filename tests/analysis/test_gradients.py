@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from plusone.analysis.gradients import at_probabilities, gradient_curves
+from plusone.analysis.gradients import Gradients, at_probabilities, gradient_curves
 from plusone.errors import InputError
 from plusone.methods import METHODS
 
@@ -111,9 +111,9 @@ def test_values_at_some_probabilities_and_json():
     found = gradient_curves(["an"])
     grad = found.curves[0].unobserved.grad
     assert at_probabilities(found, grad) == pytest.approx([0.05, 0.25, 0.5, 0.75, 0.95])
-    again = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    again = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert again["kind"] == "gradients"
-    assert again["curves"][0]["unobserved"]["grad"] == list(grad)
+    assert Gradients.from_json(again, "gradients.json") == found
 
 
 @pytest.mark.parametrize(

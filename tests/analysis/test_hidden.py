@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 
@@ -11,7 +10,9 @@ from plusone.analysis.hidden import (
     densities,
     distances,
     false_negatives,
+    gr_k_hat,
     hidden_positives,
+    posterior,
     predictive_values,
     probes_of,
 )
@@ -28,17 +29,13 @@ def probe(positives=POSITIVES, negatives=NEGATIVES) -> Probe:
     return Probe(positives=counts[0], negatives=counts[1], distance=0.5)
 
 
-def epoch(number=1, stage=0, **values) -> dict:
-    return {"stage": stage, "epoch": number, "probe": probe(**values).to_json()}
-
-
-def test_shares_of_hidden_positives():
-    found = hidden_positives([epoch(), epoch(2, positives=np.array([0.995, 0.995, 0.005, 0.5]))])
+def test_shares_of_hidden_positives(epoch):
+    few = probe(positives=np.array([0.995, 0.995, 0.005, 0.5]))
+    found = hidden_positives([epoch(probe=probe()), epoch(2, probe=few)])
     assert found.places.epoch == (1, 2)
     assert [sum(row) for row in found.shares] == pytest.approx([1, 1])
     assert (found.shares[1][0], found.shares[1][50], found.shares[1][99]) == (0.25, 0.25, 0.5)
     assert (found.p[0], found.p[99]) == (0.005, 0.995)
-    json.dumps(found.to_dict(), allow_nan=False)
 
 
 def test_densities_are_densities_and_have_the_means_of_the_values():
@@ -60,8 +57,8 @@ def test_share_of_false_negatives_per_bin():
 
 
 @pytest.mark.parametrize("tau", [0.01, 0.5, 0.9, 0.93, 0.99])
-def test_predictive_values_are_those_of_the_values_themselves(tau):
-    found = predictive_values([epoch()], tau)
+def test_predictive_values_are_those_of_the_values_themselves(epoch, tau):
+    found = predictive_values([epoch(probe=probe())], tau)
     tp, fp = np.sum(tau <= POSITIVES), np.sum(tau <= NEGATIVES)
     tn, fn = 2000 - fp, 300 - tp
     assert found.ppv[0] == (pytest.approx(tp / (tp + fp)) if tp + fp else None)
@@ -70,25 +67,31 @@ def test_predictive_values_are_those_of_the_values_themselves(tau):
     assert found.tau == tau
 
 
-def test_nothing_above_the_threshold_has_no_value():
+def test_nothing_above_the_threshold_has_no_value(epoch):
     low = np.array([0.2])
-    found = predictive_values([epoch(positives=low, negatives=low)], 0.9)
+    found = predictive_values([epoch(probe=probe(low, low))], 0.9)
     assert (found.ppv, found.npv, found.above) == ((None,), (0.5,), (0,))
 
 
 @pytest.mark.parametrize("tau", [0.905, 0.0, 1.0, -1, 7.0])
-def test_thresholds_inside_a_bin_are_refused(tau):
+def test_thresholds_inside_a_bin_are_refused(epoch, tau):
     with pytest.raises(InputError, match=r"not a multiple of 0\.01"):
-        predictive_values([epoch()], tau)
+        predictive_values([epoch(probe=probe())], tau)
 
 
-def test_epochs_are_counted_on_through_the_stages_and_gaps_are_left_out():
-    course = [epoch(1), epoch(2) | {"probe": None}, epoch(1, stage=1), epoch(2, stage=1)]
-    places, probes = probes_of(course)
+def test_epochs_are_numbered_through_all_stages_and_gaps_are_left_out(epoch):
+    places, probes = probes_of(
+        [
+            epoch(1, probe=probe()),
+            epoch(2),
+            epoch(1, stage=1, probe=probe()),
+            epoch(2, stage=1, probe=probe()),
+        ]
+    )
     assert (places.epoch, places.stage) == ((1, 3, 4), (0, 1, 1))
     assert len(probes) == 3
     with pytest.raises(InputError, match="probe=on"):
-        distances([{"stage": 0, "epoch": 1, "probe": None}])
+        distances([epoch()])
 
 
 def test_a_real_training_moves_hidden_positives_apart_from_negatives(an_run):
@@ -105,3 +108,34 @@ def test_reading_records_needs_no_torch():
     code = f"import sys; from plusone.analysis import {modules}; assert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_khat_is_constant_first_and_ends_where_the_options_say():
+    first = gr_k_hat(1, 8)
+    assert (first.w, first.b) == (0.0, -2.0)
+    assert set(first.k_hat) == {1 / (1 + np.exp(2.0))}
+    last = gr_k_hat(8, 8, {"w": 10.0, "b": -8.0}, p=[0.0, 0.8, 1.0])
+    assert (last.w, last.b) == (10.0, -8.0)
+    assert last.k_hat == pytest.approx([1 / (1 + np.exp(8)), 0.5, 1 / (1 + np.exp(-2))])
+
+
+def test_the_released_schedule_lags():
+    assert gr_k_hat(8, 8, {"variant": "released"}).w == pytest.approx(2 * 7 / 8)
+
+
+def test_the_posterior_meets_bayes_rule_by_counting():
+    """Of positives a share a is seen: of labels with confidence p, what share of the unseen?"""
+    n, k = 1_000_000, 1.46
+    for p in (0.1, 0.5, 0.9):
+        positive = p * n
+        unseen = positive * (1 - 1 / k)
+        assert posterior([p], k)[0] == pytest.approx(unseen / (n - positive / k))
+
+
+def test_bad_values_are_refused():
+    with pytest.raises(InputError, match="epoch 9 is not one of the epochs 1 to 8"):
+        gr_k_hat(9, 8)
+    with pytest.raises(InputError, match="unknown method option 'ww'"):
+        gr_k_hat(1, 8, {"ww": 1.0})
+    with pytest.raises(InputError, match="at least one positive"):
+        posterior([0.5], k=0.5)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from plusone.analysis.recovery import recovery_table
@@ -17,11 +15,11 @@ def results(train_into, tmp_path_factory):
     ]
 
 
-def test_one_row_per_setting_with_the_mean_over_seeds(results):
-    an, role, other = recovery_table([*results, {"method": "an", "seed": 5}])
+def test_one_row_per_setting_with_the_mean_over_seeds(results, result):
+    an, role, other = recovery_table([*results, result(seed=5)])
     assert (an.method, an.seeds, role.method, role.seeds, other.seeds) == ("an", 2, "role", 1, 1)
     assert (an.lr, other.lr) == (0.01, 0.1)
-    maps = [results[place]["recovery"]["recovery_map"] for place in (0, 2)]
+    maps = [results[place].recovery["recovery_map"] for place in (0, 2)]
     assert an.predictions == pytest.approx(sum(maps) / 2)
     assert an.predictions_sd == pytest.approx(abs(maps[0] - maps[1]) / 2**0.5)
     assert role.predictions_sd is None
@@ -30,6 +28,5 @@ def test_one_row_per_setting_with_the_mean_over_seeds(results):
 def test_estimates_only_of_methods_that_keep_them(results):
     an, role, _ = recovery_table(results)
     assert an.estimates is None
-    assert role.estimates == results[1]["recovery_estimates"]["recovery_map"]
-    assert role.hidden == results[1]["recovery"]["hidden_map"]
-    json.dumps([row.to_dict() for row in (an, role)], allow_nan=False)
+    assert role.estimates == results[1].recovery_estimates["recovery_map"]
+    assert role.hidden == results[1].recovery["hidden_map"]

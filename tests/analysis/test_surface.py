@@ -12,6 +12,7 @@ from plusone.analysis.surface import (
     filter_direction,
     loss_surface,
     mean_rise,
+    moved,
     read_surface,
     surface_of_run,
 )
@@ -95,10 +96,17 @@ def test_a_quadratic_loss_has_the_surface_that_algebra_gives():
     assert predictor.model.head.linear.weight.equal(before)
 
 
+def surface(line, loss) -> Surface:
+    return Surface(
+        method="an", extent=1.0, steps=len(line), seed=0, train_items=3, alphas=line, betas=line,
+        loss=loss,
+    )  # fmt: skip
+
+
 def test_the_rise_on_a_round_bowl_is_the_square_of_the_radius():
     line = tuple(np.linspace(-1, 1, 41).tolist())
     loss = tuple(tuple(3 + a * a + b * b for b in line) for a in line)
-    found = Surface("an", 1.0, 41, 0, 1, line, line, loss)
+    found = surface(line, loss)
     for radius in (0.0, 0.5, 1.0):
         assert mean_rise(found, radius) == pytest.approx(radius**2, abs=2e-3)
     with pytest.raises(InputError, match="radius"):
@@ -110,7 +118,7 @@ def test_the_rise_where_the_loss_is_not_finite():
     rows = [[a**2 + b**2 for b in at] for a in at]
 
     def rise(rows):
-        return mean_rise(Surface("an", 1.0, 5, 0, 3, at, at, tuple(map(tuple, rows))), 0.5)
+        return mean_rise(surface(at, rows), 0.5)
 
     whole = rise(rows)
     assert rise([[float("inf")] * 5, *rows[1:]]) == pytest.approx(whole)  # outside of the circle
@@ -198,9 +206,12 @@ def test_a_surface_is_computed_once(train_into, tmp_path, halves):
     first = surface_of_run(folder, load, steps=3, on_progress=points.append)
     assert surface_of_run(folder, load, steps=3) == first
     assert (len(loads), sum(points)) == (1, 9)
-    assert read_surface(folder) == json.loads((folder / "surface.json").read_text()) == first
-    assert (first["kind"], first["data"], first["run"]) == ("surface", "halves", str(folder))
-    assert first["rise"] > 0
+    assert read_surface(folder) == first
+    content = json.loads((folder / "surface.json").read_text())
+    assert content == json.loads(json.dumps(first.to_json()))
+    assert next(iter(content)) == "kind"
+    assert (content["kind"], first.data, first.run) == ("surface", "halves", str(folder))
+    assert first.rise > 0
     surface_of_run(folder, load, steps=5)
     assert len(loads) == 2
     other = tmp_path / "other"
@@ -214,12 +225,58 @@ def test_other_data_is_refused(an_run, halves, tmp_path):
     fewer = Dataset(halves.table.take(np.arange(150)), halves.features[:150], "fewer")
     with pytest.raises(InputError, match="fewer: the seen labels are not those"):
         surface_of_run(an_run, lambda: fewer, steps=3)
-    moved = Dataset(halves.table, halves.features + 1, "moved")
+    other = Dataset(halves.table, halves.features + 1, "moved")
     with pytest.raises(InputError, match="moved: the items are not those"):
-        surface_of_run(an_run, lambda: moved, steps=3)
+        surface_of_run(an_run, lambda: other, steps=3)
 
 
 @pytest.mark.parametrize("settings", [{"steps": 4}, {"steps": 1}, {"extent": 0.0}])
 def test_grids_without_a_centre_are_refused(settings):
     with pytest.raises(InputError, match="odd number of steps"):
         loss_surface(*bowl(), **settings)
+
+
+def layers() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 5, 3), torch.nn.BatchNorm2d(5), torch.nn.Linear(5, 4)
+    )
+
+
+def test_every_filter_has_the_norm_of_its_weights():
+    weights = dict(layers().named_parameters())
+    found = filter_direction(weights, torch.Generator().manual_seed(0))
+    assert set(found) == {"0.weight", "2.weight"}  # no biases, no norms
+    for name, direction in found.items():
+        for one, other in zip(direction, weights[name], strict=True):
+            torch.testing.assert_close(one.norm(), other.norm())
+
+
+def test_a_filter_of_zeros_does_not_move():
+    weights = {"w": torch.tensor([[0.0, 0.0], [1.0, 0.0]])}
+    found = filter_direction(weights, torch.Generator().manual_seed(0))["w"]
+    assert found[0].tolist() == [0.0, 0.0]
+    assert found.isfinite().all()
+
+
+def test_the_same_seed_gives_the_same_direction():
+    weights = dict(layers().named_parameters())
+    one, same, other = (
+        filter_direction(weights, torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)
+    )
+    assert one["0.weight"].equal(same["0.weight"])
+    assert not one["0.weight"].equal(other["0.weight"])
+
+
+def test_weights_move_and_come_back_even_after_an_error():
+    model = layers()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    ones = {"2.weight": torch.ones(4, 5)}
+    with moved(model, [ones, ones], [0.5, -2.0]):
+        torch.testing.assert_close(model[2].weight, before["2.weight"] - 1.5)
+    try:
+        with moved(model, [ones], [1.0]):
+            raise KeyError
+    except KeyError:
+        pass
+    assert all(value.equal(before[name]) for name, value in model.state_dict().items())

@@ -1,5 +1,7 @@
-"""The papers' analyses, each a function that returns numbers; `plusone.report` draws them.
+"""The papers' analyses: functions that return numbers, which `plusone.report` draws.
 
-They are imported from the modules here, one per idea (docs/analyses.md lists them). Only
-`gradients`, `directions`, `surface` and `run_surface` need torch.
+Each module is one analysis; `docs/analyses.md` lists them with the figures of the papers. Only
+`gradients` and `surface` import torch.
 """
+
+__all__ = ["counts", "curves", "gradients", "hidden", "recovery", "runs", "surface"]

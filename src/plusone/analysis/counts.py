@@ -1,12 +1,13 @@
-"""How many positives of each class training saw, and how many it missed (GR, Fig. 4)."""
+"""How many positives of each class training saw, and how many were hidden from it (GR, Fig. 4)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from plusone.errors import InputError
+from plusone.results import RunResult
+
+__all__ = ["ClassCount", "ClassCounts", "class_counts"]
 
 
 @dataclass(frozen=True)
@@ -15,8 +16,8 @@ class ClassCount:
 
     Args:
         name: Its name.
-        seen: Training items in which it was seen.
-        missing: Training items that have it without anybody saying so.
+        seen: Training items with an observed positive of the class.
+        missing: Training items of the class whose label is unobserved.
     """
 
     name: str
@@ -25,7 +26,7 @@ class ClassCount:
 
     @property
     def true(self) -> int:
-        """Training items that have it."""
+        """Training items of the class."""
         return self.seen + self.missing
 
 
@@ -45,38 +46,26 @@ class ClassCounts:
 
     @property
     def missing_share(self) -> float | None:
-        """Share of all positives that nobody saw; None if there are none."""
+        """Share of all positives that are unobserved; None if there are no positives."""
         true = sum(row.true for row in self.rows)
         return sum(row.missing for row in self.rows) / true if true else None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        rows = [asdict(row) | {"true": row.true} for row in self.rows]
-        return {
-            "data": self.data,
-            "items": self.items,
-            "missing_share": self.missing_share,
-            "rows": rows,
-        }
 
+def class_counts(result: RunResult) -> ClassCounts:
+    """Seen and missing positives per class of the training items of a result.
 
-def class_counts(result: Mapping[str, Any]) -> ClassCounts:
-    """Counts of seen and missing positives per class from the `labels` of a result.
-
-    >>> labels = {"classes": ["cat", "dog"], "seen": [1, 2], "true": [2, 5]}
-    >>> found = class_counts({"data": "pets", "items": {"train": 6}, "labels": labels})
-    >>> [(row.name, row.seen, row.missing) for row in found.rows]
-    [('dog', 2, 3), ('cat', 1, 1)]
+    Raises:
+        InputError: If the true labels of the training items are not known.
     """
-    labels = result.get("labels")
+    labels = result.labels
     if labels is None:
         raise InputError(
-            f"{result.get('data', 'the data')}: the missing positives are not known, because not "
-            "all labels of its training items are"
+            f"{result.data}: the missing positives are not known, because not all labels of its "
+            "training items are"
         )
     rows = [
         ClassCount(name, seen, true - seen)
-        for name, seen, true in zip(labels["classes"], labels["seen"], labels["true"], strict=True)
+        for name, seen, true in zip(labels.classes, labels.seen, labels.true, strict=True)
     ]
     rows.sort(key=lambda row: (-row.true, row.name))
-    return ClassCounts(str(result.get("data", "")), int(result["items"]["train"]), tuple(rows))
+    return ClassCounts(result.data, result.items["train"], tuple(rows))

@@ -1,29 +1,29 @@
-"""Gradient regimes: how hard a loss pulls at one label, against the model's confidence in it.
+"""Gradient regimes: loss and gradient of one label as functions of its predicted probability.
 
 Chen et al. 2024 (GR), Fig. 1 and Eq. 18; Zhou et al. 2022 (EM), the gradient regime of AN and of
 EM. No training is needed: the method is built for one item with `classes` labels, of which the
 first is the seen positive. One label is moved through p in (0, 1) while all others stay at the
-probability `rest`, and the loss and its derivative with respect to that label's logit are noted:
+probability `rest`, and the loss and its derivative with respect to that label's logit are recorded:
 once for the seen positive, once for an unobserved label.
 
-What the curves mean:
+How to read the curves:
 
-- They are those of one label: a mean over items and classes is undone (times `B x L`), a sum over
-  classes (`las`, `lasd`, `epr` as in the paper) is left as it is (times `B`).
-- Most losses treat each label by itself; there the curves do not depend on `rest`, and the loss is
-  the label's own. Where labels depend on each other (`epr`, `ll_r`, `ll_ct`, `ll_cp`, and whatever
-  else changes with `rest`), `independent` is False: the derivative is that of the label while the
-  others stay at `rest`, and the loss is the integral of that derivative, 0 at p = `rest`.
-- What a method learns or remembers is as at the start of training: `em_apl` has no soft labels yet
-  (its curve is that of `em`), `en` has ranked nothing yet (`an`), `gr_learned` has its starts. The
-  teacher of `en_cl` and `en_scl`, and the other views of `lasd`, say what the model says.
+- They are per label: a mean over items and classes is undone (times `B x L`), a sum over classes
+  (`las`, `lasd`, `epr` as in the paper) is kept (times `B`).
+- Most losses treat each label independently; then the curves do not depend on `rest`, and the loss
+  is the label's own. Where labels interact (`epr`, `ll_r`, `ll_ct`, `ll_cp`, and whatever else
+  changes with `rest`), `independent` is False: the derivative is taken while the other labels stay
+  at `rest`, and the loss is the integral of that derivative, 0 at p = `rest`.
+- A method's memory and parameters are those at the start of training: `em_apl` has no soft labels
+  yet (its curve is that of `em`), `en` has ranked nothing yet (`an`), `gr_learned` has its initial
+  parameters. The teacher of `en_cl` and `en_scl`, and the other views of `lasd`, agree with the
+  model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -31,26 +31,27 @@ from torch import Tensor
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.methods import METHODS, Method, get_method
+from plusone.results import Document, Record
 from plusone.types import Batch, Clock, Outputs, TrainLabels
+
+__all__ = ["Curve", "Gradients", "Side", "at_probabilities", "gradient_curves"]
 
 SHOWN = (0.05, 0.25, 0.5, 0.75, 0.95)  # probabilities for short tables
 
 
-@dataclass(frozen=True)
-class Side:
-    """Loss and d loss / d logit of one label over p."""
+class Side(Record):
+    """Loss and d loss / d logit of one label, at each p."""
 
     loss: tuple[float, ...]
     grad: tuple[float, ...]
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(Record):
     """One method in one epoch.
 
     Args:
         method: Its name.
-        label: What to call the curve: the method, and the epoch where that matters.
+        label: Name of the curve: the method, and the epoch where the curve changes with it.
         epoch: The epoch, from 1.
         epochs: Epochs of the training.
         options: Options that differ from the defaults.
@@ -69,9 +70,8 @@ class Curve:
     unobserved: Side
 
 
-@dataclass(frozen=True)
-class Gradients:
-    """Curves of several methods over the same probabilities.
+class Gradients(Document):
+    """Curves of several methods over the same probabilities; the content of `gradients.json`.
 
     Args:
         p: The probabilities.
@@ -81,15 +81,13 @@ class Gradients:
         rest: Probability of the other labels.
     """
 
+    kind: ClassVar[str] = "gradients"
+
     p: tuple[float, ...]
     curves: tuple[Curve, ...]
     classes: int
     k: float
     rest: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON; `gradients.json` holds them."""
-        return {"kind": "gradients"} | asdict(self)
 
 
 def gradient_curves(
@@ -107,8 +105,8 @@ def gradient_curves(
 
     Args:
         methods: Names in the method table.
-        at: Epochs to show, from 1. A method that is the same in several of them is given once.
-        epochs: Epochs of the training, for what moves over it.
+        at: Epochs to show, from 1. A curve that is the same in all of them is given once.
+        epochs: Epochs of the training, for losses with a schedule.
         options: Method -> options that differ from its defaults.
         classes: Labels of the item; some weights depend on their number.
         k: Expected positives, for methods that ask for them.
@@ -116,7 +114,7 @@ def gradient_curves(
         points: Probabilities, evenly spaced inside (0, 1).
 
     Raises:
-        InputError: For a method that has no such curves, and for settings that cannot be.
+        InputError: For a method that has no such curves, and for invalid settings.
     """
     options = options or {}
     _check(methods, at, epochs, options, classes, rest, points)
@@ -127,19 +125,19 @@ def gradient_curves(
         method = _build(name, given, classes, k)
         clocks = [Clock(0, epoch - 1, epochs, 0, 1) for epoch in dict.fromkeys(at)]
         try:
-            found = [_curve(method, name, given, clock, p, rest) for clock in clocks]
-        except ValueError as error:  # a loss sees its options for the first time here
+            per_epoch = [_curve(method, name, given, clock, p, rest) for clock in clocks]
+        except ValueError as error:  # a loss checks its options when it is first called
             raise InputError(f"the options of {name}: {error}") from error
-        curves += _distinct(found)
-    return Gradients(tuple(p.tolist()), tuple(curves), classes, k, rest)
+        curves += _distinct(per_epoch)
+    return Gradients(p=tuple(p.tolist()), curves=tuple(curves), classes=classes, k=k, rest=rest)
 
 
 def at_probabilities(
-    gradients: Gradients, values: Sequence[float], wanted: Sequence[float] = SHOWN
+    gradients: Gradients, values: Sequence[float], at: Sequence[float] = SHOWN
 ) -> list[float]:
-    """The values of a curve at some probabilities: at the nearest of those it was computed for."""
+    """The values of a curve at some probabilities, each at the nearest point of the grid."""
     p = torch.tensor(gradients.p)
-    return [values[int((p - value).abs().argmin())] for value in wanted]
+    return [values[int((p - value).abs().argmin())] for value in at]
 
 
 def _check(
@@ -200,7 +198,7 @@ def _curve(
 
 
 def _side(method: Method, clock: Clock, p: Tensor, place: int, rest: float) -> tuple[Side, bool]:
-    """The curves of the label at a place, and whether they depend on it alone."""
+    """The curves of the label at a place, and whether they are independent of the others."""
     scale, few = _scale(method), slice(None, None, 8)
     total, grad = _sweep(method, clock, p, place, rest)
     _, moved = _sweep(method, clock, p[few], place, rest / 2)
@@ -210,7 +208,8 @@ def _side(method: Method, clock: Clock, p: Tensor, place: int, rest: float) -> t
         loss = scale * total - others
     else:
         loss = _integral(scale * grad, p, rest)
-    return Side(tuple(loss.tolist()), tuple((scale * grad).tolist())), alone
+    side = Side(loss=tuple(loss.tolist()), grad=tuple((scale * grad).tolist()))
+    return side, alone
 
 
 def _sweep(
@@ -229,7 +228,7 @@ def _sweep(
 
 
 def _alike(method: Method, clock: Clock, p: float) -> tuple[float, float]:
-    """The sum over an item's labels, all with the same probability: as they are, and all seen."""
+    """The loss of an item whose labels all have probability p: as observed, and all positive."""
     observed = torch.from_numpy(method.labels.observed.dense()).double()
     z = torch.full_like(observed, p).logit()
     with torch.no_grad():
@@ -238,7 +237,7 @@ def _alike(method: Method, clock: Clock, p: float) -> tuple[float, float]:
 
 
 def _own_loss(method: Method, clock: Clock, p: float, place: int) -> float:
-    """The loss of one label, where labels count by themselves."""
+    """The loss of one label, where labels are independent."""
     n_classes = method.labels.n_classes
     together, all_seen = _alike(method, clock, p)
     seen = all_seen / n_classes
@@ -246,27 +245,27 @@ def _own_loss(method: Method, clock: Clock, p: float, place: int) -> float:
 
 
 def _integral(grad: Tensor, p: Tensor, start: float) -> Tensor:
-    """What a derivative with respect to the logit adds up to, from the probability `start`."""
+    """The integral over the logit of a derivative, from the probability `start`."""
     sums = torch.cumulative_trapezoid(grad, torch.logit(p))
     sums = torch.cat([sums.new_zeros(1), sums])
     return sums - sums[(p - start).abs().argmin()]
 
 
 def _loss(method: Method, z: Tensor, observed: Tensor, clock: Clock) -> Tensor:
-    """The method's loss for one item, whose views all look the same to the model."""
+    """The method's loss for one item, with the same logits for all views."""
     outs = tuple(Outputs(z, z.new_zeros(1, 1)) for _ in method.views)
-    said = tuple(Outputs(z.detach(), out.features) for out in outs)
+    taught = tuple(Outputs(z.detach(), out.features) for out in outs)
     batch = Batch(
         tuple(out.features for out in outs),
         observed,
         torch.zeros(1, dtype=torch.int64),
-        () if method.teacher is None else said,
+        () if method.teacher is None else taught,
     )
     return torch.stack(list(method.loss(outs, batch, clock).values())).sum()
 
 
 def _scale(method: Method) -> float:
-    """What turns the loss of one item into a sum over its labels."""
+    """The factor that turns the loss of one item into a sum over its labels."""
     summed = (
         get_method(method.name).summed and getattr(method.options, "variant", "paper") == "paper"
     )
@@ -274,11 +273,14 @@ def _scale(method: Method) -> float:
 
 
 def _distinct(curves: Sequence[Curve]) -> list[Curve]:
-    """One curve if all epochs are alike, else all that differ, with the epoch in their names."""
-    found: list[Curve] = []
+    """One curve if all epochs agree, else those that differ, with the epoch in their names."""
+    distinct: list[Curve] = []
     for curve in curves:
-        if not found or curve.unobserved != found[-1].unobserved:
-            found.append(curve)
-    if len(found) == 1:
-        return found
-    return [replace(curve, label=f"{curve.method}, epoch {curve.epoch}") for curve in found]
+        if not distinct or curve.unobserved != distinct[-1].unobserved:
+            distinct.append(curve)
+    if len(distinct) == 1:
+        return distinct
+    return [
+        curve.model_copy(update={"label": f"{curve.method}, epoch {curve.epoch}"})
+        for curve in distinct
+    ]

@@ -1,25 +1,42 @@
-"""What the papers draw of the hidden labels, from the probes of a training.
+"""Unobserved labels during training: the papers' figures, computed from the probes of a training.
 
-Everything here is counted on the unobserved labels of the training items, by the two histograms of
-`plusone.metrics.probe`: FN are hidden positives, TN true negatives. GR counts on validation items
-and LASD on test items, with all of their labels; what is shown is the same.
+A probe (`plusone.results.Probe`) holds two histograms of predicted probabilities over the
+unobserved labels of the training items: those of hidden positives (FN) and of true negatives (TN).
+GR counts on validation items and LASD on test items, with all of their labels; here the training
+items are used throughout.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from plusone.analysis.runs import Epoch
 from plusone.errors import InputError
-from plusone.results import BINS, Probe
+from plusone.results import BINS, EpochRecord, Probe
+
+__all__ = [
+    "Densities",
+    "Distances",
+    "FalseNegatives",
+    "HiddenPositives",
+    "KHat",
+    "Places",
+    "PredictiveValues",
+    "densities",
+    "distances",
+    "false_negatives",
+    "gr_k_hat",
+    "hidden_positives",
+    "posterior",
+    "predictive_values",
+    "probes_of",
+]
 
 Numbers = tuple[float, ...]
 Gaps = tuple[float | None, ...]
-Counts = Sequence[int]
 
 MIDDLES: Numbers = tuple(round((place + 0.5) / BINS, 4) for place in range(BINS))
 
@@ -29,7 +46,7 @@ class Places:
     """Which epochs were probed.
 
     Args:
-        epoch: Epochs of the training, from 1, counted on through its stages.
+        epoch: Epochs of the training, from 1, numbered through all stages.
         stage: Stage of each, from 0.
     """
 
@@ -39,7 +56,7 @@ class Places:
 
 @dataclass(frozen=True)
 class HiddenPositives:
-    """Where hidden positives are, epoch by epoch (Cole et al. 2021, Fig. 2).
+    """Distribution of the probabilities of hidden positives, per epoch (Cole et al. 2021, Fig. 2).
 
     Args:
         places: The epochs.
@@ -51,35 +68,27 @@ class HiddenPositives:
     p: Numbers
     shares: tuple[Numbers, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Distances:
-    """How far apart hidden positives and true negatives are, per epoch (GR, Fig. 3a; EM).
+    """Distance between hidden positives and true negatives, per epoch (GR, Fig. 3a; EM).
 
     Args:
         places: The epochs.
-        distance: Wasserstein distance of their probabilities, None where one kind is missing.
+        distance: Wasserstein distance between their probabilities; None where one kind is empty.
     """
 
     places: Places
     distance: Gaps
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Densities:
-    """Densities of the probabilities at one moment (GR, Fig. 3b and c; EM).
+    """Densities of the probabilities in one epoch (GR, Fig. 3b and c; EM).
 
     Args:
         p: Middles of the 100 bins.
-        positives: Density of hidden positives; its mean is 1, as the bins fill [0, 1].
+        positives: Density of hidden positives over [0, 1]; its mean is 1.
         negatives: Density of true negatives.
         distance: Wasserstein distance between the two.
     """
@@ -88,10 +97,6 @@ class Densities:
     positives: Numbers
     negatives: Numbers
     distance: float | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -110,14 +115,10 @@ class FalseNegatives:
     labels: tuple[int, ...]
     overall: float | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class PredictiveValues:
-    """Whether a threshold tells positives from negatives, per epoch (LASD, Fig. 2).
+    """Predictive values of a threshold, per epoch (LASD, Fig. 2).
 
     Args:
         places: The epochs.
@@ -133,41 +134,39 @@ class PredictiveValues:
     npv: Gaps
     above: tuple[int, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return asdict(self)
 
-
-def probes_of(epochs: Iterable[Epoch]) -> tuple[Places, list[Probe]]:
+def probes_of(epochs: Iterable[EpochRecord]) -> tuple[Places, list[Probe]]:
     """The probes of a training, and the epochs they are from; epochs without one are left out."""
-    found = [
-        (number, int(epoch.get("stage", 0)), Probe.model_validate(epoch["probe"]))
-        for number, epoch in enumerate(epochs, start=1)
-        if epoch.get("probe") is not None
-    ]
-    if not found:
+    numbers: list[int] = []
+    stages: list[int] = []
+    probes: list[Probe] = []
+    for number, epoch in enumerate(epochs, start=1):
+        if epoch.probe is not None:
+            numbers.append(number)
+            stages.append(epoch.stage)
+            probes.append(epoch.probe)
+    if not probes:
         raise InputError(
-            "no epoch of this training looked at hidden labels: that needs data with all labels "
+            "this training has no probes of its hidden labels: they need data with all labels "
             "known, and on images --set probe=on"
         )
-    numbers, stages, probes = zip(*found, strict=True)
-    return Places(numbers, stages), list(probes)
+    return Places(tuple(numbers), tuple(stages)), probes
 
 
-def hidden_positives(epochs: Iterable[Epoch]) -> HiddenPositives:
+def hidden_positives(epochs: Iterable[EpochRecord]) -> HiddenPositives:
     """Distribution of the hidden positives over the epochs (Cole et al. 2021, Fig. 2)."""
     places, probes = probes_of(epochs)
     return HiddenPositives(places, MIDDLES, tuple(_shares(probe.positives) for probe in probes))
 
 
-def distances(epochs: Iterable[Epoch]) -> Distances:
+def distances(epochs: Iterable[EpochRecord]) -> Distances:
     """Distance between hidden positives and true negatives over the epochs (GR, Fig. 3a)."""
     places, probes = probes_of(epochs)
     return Distances(places, tuple(probe.distance for probe in probes))
 
 
 def densities(probe: Probe) -> Densities:
-    """Densities of hidden positives and true negatives at one moment (GR, Fig. 3b and c)."""
+    """Densities of hidden positives and true negatives in one epoch (GR, Fig. 3b and c)."""
     positives, negatives = (
         tuple(share * BINS for share in _shares(counts))
         for counts in (probe.positives, probe.negatives)
@@ -177,17 +176,16 @@ def densities(probe: Probe) -> Densities:
 
 def false_negatives(probe: Probe) -> FalseNegatives:
     """FN / (FN + TN) over 100 intervals of confidence (GR, Fig. 5)."""
-    found, rest = np.asarray(probe.positives), np.asarray(probe.negatives)
-    both = found + rest
+    labels = tuple(fn + tn for fn, tn in zip(probe.positives, probe.negatives, strict=True))
     return FalseNegatives(
-        MIDDLES,
-        tuple(_ratio(a, b) for a, b in zip(found.tolist(), both.tolist(), strict=True)),
-        tuple(both.tolist()),
-        _ratio(int(found.sum()), int(both.sum())),
+        p=MIDDLES,
+        share=tuple(_ratio(fn, n) for fn, n in zip(probe.positives, labels, strict=True)),
+        labels=labels,
+        overall=_ratio(sum(probe.positives), sum(labels)),
     )
 
 
-def predictive_values(epochs: Iterable[Epoch], tau: float) -> PredictiveValues:
+def predictive_values(epochs: Iterable[EpochRecord], tau: float) -> PredictiveValues:
     """PPV and NPV at a threshold over the epochs (LASD, Fig. 2).
 
     They are exact: the threshold must lie on the edge of a bin. A probability equal to tau counts
@@ -217,8 +215,8 @@ def predictive_values(epochs: Iterable[Epoch], tau: float) -> PredictiveValues:
     return PredictiveValues(places, edge / BINS, tuple(ppv), tuple(npv), tuple(above))
 
 
-def _shares(counts: Counts) -> Numbers:
-    """Counts as shares of their sum; zeros where there is nothing."""
+def _shares(counts: Sequence[int]) -> Numbers:
+    """Counts as shares of their sum; zeros if that is zero."""
     return tuple(count / max(sum(counts), 1) for count in counts)
 
 
@@ -228,11 +226,11 @@ def _ratio(part: int, whole: int) -> float | None:
 
 @dataclass(frozen=True)
 class KHat:
-    """Chance that an unobserved label is positive, against the model's confidence.
+    """GR's estimate of the probability that an unobserved label is positive (Eq. 7).
 
     Args:
-        p: Confidences.
-        k_hat: sigmoid(w p + b), what the loss takes for it in this epoch (Eq. 7).
+        p: Predicted probabilities.
+        k_hat: sigmoid(w p + b), the estimate that the loss uses in this epoch.
         w: Slope in this epoch.
         b: Intercept in this epoch.
         epoch: The epoch, from 1.
@@ -246,10 +244,6 @@ class KHat:
     epoch: int
     epochs: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return asdict(self)
-
 
 def gr_k_hat(
     epoch: int,
@@ -257,13 +251,13 @@ def gr_k_hat(
     options: Mapping[str, Any] | None = None,
     p: Sequence[float] = MIDDLES,
 ) -> KHat:
-    """What `gr` believes in an epoch.
+    """The estimate that `gr` uses in an epoch.
 
     Args:
         epoch: The epoch, from 1.
         epochs: Epochs of the training.
         options: Options of `gr` that differ from its defaults.
-        p: Confidences to give it for.
+        p: Predicted probabilities to evaluate it at.
     """
     from plusone.data.matrix import LabelMatrix
     from plusone.methods import get_method
@@ -277,22 +271,22 @@ def gr_k_hat(
         TrainLabels(LabelMatrix.from_dense([[1, 0]])), info.make_options(options or {})
     )
     assert isinstance(method, Gr)
-    at = method.schedule(Clock(0, epoch - 1, epochs, 0, 1))
-    w, b = float(at["w"]), float(at["b"])
+    scheduled = method.schedule(Clock(0, epoch - 1, epochs, 0, 1))
+    w, b = float(scheduled["w"]), float(scheduled["b"])
     values = 1 / (1 + np.exp(-(w * np.asarray(p, dtype=np.float64) + b)))
     return KHat(tuple(p), tuple(values.tolist()), w, b, epoch, epochs)
 
 
 def posterior(p: Sequence[float], k: float) -> tuple[float, ...]:
-    """(1 - a) p / (1 - a p) with a = 1 / k: the chance of a well trained model (GR, Eq. 6).
+    """Probability that an unobserved label is positive, for a calibrated model (GR, Eq. 6).
 
-    The blue curve of Fig. 5, where k is 1.46 (VOC) and 2.94 (COCO).
+    It is (1 - a) p / (1 - a p) with a = 1 / k: the blue curve of Fig. 5, where k is 1.46 (VOC) and
+    2.94 (COCO).
 
     >>> posterior([0.0, 0.5, 1.0], k=2.0)
     (0.0, 0.3333333333333333, 1.0)
     """
     if k < 1:
         raise InputError(f"k = {k:g}: an item has at least one positive, the seen one")
-    share, at = 1 / k, np.asarray(p, dtype=np.float64)
-    below = np.maximum(1 - share * at, 1e-12)
-    return tuple(((1 - share) * at / below).tolist())
+    a = 1 / k
+    return tuple((1 - a) * at / max(1 - a * at, 1e-12) for at in p)

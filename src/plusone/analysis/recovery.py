@@ -1,17 +1,20 @@
-"""How well the hidden training labels were found again (Cole et al. 2021, Table 2)."""
+"""How well the full training labels were recovered (Cole et al. 2021, Table 2)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from plusone.analysis.runs import Result, by_seed, mean_and_sd
+from plusone.analysis.runs import by_seed, mean_and_sd
+from plusone.results import RunResult
+
+__all__ = ["Recovery", "recovery_table"]
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """mAP on the full training labels, which training did not see; mean over seeds.
+    """mAP on the full training labels, most of which were unobserved; mean over seeds.
 
     Args:
         data: Name of the data set.
@@ -39,42 +42,39 @@ class Recovery:
     estimates_sd: float | None
     hidden: float | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return asdict(self)
 
-
-def recovery_table(results: Iterable[Result]) -> list[Recovery]:
+def recovery_table(results: Iterable[RunResult]) -> list[Recovery]:
     """One row per method and setting; results without known training labels are left out."""
-    known = [result for result in results if _value(result, "recovery", "recovery_map") is not None]
+    known = [
+        result for result in results if (result.recovery or {}).get("recovery_map") is not None
+    ]
     return [_row(group) for group in by_seed(known)]
 
 
-def _row(group: list[Result]) -> Recovery:
+def _row(group: list[RunResult]) -> Recovery:
     first = group[0]
-    predictions, sd = _mean(group, "recovery", "recovery_map")
+    recovery = [result.recovery for result in group]
+    predictions, predictions_sd = _mean(recovery, "recovery_map")
     assert predictions is not None
-    estimates, estimates_sd = _mean(group, "recovery_estimates", "recovery_map")
+    estimates, estimates_sd = _mean([run.recovery_estimates for run in group], "recovery_map")
     return Recovery(
-        data=first["data"],
-        method=first["method"],
-        mode=first["mode"],
-        lr=first["lr"],
-        options=dict(first["options"]),
+        data=first.data,
+        method=first.method,
+        mode=first.mode,
+        lr=first.lr,
+        options=dict(first.options),
         seeds=len(group),
         predictions=predictions,
-        predictions_sd=sd,
+        predictions_sd=predictions_sd,
         estimates=estimates,
         estimates_sd=estimates_sd,
-        hidden=_mean(group, "recovery", "hidden_map")[0],
+        hidden=_mean(recovery, "hidden_map")[0],
     )
 
 
-def _mean(group: list[Result], part: str, name: str) -> tuple[float | None, float | None]:
-    values = [value for result in group if (value := _value(result, part, name)) is not None]
+def _mean(
+    metrics: Iterable[Mapping[str, float | None] | None], name: str
+) -> tuple[float | None, float | None]:
+    """Mean and standard deviation of a metric over the results that have it."""
+    values = [value for values in metrics if (value := (values or {}).get(name)) is not None]
     return mean_and_sd(values) if values else (None, None)
-
-
-def _value(result: Result, part: str, name: str) -> float | None:
-    found: float | None = (result.get(part) or {}).get(name)
-    return found

@@ -1,85 +1,77 @@
-"""What each epoch of a training brought, wherever it was kept."""
+"""Results of trainings: the records of their epochs, and groups that differ by the seed alone."""
 
 from __future__ import annotations
 
 import json
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from plusone.errors import InputError
 from plusone.io.jsonl import read_jsonl
+from plusone.results import EpochRecord, RunResult
 
-Epoch = Mapping[str, Any]
+__all__ = ["by_seed", "mean_and_sd", "read_epochs"]
+
+R = TypeVar("R", bound=RunResult)
+
+SETTINGS = {"data", "method", "mode", "lr", "options", "source", "observation", "recipe"}
 
 
-def read_epochs(source: Path | str | Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The epoch records of a training, in order, as dicts (`plusone.results`).
+def read_epochs(source: Path | str | RunResult) -> list[EpochRecord]:
+    """The records of a training's epochs, in order.
 
     Args:
-        source: A run folder; or a result, which holds its epochs (benches) or the name of its run
-            folder.
+        source: A run folder; or a result, which holds its epochs or the name of its run folder.
 
     Raises:
-        InputError: If a folder has no `records.jsonl`, or a result leads to no records.
-
-    >>> read_epochs({"epochs": [{"epoch": 1, "val_map": 0.5}]})
-    [{'epoch': 1, 'val_map': 0.5}]
+        InputError: If a folder has no `records.jsonl`, a line of it is not a record, or a result
+            has neither epochs nor a run folder.
     """
-    if isinstance(source, Mapping):
-        if source.get("epochs") is not None:
-            return [dict(epoch) for epoch in source["epochs"]]
-        if not source.get("run"):
+    if isinstance(source, RunResult):
+        if source.epochs:
+            return list(source.epochs)
+        if not source.run:
             raise InputError(
-                f"the result of {source.get('method', 'a training')} has no records of its epochs "
-                "and names no run folder; train it again"
+                f"the result of {source.method} has no records of its epochs and names no run "
+                "folder; train it again"
             )
-        source = Path(source["run"])
+        source = source.run
     path = Path(source) / "records.jsonl"
     try:
-        records = list(read_jsonl(path))
+        lines = list(read_jsonl(path))
     except OSError:
         raise InputError(
             f"{source}: is not a run folder (there is no records.jsonl); plusone train makes one"
         ) from None
     except ValueError as error:
         raise InputError(f"{path}, {error}") from None
-    for row, record in enumerate(records, start=1):
-        if not isinstance(record, dict):
-            raise InputError(f"{path}, row {row}: is not the record of an epoch")
-    return records
+    return [
+        EpochRecord.from_json(line, f"{path}, row {row}") for row, line in enumerate(lines, start=1)
+    ]
 
 
-Result = Mapping[str, Any]
-
-
-def by_seed(results: Iterable[Result]) -> list[list[Result]]:
-    """Groups of results with the same data, labels and settings but for the seed, in order.
-
-    >>> one, other = {"method": "an", "seed": 0}, {"method": "an", "seed": 1}
-    >>> [len(group) for group in by_seed([one, {"method": "gr", "seed": 0}, other])]
-    [2, 1]
-    """
-    groups: dict[str, list[Result]] = {}
+def by_seed(results: Iterable[R]) -> list[list[R]]:
+    """Groups of results with the same data, labels and settings except the seed, in order."""
+    groups: dict[str, list[R]] = {}
     for result in results:
         groups.setdefault(_settings(result), []).append(result)
     return list(groups.values())
 
 
+def _settings(result: RunResult) -> str:
+    """Data and settings without the seed, as text."""
+    settings = result.model_dump(mode="json", include=SETTINGS)
+    settings["recipe"].pop("seed", None)
+    return json.dumps(settings, sort_keys=True)
+
+
 def mean_and_sd(values: Sequence[float]) -> tuple[float, float | None]:
-    """Mean and standard deviation (n - 1 below the sum); one value has none.
+    """Mean and sample standard deviation, which is None for a single value.
 
     >>> mean_and_sd([1.0, 3.0])
     (2.0, 1.4142135623730951)
     """
     return math.fsum(values) / len(values), statistics.stdev(values) if len(values) > 1 else None
-
-
-def _settings(result: Result) -> str:
-    """Everything but the seed, as text."""
-    recipe = {key: value for key, value in result.get("recipe", {}).items() if key != "seed"}
-    names = ("data", "method", "mode", "lr", "options", "source", "observation")
-    parts = [*(result.get(name) for name in names), recipe]
-    return json.dumps(parts, sort_keys=True, default=str)

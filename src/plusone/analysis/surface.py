@@ -1,9 +1,11 @@
-"""The loss around a solution, on two random filter-normalised directions.
+"""The training loss around the weights of a run, along two random directions.
 
-Zhou et al. 2022 (EM) compare methods by it: a flat surface speaks for weights that generalise. The
-directions are those of Li et al. 2018, see `plusone.analysis.surface`.
+Zhou et al. 2022 (EM) compare methods by it: a flat surface suggests weights that generalise. The
+directions are those of Li et al. 2018, Visualizing the Loss Landscape of Neural Nets: every filter
+of a direction has the norm of the filter it belongs to, so that surfaces of different networks can
+be compared. Biases and the weights of norms stay where they are.
 
-The loss is the method's own: its terms in the last epoch of its last stage, over training items and
+The loss is the method's own: its terms in the last epoch of its last stage, on training items with
 the labels that training saw, in batches of the recipe's size. The model is in evaluation mode:
 dropout is off, batch norms keep their statistics. A method's memory and parameters are those of the
 run and stay fixed; a teacher (`en_cl`, `en_scl`) is the solution itself. Where only the head was
@@ -18,12 +20,12 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
+from pydantic import model_validator
 from torch import Tensor, nn
 from torch.linalg import vector_norm
 
@@ -36,7 +38,7 @@ from plusone.methods import get_method
 from plusone.models.backbones import freeze_weights
 from plusone.models.classifier import Classifier
 from plusone.models.heads import LinearHead
-from plusone.results import finite
+from plusone.results import Document, Number, Record
 from plusone.training.build import Predictor, load_run
 from plusone.training.loader import Inputs, label_batches
 from plusone.training.run import fingerprint
@@ -45,7 +47,153 @@ from plusone.training.step import split_views
 from plusone.training.task import Part, Task, make_task
 from plusone.types import Batch, Clock, Outputs, Stage
 
+__all__ = [
+    "LossOf",
+    "RunSurface",
+    "Surface",
+    "filter_direction",
+    "loss_surface",
+    "mean_rise",
+    "moved",
+    "read_surface",
+    "surface_of_run",
+]
+
 Direction = Mapping[str, Tensor]
+
+FILE = "surface.json"
+ITEMS = {"features": 2000, "images": 200}  # training items used by default
+ANGLES = 64  # points on the circle of `mean_rise`
+
+
+class Surface(Record):
+    """The loss on a square around the solution.
+
+    Args:
+        method: The method.
+        extent: Half the side of the square; 1 moves a filter by its own norm.
+        steps: Points per side.
+        seed: Seed of the directions and of the choice of items.
+        train_items: Number of training items that the loss is computed on.
+        alphas: Steps along the first direction, `[steps]`.
+        betas: Steps along the second, `[steps]`.
+        loss: `[steps][steps]`, rows follow `alphas`; None where it is not finite.
+    """
+
+    method: str
+    extent: float
+    steps: int
+    seed: int
+    train_items: int
+    alphas: tuple[float, ...]
+    betas: tuple[float, ...]
+    loss: tuple[tuple[Number, ...], ...]
+
+    @property
+    def centre(self) -> float | None:
+        """The loss of the solution."""
+        return self.loss[self.steps // 2][self.steps // 2]
+
+    @model_validator(mode="after")
+    def _check_shape(self) -> Self:
+        shape = (len(self.alphas), len(self.betas), len(self.loss), *map(len, self.loss))
+        if self.steps < 1 or set(shape) != {self.steps}:
+            raise ValueError("not a square of steps x steps values")
+        return self
+
+
+class RunSurface(Surface, Document):
+    """The surface of a run; the content of `surface.json` in its folder.
+
+    Args:
+        data: Name of the data set.
+        run: The run folder.
+        radius: Half the extent.
+        rise: `mean_rise` at that radius; None if it is not finite.
+        items: The number of training items that was asked for; None for the default.
+        model: Key of the weights' content.
+    """
+
+    kind: ClassVar[str] = "surface"
+
+    data: str = ""
+    run: str = ""
+    radius: Number = None
+    rise: Number = None
+    items: int | None = None
+    model: str = ""
+
+
+def loss_surface(
+    predictor: Predictor,
+    part: Part,
+    *,
+    extent: float = 1.0,
+    steps: int = 21,
+    seed: int = 0,
+    items: int | None = None,
+    on_progress: Callable[[int], None] | None = None,
+) -> Surface:
+    """The loss on a square grid around the weights of a finished run.
+
+    Args:
+        predictor: The run, see `plusone.training.build.load_run`.
+        part: Its training items, with the labels that training saw.
+        extent: Half the side of the square.
+        steps: Points per side, odd, so that the solution is one of them.
+        seed: Seed of the directions and of the choice of items.
+        items: How many training items to use, chosen at random; 2,000 on features and 200 on images
+            by default, or all if there are fewer.
+        on_progress: Called with the number of points just done.
+    """
+    if steps < 3 or steps % 2 == 0 or not extent > 0:
+        raise InputError(
+            f"steps = {steps}, extent = {extent:g}: need an odd number of steps from 3 and an "
+            "extent above 0"
+        )
+    loss = LossOf(predictor, part, seed=seed, items=items)
+    draw = torch.Generator().manual_seed(seed)
+    directions = [filter_direction(loss.weights(), draw) for _ in range(2)]
+    loss = _in_one_batch(loss, predictor, part, directions, extent)
+    grid = np.linspace(-extent, extent, steps).tolist()
+    grid[steps // 2] = 0.0
+    rows = []
+    for alpha in grid:
+        row = []
+        for beta in grid:
+            with moved(predictor.model, directions, (alpha, beta)):
+                row.append(loss())
+            if on_progress is not None:
+                on_progress(1)
+        rows.append(tuple(row))
+    return Surface(
+        method=predictor.recipe.method,
+        extent=extent,
+        steps=steps,
+        seed=seed,
+        train_items=loss.n_items,
+        alphas=tuple(grid),
+        betas=tuple(grid),
+        loss=tuple(rows),
+    )
+
+
+def _in_one_batch(
+    loss: LossOf,
+    predictor: Predictor,
+    part: Part,
+    directions: Sequence[Direction],
+    extent: float,
+) -> LossOf:
+    """The loss over one large batch, which is faster, where it does not depend on the batches."""
+    if type(predictor.model.head) is not LinearHead or not loss.head_only:
+        return loss
+    whole = LossOf(predictor, part, seed=loss.seed, items=loss.n_items, batch_size=loss.n_items)
+    for place in ((0.0, 0.0), (extent, extent), (-extent, extent)):
+        with moved(predictor.model, directions, place):
+            if not math.isclose(loss(), whole(), rel_tol=1e-5, abs_tol=1e-7):
+                return loss
+    return whole
 
 
 def filter_direction(
@@ -65,15 +213,16 @@ def filter_direction(
     >>> round(one["w"].norm().item(), 4)
     5.0
     """
-    found = {}
+    direction = {}
     for name, weight in weights.items():
         if weight.ndim < 2:
             continue
-        drawn = torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
+        noise = torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
         dims = tuple(range(1, weight.ndim))
-        size = vector_norm(weight.detach(), dim=dims, keepdim=True)
-        found[name] = drawn * (size / vector_norm(drawn, dim=dims, keepdim=True).clamp(min=1e-12))
-    return found
+        norm = vector_norm(weight.detach(), dim=dims, keepdim=True)
+        noise_norm = vector_norm(noise, dim=dims, keepdim=True).clamp(min=1e-12)
+        direction[name] = noise * (norm / noise_norm)
+    return direction
 
 
 @contextmanager
@@ -96,109 +245,6 @@ def moved(
                 weights[name].copy_(value)
 
 
-ITEMS = {"features": 2000, "images": 200}  # items looked at, unless the caller says
-ANGLES = 64
-
-
-@dataclass(frozen=True)
-class Surface:
-    """The loss on a square around the solution.
-
-    Args:
-        method: The method.
-        extent: Half the side of the square; 1 moves a filter by its own norm.
-        steps: Points per side.
-        seed: Seed of the directions and of the choice of items.
-        train_items: Training items the loss was computed on.
-        alphas: Steps along the first direction, `[steps]`.
-        betas: Steps along the second, `[steps]`.
-        loss: `[steps][steps]`, rows follow `alphas`.
-    """
-
-    method: str
-    extent: float
-    steps: int
-    seed: int
-    train_items: int
-    alphas: tuple[float, ...]
-    betas: tuple[float, ...]
-    loss: tuple[tuple[float, ...], ...]
-
-    @property
-    def centre(self) -> float:
-        """The loss of the solution."""
-        return self.loss[self.steps // 2][self.steps // 2]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON; `rise` is that at half the extent."""
-        radius = self.extent / 2
-        return asdict(self) | {"radius": radius, "rise": mean_rise(self, radius)}
-
-
-def loss_surface(
-    predictor: Predictor,
-    part: Part,
-    *,
-    extent: float = 1.0,
-    steps: int = 21,
-    seed: int = 0,
-    items: int | None = None,
-    on_progress: Callable[[int], None] | None = None,
-) -> Surface:
-    """The loss on a square grid around the weights of a finished run.
-
-    Args:
-        predictor: The run, see `plusone.training.build.load_run`.
-        part: Its training items, with the labels that training saw.
-        extent: Half the side of the square.
-        steps: Points per side, odd, so that the solution is one of them.
-        seed: Seed of the directions and of the choice of items.
-        items: Training items to look at, chosen at random; all if there are no more. 2,000 on
-            features and 200 on images by default.
-        on_progress: Called with the number of points just done.
-    """
-    if steps < 3 or steps % 2 == 0 or not extent > 0:
-        raise InputError(
-            f"steps = {steps}, extent = {extent:g}: need an odd number of steps from 3 and an "
-            "extent above 0"
-        )
-    loss = LossOf(predictor, part, seed=seed, items=items)
-    draw = torch.Generator().manual_seed(seed)
-    directions = [filter_direction(loss.weights(), draw) for _ in range(2)]
-    loss = _quickest(loss, predictor, part, directions, extent)
-    places = np.linspace(-extent, extent, steps).tolist()
-    places[steps // 2] = 0.0
-    rows = []
-    for alpha in places:
-        row = []
-        for beta in places:
-            with moved(predictor.model, directions, (alpha, beta)):
-                row.append(loss())
-            if on_progress is not None:
-                on_progress(1)
-        rows.append(tuple(row))
-    method, line = predictor.recipe.method, tuple(places)
-    return Surface(method, extent, steps, seed, loss.n_items, line, line, tuple(rows))
-
-
-def _quickest(
-    loss: LossOf,
-    predictor: Predictor,
-    part: Part,
-    directions: Sequence[Direction],
-    extent: float,
-) -> LossOf:
-    """The loss over one large batch, if it is the same: not where a batch's labels are compared."""
-    if type(predictor.model.head) is not LinearHead or not loss.head_only:
-        return loss
-    whole = LossOf(predictor, part, seed=loss.seed, items=loss.n_items, batch_size=loss.n_items)
-    for place in ((0.0, 0.0), (extent, extent), (-extent, extent)):
-        with moved(predictor.model, directions, place):
-            if not math.isclose(loss(), whole(), rel_tol=1e-5, abs_tol=1e-7):
-                return loss
-    return whole
-
-
 class LossOf:
     """The training loss of a run's model on some of its training items, as a function of weights.
 
@@ -206,7 +252,7 @@ class LossOf:
         predictor: The run.
         part: Its training items.
         seed: Seed of the choice of items, and of augmentations.
-        items: How many to look at.
+        items: How many to use.
         batch_size: Items per batch; the recipe's by default.
     """
 
@@ -231,8 +277,9 @@ class LossOf:
         if predictor.images:
             freeze_weights(self.model.backbone, recipe.freeze, norm=recipe.freeze_norm)
         order = torch.randperm(len(part), generator=torch.Generator().manual_seed(seed))
-        wanted = ITEMS["images" if predictor.images else "features"] if items is None else items
-        self._order = order[: max(wanted, 1)].sort().values
+        if items is None:
+            items = ITEMS["images" if predictor.images else "features"]
+        self._order = order[: max(items, 1)].sort().values
         self._size = batch_size or recipe.batch_size
         self._labels = list(label_batches(part.observed, self._order, self._size))
         self._views = list(self._prepared(part.inputs, seed))
@@ -240,7 +287,7 @@ class LossOf:
 
     @property
     def n_items(self) -> int:
-        """How many items it looks at."""
+        """How many items are used."""
         return len(self._order)
 
     def weights(self) -> dict[str, Tensor]:
@@ -254,7 +301,7 @@ class LossOf:
 
     @torch.no_grad()
     def __call__(self) -> float:
-        """The loss under the model's present weights: mean over items of its batches' losses."""
+        """The loss at the model's current weights: mean over items of the batches' losses."""
         total = 0.0
         index = torch.split(self._order, self._size)
         batches = zip(self._views, self._labels, index, strict=True)
@@ -270,7 +317,7 @@ class LossOf:
         return total / self.n_items + penalty
 
     def _prepared(self, inputs: Inputs, seed: int) -> Iterator[tuple[Tensor, ...]]:
-        """The views of each batch; what the head gets of them, where only the head moves."""
+        """The views of each batch, as features where only the head is moved."""
         for views in inputs.batches(self._order, self._size, self.method.views, seed):
             if self.head_only:
                 with torch.no_grad():
@@ -284,10 +331,10 @@ class LossOf:
 
 
 def mean_rise(surface: Surface, radius: float) -> float:
-    """How much the loss rises at a distance from the solution: the mean over a circle.
+    """Mean rise of the loss on a circle around the solution: a measure of flatness.
 
-    A number for flatness; values between grid points are interpolated. Points where the loss is
-    not finite are left out; NaN if that is so at the solution or everywhere on the circle.
+    Values between grid points are interpolated. Points where the loss is not finite are left out;
+    NaN if it is not finite at the solution, or nowhere on the circle.
 
     Args:
         surface: The surface.
@@ -308,11 +355,8 @@ def mean_rise(surface: Surface, radius: float) -> float:
     upper = grid[i + 1, j] * (1 - v) + grid[i + 1, j + 1] * v
     circle = lower * (1 - u) + upper * u
     known = circle[~np.isnan(circle)]
-    middle = grid[surface.steps // 2, surface.steps // 2]
-    return float(known.mean() - middle) if len(known) else math.nan
-
-
-NAME = "surface.json"
+    centre = grid[surface.steps // 2, surface.steps // 2]
+    return float(known.mean() - centre) if len(known) else math.nan
 
 
 def surface_of_run(
@@ -324,12 +368,12 @@ def surface_of_run(
     seed: int = 0,
     items: int | None = None,
     on_progress: Callable[[int], None] | None = None,
-) -> dict[str, Any]:
-    """What `surface.json` of a run holds; computed only if settings or model are other ones.
+) -> RunSurface:
+    """The surface of a run, kept in its folder; computed only if settings or weights changed.
 
     Args:
         folder: A complete run.
-        load: Gives the data it was trained on; called only if there is something to compute.
+        load: Returns the data it was trained on; called only if there is something to compute.
         extent: As for `loss_surface`.
         steps: As for `loss_surface`.
         seed: As for `loss_surface`.
@@ -344,12 +388,12 @@ def surface_of_run(
         "items": items,
         "model": file_key(folder / "model.safetensors"),
     }
-    kept = read_surface(folder)
-    if kept is not None and settings == {name: kept.get(name) for name in settings}:
-        return kept
+    previous = read_surface(folder)
+    if previous is not None and settings == previous.model_dump(include=set(settings)):
+        return previous
     task = make_task(load(), read_recipe(folder))
     _check_same_data(folder, task)
-    surface = loss_surface(
+    computed = loss_surface(
         predictor,
         task.train,
         extent=extent,
@@ -358,27 +402,36 @@ def surface_of_run(
         items=items,
         on_progress=on_progress,
     )
-    found: dict[str, Any] = {"kind": "surface", "data": task.name, "run": os.fspath(folder)}
-    found |= finite(json.loads(json.dumps(surface.to_dict()))) | settings
-    write_json(folder / NAME, found)
-    return found
+    radius = extent / 2
+    surface = RunSurface(
+        **computed.model_dump() | settings,
+        data=task.name,
+        run=os.fspath(folder),
+        radius=radius,
+        rise=mean_rise(computed, radius),
+    )
+    write_json(folder / FILE, surface.to_json())
+    return surface
 
 
-def read_surface(folder: Path) -> dict[str, Any] | None:
+def read_surface(folder: Path) -> RunSurface | None:
     """The surface kept in a run folder; None if there is none that can be read."""
+    path = folder / FILE
     try:
-        kept = read_json(folder / NAME)
-    except (OSError, ValueError):
+        content = read_json(path)
+        if not isinstance(content, dict) or content.get("kind") != RunSurface.kind:
+            return None
+        return RunSurface.from_json(content, str(path))
+    except (OSError, ValueError, InputError):
         return None
-    return kept if isinstance(kept, dict) and kept.get("kind") == "surface" else None
 
 
 def _check_same_data(folder: Path, task: Task) -> None:
-    """The surface is that of the training loss, so items and seen labels must be the run's."""
-    about = read_description(folder)
+    """Refuses other items or seen labels than those of the run."""
+    description = read_description(folder)
     now = {"observation": dict(task.observation), "fingerprint": fingerprint(task)}
     for name, what in (("observation", "the seen labels are"), ("fingerprint", "the items are")):
-        if getattr(about, name) != json.loads(json.dumps(now[name])):
+        if getattr(description, name) != json.loads(json.dumps(now[name])):
             raise InputError(
                 f"{task.name}: {what} not those that {folder} was trained on; name the same data"
             )
