@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plusone.compare.jobs import JobResult
+
 CLASSES = ["ant", "bee", "cat", "dog"]
 
 
@@ -133,6 +135,7 @@ def make() -> SimpleNamespace:
     """Results and documents by hand."""
     return SimpleNamespace(
         result=fake_result,
+        typed=lambda *args, **other: JobResult.model_validate(fake_result(*args, **other)),
         journal=write_journal,
         document=write_document,
         surface=surface,

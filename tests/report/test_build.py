@@ -62,9 +62,9 @@ def test_every_section_is_there_and_complete(bench, tmp_path):
     for words in (
         "pets: lasd",
         "pets: 26 % of the training positives are missing, most of ant (44 %)",
-        "em moves by 8.0 points of mAP with alpha; it is best at 0.1",
+        "mAP of em varies by 8.0 points with alpha; it is best at 0.1",
         "On features nothing is augmented.",
-        "pets: rise of the loss halfway to the border: an 0.32, em 0.095",
+        "pets: mean rise of the loss halfway to the border: an 0.32, em 0.095",
     ):
         assert words in page.text
 
@@ -118,7 +118,7 @@ def test_a_report_of_one_kind_alone(make, tmp_path):
     make.document(tmp_path, make.intervals)
     page = Page(write_report([tmp_path], tmp_path / "r.html"))
     assert "25 items" not in page.text
-    assert "pets: 5 items tell k to within 0.5" in page.text
+    assert "pets: 5 labelled items give k to within 0.5" in page.text
     assert [name for name in page.ids if name in SECTIONS] == ["summary", "intervals"]
 
 

@@ -12,15 +12,16 @@ from plusone.errors import InputError
 from plusone.report.examples import chips, examples
 from plusone.report.images import SIDE, load_images, thumbnails
 from plusone.report.material import collect
+from plusone.results import Example
 
 
 def test_chips_name_as_many_labels_as_are_true():
-    item = {"seen": ["a"], "truth": ["a", "b", "c"],
+    item = {"id": "x", "seen": ["a"], "truth": ["a", "b", "c"],
             "scores": {"b": 0.3, "d": 0.2, "a": 0.1, "c": 0.05}}  # fmt: skip
-    assert [(chip.name, chip.state) for chip in chips(item)] == [
+    assert [(chip.name, chip.state) for chip in chips(Example.model_validate(item))] == [
         ("b", "found"), ("c", "missed"), ("d", "wrong")
     ]  # fmt: skip
-    unknown = item | {"truth": None}
+    unknown = Example.model_validate(item | {"truth": None})
     assert [(chip.name, chip.state) for chip in chips(unknown)] == [
         ("b", "likely"), ("d", "likely"), ("c", "likely")
     ]  # fmt: skip
@@ -61,7 +62,7 @@ def test_examples_without_their_images_say_so(make, tmp_path, data):
     (work,) = examples(collect([tmp_path])).blocks
     gallery, note = work.make()
     assert note.text.startswith("Without images: ")
-    assert gallery.examples[0].image == ""
+    assert gallery.items[0].image == ""
     assert gallery.states == ("seen", "found", "missed", "wrong")
 
 

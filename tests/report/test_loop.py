@@ -6,7 +6,9 @@ import pytest
 
 from plusone.report.blocks import Code, Drawing, Table
 from plusone.report.build import write_report
+from plusone.report.documents import Loop, LoopRow
 from plusone.report.loop import answer_curves, answers, finding
+from plusone.report.material import Material
 
 
 def row(order, questions, gain, sd=0.01):
@@ -16,8 +18,7 @@ def row(order, questions, gain, sd=0.01):
 
 @pytest.fixture
 def loop():
-    return {
-        "kind": "loop",
+    return Loop.model_validate({
         "data": "pets <b>",
         "method": "gr",
         "items": 1000,
@@ -30,21 +31,11 @@ def loop():
         "rows": [row("worth", 100, 0.02), row("worth", 500, 0.05), row("likely", 500, 0.03),
                  row("any", 100, 0.0), row("any", 500, 0.01)],
         "command": "plusone loop pets",
-    }  # fmt: skip
-
-
-class Given:
-    """Material with these documents."""
-
-    def __init__(self, *documents):
-        self.documents = documents
-
-    def of(self, kind):
-        return [each for each in self.documents if each["kind"] == kind]
+    })  # fmt: skip
 
 
 def test_the_section_has_a_figure_a_table_and_the_command(loop):
-    section = answers(Given(loop))
+    section = answers(Material(documents=(loop,)))
     drawing, table, command = section.blocks
     assert isinstance(drawing, Drawing)
     assert isinstance(table, Table)
@@ -58,8 +49,8 @@ def test_the_section_has_a_figure_a_table_and_the_command(loop):
 
 
 def test_there_is_no_section_without_a_loop(loop):
-    assert answers(Given()) is None
-    assert answers(Given(loop | {"rows": []})) is None
+    assert answers(Material()) is None
+    assert answers(Material(documents=(loop.model_copy(update={"rows": ()}),))) is None
 
 
 def test_the_figure_has_a_line_per_order_from_the_same_start(loop):
@@ -74,13 +65,14 @@ def test_the_figure_has_a_line_per_order_from_the_same_start(loop):
 
 
 def test_one_seed_and_random_questions_alone_can_be_drawn(loop):
-    alone = loop | {"before_sd": None, "rows": [row("any", 500, 0.01, sd=None)]}
+    rows = (LoopRow.model_validate(row("any", 500, 0.01, sd=None)),)
+    alone = loop.model_copy(update={"before_sd": None, "rows": rows})
     assert finding(alone) == "500 random questions: +1.0 points of mAP"
     answer_curves(alone)
 
 
 def test_the_page_escapes_names(loop, tmp_path):
-    (tmp_path / "loop.json").write_text(json.dumps(loop))
+    (tmp_path / "loop.json").write_text(json.dumps(loop.to_json()))
     write_report([tmp_path / "loop.json"], tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "What a reviewer" in page

@@ -2,7 +2,7 @@
 
 import pytest
 
-from plusone.report import classes, curves, hidden, losses
+from plusone.report import classes, curves, gradients, hidden, intervals, surfaces
 from plusone.report.material import collect
 from plusone.report.sweeps import ablations
 
@@ -58,30 +58,34 @@ def test_empty_records_and_values_that_are_not_finite(make, tmp_path):
     (drawing,) = curves.learning(material).blocks
     assert "no method loses" in title(drawing)
     titles = [title(drawing) for drawing in hidden.hidden_labels(material).blocks]
-    assert titles[2] == "pets, seed 0: at the end gr keeps the two kinds 0.30 apart"
+    assert titles[2] == "pets, seed 0: after the last epoch the distance is 0.30 with gr"
 
 
 def test_a_curve_ends_where_the_first_seed_stopped(make, tmp_path):
     short = make.result("gr", 1)
     short["epochs"] = short["epochs"][:2]
     group = group_of(make, tmp_path, [make.result("gr", 0), short])
-    (curve,) = curves.courses(group)
+    (curve,) = curves.averaged(group)
     assert curves.line_of(curve, curve.val_map).x == (1, 2)
 
 
 def test_the_threshold_is_that_of_the_training(make, tmp_path):
     group = group_of(make, tmp_path / "a", [make.result("lasd", options={"tau": 0.8})])
-    assert hidden._tau(group) == 0.8
+    assert hidden.lasd_tau(group) == 0.8
     between = group_of(make, tmp_path / "b", [make.result("lasd", options={"tau": 0.805})])
-    assert hidden._tau(between) == hidden._tau(group_of(make, tmp_path / "c", [make.result("gr")]))
+    assert hidden.lasd_tau(between) == hidden.lasd_tau(
+        group_of(make, tmp_path / "c", [make.result("gr")])
+    )
 
 
 def test_epochs_of_the_last_stage(make):
-    run = make.result("gr")
-    assert losses._last_epochs(run) == 3
-    run["epochs"][0]["stage"], run["epochs"][1]["stage"], run["epochs"][2]["stage"] = 0, 1, 1
-    assert losses._last_epochs(run) == 2
-    assert losses._last_epochs({"method": "gr"}) == 0  # its records are gone
+    assert gradients.last_stage_epochs(make.typed("gr")) == 3
+    epochs = [
+        epoch | {"stage": stage}
+        for epoch, stage in zip(make.result()["epochs"], (0, 1, 1), strict=True)
+    ]
+    assert gradients.last_stage_epochs(make.typed("gr", epochs=epochs)) == 2
+    assert gradients.last_stage_epochs(make.typed("gr", epochs=[])) == 0  # its records are gone
 
 
 def test_surfaces_by_data_and_without_a_centre(make, tmp_path):
@@ -91,15 +95,15 @@ def test_surfaces_by_data_and_without_a_centre(make, tmp_path):
         (make.surface("an", 1.0), make.surface("an", 1.0) | {"data": "other"}, lost)
     ):
         make.document(tmp_path / str(number), document)
-    first, second, note = losses.surfaces(collect([tmp_path])).blocks
-    assert title(first).startswith("pets: rise")
-    assert title(second).startswith("other: rise")
+    first, second, note = surfaces.surfaces(collect([tmp_path])).blocks
+    assert title(first).startswith("pets: mean rise")
+    assert title(second).startswith("other: mean rise")
     assert note.text == "em: its loss is not finite at the solution."
 
 
 def test_intervals_without_rows(make, tmp_path):
     make.document(tmp_path, make.intervals | {"rows": []})
-    assert losses.intervals(collect([tmp_path])) is None
+    assert intervals.intervals(collect([tmp_path])) is None
 
 
 @pytest.mark.parametrize("tested", [True, False])
@@ -113,8 +117,7 @@ def test_the_whole_method_is_bold_and_no_other(make, tmp_path, tested):
     assert table.columns[2][0] == ("test mAP" if tested else "validation mAP")
 
 
-def test_positives_per_item_are_those_of_the_data(make, tmp_path):
-    group = group_of(make, tmp_path, [make.result("gr")])
-    assert hidden._positives(group) == pytest.approx(27 / 20)
-    alone = make.result("gr", labels={"classes": ["a"], "seen": [20], "true": [20]})
-    assert hidden._positives(group_of(make, tmp_path / "b", [alone])) is None
+def test_positives_per_item_are_those_of_the_data(make):
+    assert hidden.positives_per_item([make.typed("gr")]) == pytest.approx(27 / 20)
+    alone = make.typed("gr", labels={"classes": ["a"], "seen": [20], "true": [20]})
+    assert hidden.positives_per_item([alone]) is None

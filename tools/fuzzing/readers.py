@@ -379,7 +379,7 @@ def read_run_texts(folder: Path) -> None:
     from plusone.compare.jobs import read_journal
     from plusone.compare.loop import Journal
     from plusone.errors import InputError
-    from plusone.report.material import documents
+    from plusone.report.documents import read_documents
     from plusone.training.run_folder import read_metrics
     from plusone.training.thresholds import read_thresholds
 
@@ -391,7 +391,7 @@ def read_run_texts(folder: Path) -> None:
         lambda: read_epochs(folder),
         lambda: read_thresholds(folder, ("cat", "dog")),
         lambda: Journal(folder / "loop.jsonl", {"about": 1}),
-        lambda: list(documents(folder)),
+        lambda: list(read_documents(folder)),
     ):
         try:
             read_one()

@@ -79,7 +79,7 @@ def gradients(
     if to is not None:
         _write_gradients(found, to)
     if as_json:
-        emit(found.to_dict())
+        emit(found.to_json())
     elif to is None:
         _print_gradients(found)
 
@@ -120,15 +120,14 @@ def surface(
             on_progress=lambda done: bar.advance(task, done),
         )
     if as_json:
-        emit(found)
+        emit(found.to_json())
         return
-    middle = found["loss"][steps // 2][steps // 2]
     rows = [
-        ("training items", found["train_items"]),
-        ("loss of the solution", _number(middle)),
-        (f"mean rise at distance {found['radius']:g}", _number(found["rise"])),
+        ("training items", found.train_items),
+        ("loss of the solution", _number(found.centre)),
+        (f"mean rise at distance {found.radius:g}", _number(found.rise)),
     ]
-    out.print(table(f"{run} ({found['method']})", ("loss surface", ""), rows))
+    out.print(table(f"{run} ({found.method})", ("loss surface", ""), rows))
     say(f"{run / 'surface.json'}; plusone report draws it")
 
 
@@ -198,19 +197,18 @@ def _method_options(texts: list[str]) -> dict[str, dict[str, Any]]:
 def _write_gradients(found: Gradients, folder: Path) -> None:
     from plusone.io.files import write_json
 
-    data = found.to_dict()
     try:
-        from plusone.report.losses import gradient_regimes
+        from plusone.report.gradients import gradient_regimes
         from plusone.report.page import save_figure
 
-        figure = gradient_regimes(data)
+        figure = gradient_regimes(found)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise
         raise InputError(
             "figures need matplotlib: pip install 'plusone[plots]'; without --out there is a table"
         ) from None
-    write_json(folder / "gradients.json", data)
+    write_json(folder / "gradients.json", found.to_json())
     for path in (folder / "gradients.json", *save_figure(figure, folder, "gradients")):
         say(str(path))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +21,9 @@ from plusone.cli.common import (
     table,
 )
 from plusone.errors import InputError
+
+if TYPE_CHECKING:
+    from plusone.results import RunResult
 
 COLUMNS = ("method", "data", "seed", "lr", "epoch", "val mAP", "test mAP", "seconds")
 SHOWN = 40  # runs up to which the terminal lists each
@@ -75,6 +78,7 @@ def report(
         return
     check_folder(figures or target.parent / "figures", flag="--figures")
     from plusone.report.build import write_report
+    from plusone.report.material import find_results
 
     with progress("report", None) as (bar, task):
 
@@ -84,11 +88,11 @@ def report(
         write_report(
             places, target, title=title, figures=figures, images=images, on_progress=on_progress
         )
-    found = find_runs(places)
+    results = find_results(places)
     if as_json:
-        emit({"runs": found, "report": str(target)})
-    elif 0 < len(found) <= SHOWN:
-        out.print(table("", COLUMNS, _rows(found), text=2))
+        emit({"runs": [result.to_json() for result in results], "report": str(target)})
+    elif 0 < len(results) <= SHOWN:
+        out.print(table("", COLUMNS, _rows(results), text=2))
         say("epoch: the best one on validation")
     say(f"report: {target}")
 
@@ -97,44 +101,31 @@ def _markdown(places: Sequence[Path], target: Path, as_json: bool) -> None:
     """The runs as a Markdown table."""
     from plusone.compare.tables import markdown
     from plusone.io.files import write_text
+    from plusone.report.material import find_results
 
-    found = find_runs(places)
-    if not found:
+    results = find_results(places)
+    if not results:
         raise InputError(
             f"{', '.join(str(place) for place in places)}: holds no finished run; plusone train "
             "makes one, and --resume finishes one that was stopped"
         )
-    write_text(target, markdown(COLUMNS, _rows(found)))
+    write_text(target, markdown(COLUMNS, _rows(results)))
     if as_json:
-        emit({"runs": found, "report": str(target)})
-    say(f"{len(found)} runs in {target}")
+        emit({"runs": [result.to_json() for result in results], "report": str(target)})
+    say(f"{len(results)} runs in {target}")
 
 
-def _rows(found: Sequence[dict[str, Any]]) -> list[tuple[object, ...]]:
+def _rows(results: Sequence[RunResult]) -> list[tuple[object, ...]]:
     return [
         (
-            run["method"],
-            run["data"],
-            run["seed"],
-            f"{run['lr']:g}",
-            run["best_epoch"],
-            percent(run["val_map"]),
-            percent(run["test_map"]),
-            f"{run['seconds']:.1f}",
+            result.method,
+            result.data,
+            result.seed,
+            f"{result.lr:g}",
+            result.best_epoch,
+            percent(result.val_map),
+            percent(result.test_map),
+            f"{result.seconds:.1f}",
         )
-        for run in found
+        for result in results
     ]
-
-
-def find_runs(places: Sequence[Path]) -> list[dict[str, Any]]:
-    """The results of all finished trainings at or below some folders, without copies."""
-    from plusone.report.material import distinct, folders, journal_of
-    from plusone.training.run_folder import read_metrics
-
-    runs: list[dict[str, Any]] = []
-    journals: list[dict[str, Any]] = []
-    for folder in folders(places):
-        if (folder / "metrics.json").exists():
-            runs.append(read_metrics(folder).to_json())
-        journals += journal_of(folder)
-    return distinct(runs + journals)

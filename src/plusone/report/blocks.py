@@ -1,4 +1,4 @@
-"""What a page is made of. `templates/blocks.html` says how each kind looks."""
+"""The blocks of a page; `templates/blocks.html` renders each kind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Facts:
-    """Names and what they stand for."""
+    """Names and values."""
 
     pairs: tuple[tuple[str, str], ...]
     kind: ClassVar[str] = "facts"
@@ -37,13 +37,13 @@ class Code:
 
 @dataclass(frozen=True)
 class Cell:
-    """A place in a table.
+    """A cell of a table.
 
     Args:
         text: What is shown.
         value: What it is sorted by, if that is not the text.
-        strong: Whether it stands out.
-        hint: What is said when a pointer rests on it.
+        strong: Whether it is bold.
+        hint: A tooltip.
     """
 
     text: str
@@ -58,12 +58,12 @@ class Table:
 
     Args:
         caption: What it holds.
-        columns: Names and hints.
+        columns: Names and tooltips.
         rows: As many cells as columns each.
-        notes: What the marks mean.
-        text: How many columns from the left are text; the others are figures.
+        notes: Lines below it.
+        text: How many columns from the left are text; the others are numbers.
         words: Names of columns further right that are text, too.
-        quiet: Rows that stand apart, such as references.
+        quiet: Rows in grey, such as references.
     """
 
     caption: str
@@ -88,10 +88,10 @@ class Download:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure that is still to be drawn.
+    """A figure that is not drawn yet.
 
     Args:
-        name: Name of its files; no other figure has it.
+        name: Name of its files, unique in the report.
         draw: Draws it.
         note: A line below it.
     """
@@ -109,9 +109,9 @@ class Picture:
     Args:
         name: Of its files, and its anchor.
         title: Its headline.
-        html: The rest; it is ours and safe.
+        html: The figure without its headline, as trusted HTML.
         note: A line below it.
-        narrow: Whether two of them fit beside each other.
+        narrow: Whether two of them fit side by side.
     """
 
     name: str
@@ -131,28 +131,28 @@ class Chip:
 
 
 @dataclass(frozen=True)
-class Example:
-    """An item with what was seen of it and what methods say.
+class GalleryItem:
+    """An item with its seen labels and the predictions of methods.
 
     Args:
         name: Of the item.
         image: A data URI, or "" where there is no image.
-        seen: Chips of what training saw.
-        said: Chips by method.
+        seen: Chips of the seen labels.
+        predicted: Chips by method.
     """
 
     name: str
     image: str
     seen: tuple[Chip, ...]
-    said: tuple[tuple[str, tuple[Chip, ...]], ...]
+    predicted: tuple[tuple[str, tuple[Chip, ...]], ...]
 
 
 @dataclass(frozen=True)
 class Gallery:
-    """Examples, with the meaning of their chips."""
+    """Example items, and the states that their chips may have."""
 
     title: str
-    examples: tuple[Example, ...]
+    items: tuple[GalleryItem, ...]
     states: tuple[str, ...]
     pixelated: bool = False
     kind: ClassVar[str] = "gallery"
@@ -160,7 +160,7 @@ class Gallery:
 
 @dataclass(frozen=True)
 class Strips:
-    """Wide images: data URI and what it shows."""
+    """Wide images: data URI and description."""
 
     images: tuple[tuple[str, str], ...]
     kind: ClassVar[str] = "strips"
@@ -168,7 +168,7 @@ class Strips:
 
 @dataclass(frozen=True)
 class Work:
-    """Blocks that take a moment to make."""
+    """Blocks that take some time to make."""
 
     name: str
     make: Callable[[], Sequence[Block]]
@@ -185,7 +185,7 @@ class Section:
     Args:
         id: Its anchor.
         title: Its heading.
-        intro: What is shown, after which paper, and how it is computed.
+        intro: What is shown, the paper it follows, and how it is computed.
         blocks: Its content.
     """
 

@@ -1,4 +1,4 @@
-"""`write_report`: one HTML file from what trainings left behind."""
+"""`write_report`: one HTML file from the results of trainings, section by section."""
 
 from __future__ import annotations
 
@@ -9,13 +9,45 @@ from pathlib import Path
 
 from plusone.io.files import write_text
 from plusone.report.blocks import Block, Drawing, Picture, Section, Work
+from plusone.report.classes import per_class
+from plusone.report.comparison import results
+from plusone.report.curves import learning
+from plusone.report.documents import Ablation, Bench, Loop, Sweep
+from plusone.report.examples import examples
+from plusone.report.gradients import regimes
+from plusone.report.hidden import hidden_labels
+from plusone.report.intervals import intervals
+from plusone.report.labels import missing_positives, recovery
+from plusone.report.loop import answers
+from plusone.report.maps import attention
 from plusone.report.material import Material, collect
 from plusone.report.page import embed, render
-from plusone.report.sections import make_sections
+from plusone.report.settings import settings
 from plusone.report.style import NARROW
+from plusone.report.summary import summary
+from plusone.report.surfaces import surfaces
+from plusone.report.sweeps import ablations, sweeps
+
+__all__ = ["default_title", "write_report"]
 
 Progress = Callable[[str, int, int], None]
-NO_FIGURES = "There are no figures here: pip install 'plusone[plots]' brings what draws them."
+
+SECTIONS: tuple[Callable[[Material], Section | None], ...] = (
+    summary,
+    results,
+    learning,
+    recovery,
+    hidden_labels,
+    missing_positives,
+    sweeps,
+    ablations,
+    answers,
+    regimes,
+    intervals,
+    surfaces,
+    per_class,
+)
+NO_FIGURES = "There are no figures because matplotlib is missing: pip install 'plusone[plots]'."
 
 
 def write_report(
@@ -27,15 +59,16 @@ def write_report(
     images: bool = True,
     on_progress: Progress | None = None,
 ) -> Path:
-    """Writes a report of all that is finished at or below some places.
+    """Writes a report of everything finished at or below some places.
 
     Args:
         places: Run, bench, sweep and ablation folders, or folders that hold them.
         out: The HTML file.
         title: Its heading; made from the data by default.
         figures: Folder for the figures as PNG and SVG; `figures` beside `out` by default.
-        images: Whether images of items are shown; not where the data may not be passed on.
-        on_progress: Called with what is being made, how much is done, and how much there is.
+        images: Whether images of items are shown; False if the data must not be shared.
+        on_progress: Called with the name of the current block, the number of blocks done, and
+            their total.
 
     Returns:
         `out`.
@@ -45,7 +78,7 @@ def write_report(
     """
     out = Path(out)
     material = collect([Path(place) for place in places])
-    sections = make_sections(material, out.parent / ".report-cache", images=images)
+    sections = _sections(material, out.parent / ".report-cache", images=images)
     folder = Path(figures) if figures is not None else out.parent / "figures"
     notes = []
     if find_spec("matplotlib") is None:
@@ -68,10 +101,24 @@ def write_report(
     return out
 
 
+def _sections(material: Material, cache: Path, *, images: bool) -> list[Section]:
+    """All sections that have something to show, in order.
+
+    Args:
+        material: What there is to report.
+        cache: Folder for what takes long to compute.
+        images: Whether images of items may be shown.
+    """
+    made = [make(material) for make in SECTIONS]
+    made += [examples(material), attention(material, cache)] if images else []
+    made.append(settings(material))
+    return [section for section in made if section is not None]
+
+
 def default_title(material: Material) -> str:
-    """What the report is about."""
-    kinds = ("bench", "sweep", "ablation", "loop")
-    titles = [str(one["title"]) for kind in kinds for one in material.of(kind) if one.get("title")]
+    """A title from the title of the only document, or from methods and data."""
+    kinds = (Bench, Sweep, Ablation, Loop)
+    titles = [each.title for kind in kinds for each in material.of(kind) if each.title]
     if len(titles) == 1 and not material.runs:
         return titles[0]
     data = list(dict.fromkeys(group.data for group in material.groups))
@@ -84,7 +131,7 @@ def default_title(material: Material) -> str:
 
 
 def _made(block: Block, folder: Path) -> Iterator[Block]:
-    """A block with everything drawn."""
+    """The finished blocks of a block, with its figure drawn."""
     if isinstance(block, Work):
         yield from block.make()
     elif isinstance(block, Drawing):
@@ -96,12 +143,12 @@ def _made(block: Block, folder: Path) -> Iterator[Block]:
 
 
 def _without_figures(sections: Sequence[Section]) -> list[Section]:
-    """The sections that are more than figures."""
-    kept = [
+    """The sections without their figures; those that consist of figures only are left out."""
+    remaining = [
         replace(
             section,
             blocks=tuple(block for block in section.blocks if not isinstance(block, Drawing)),
         )
         for section in sections
     ]
-    return [section for section in kept if section.blocks]
+    return [section for section in remaining if section.blocks]

@@ -4,21 +4,69 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from plusone.compare.summary import mean_per_class
 from plusone.report.blocks import Drawing, Section
+from plusone.report.lines import NAN
 from plusone.report.material import Entry, Group, Material
 from plusone.report.style import GRID, NARROW, canvas, colours, headline, plain, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-
-SHOWN = 40
 Scores = Mapping[str, Sequence[float]]
+
+COMPARED = 3  # methods in a figure
+SHOWN = 40  # classes in a figure
+
+
+def per_class(material: Material) -> Section | None:
+    """The best method beside AN and BCE, class by class."""
+    groups = [group for group in material.groups if _scores(group)]
+    if not groups:
+        return None
+    return Section(
+        "classes",
+        "Average precision per class",
+        "Average precision on the test items of each class, mean over seeds. The best method is "
+        "shown beside assuming negatives (an) and training with all labels (bce), or beside the "
+        "next best methods where these are missing.",
+        tuple(Drawing(f"classes-{group.slug}", partial(_draw, group)) for group in groups),
+    )
+
+
+def _scores(group: Group) -> dict[str, list[float]]:
+    """Test AP per class of the methods compared, the best first."""
+    rivals = [entry for entry in group.ranked if not entry.reference and entry is not group.best]
+    an = group.find("an")
+    second = an if an is not None and an is not group.best else next(iter(rivals), None)
+    scores: dict[str, list[float]] = {}
+    for entry in (group.best, second, group.find("bce"), *group.ranked):
+        if entry is None or len(scores) == COMPARED:
+            continue
+        values = _mean(entry)
+        if values and all(len(values) == len(others) for others in scores.values()):
+            scores[entry.method] = values  # else it had other classes
+    return scores
+
+
+def _mean(entry: Entry) -> list[float]:
+    """Test AP per class, mean over seeds; empty if it is not known."""
+    per_run = [run.test_ap for run in entry.runs if run.test_ap and run.labels is not None]
+    means = mean_per_class(per_run) if per_run else []
+    known = [NAN if value is None else value for value in means]
+    return known if any(value == value for value in known) else []
+
+
+def _draw(group: Group) -> Figure:
+    scores = _scores(group)
+    first = group.find(next(iter(scores)))
+    assert first is not None
+    classes = next(run.labels.classes for run in first.runs if run.labels is not None)
+    return class_dots(classes, scores, colours(list(scores)), group.name)
 
 
 @styled
@@ -56,7 +104,7 @@ def class_dots(classes: Sequence[str], scores: Scores, ink: Mapping[str, str], d
 
 
 def finding(classes: Sequence[str], scores: Scores, data: str) -> str:
-    """For how many classes the first method beats the second, and where most."""
+    """In how many classes the first method beats the second, and where most."""
     names = list(scores)
     first = np.asarray(scores[names[0]], dtype=np.float64)
     if len(names) < 2:
@@ -71,63 +119,11 @@ def finding(classes: Sequence[str], scores: Scores, data: str) -> str:
     best = int(np.nanargmax(gain))
     where, points = plain(classes[best]), 100 * gain[best]
     if points <= 0:
-        text = f"{plain(data)}: {one} is behind {other} in {_all(gain, known)}"
-        return f"{text} classes, least in {where} ({-points + 0.0:.1f} points)"
+        behind = int((gain < 0).sum())
+        count = f"all {known}" if behind == known else f"{behind} of {known}"
+        text = f"{plain(data)}: {one} is behind {other} in {count} classes, least in {where}"
+        return f"{text} ({-points + 0.0:.1f} points)"
     return (
         f"{plain(data)}: {one} beats {other} in {int((gain > 0).sum())} of {known} classes, most "
         f"in {where} ({points:+.1f} points)"
     )
-
-
-def _all(gain: np.ndarray[Any, np.dtype[np.float64]], known: int) -> str:
-    behind = int((gain < 0).sum())
-    return f"all {known}" if behind == known else f"{behind} of {known}"
-
-
-NAN = float("nan")
-COMPARED = 3
-
-
-def per_class(material: Material) -> Section | None:
-    """The best method beside AN and BCE, class by class."""
-    groups = [group for group in material.groups if _scores(group)]
-    if not groups:
-        return None
-    return Section(
-        "classes",
-        "Class by class",
-        "Average precision on the test items of each class, mean over seeds. The best method "
-        "stands beside assuming negatives (an) and training with all labels (bce), or beside the "
-        "next best methods where these are not there.",
-        tuple(Drawing(f"classes-{group.slug}", partial(_draw, group)) for group in groups),
-    )
-
-
-def _scores(group: Group) -> dict[str, list[float]]:
-    """Test AP per class of the methods compared, the best first."""
-    rivals = [entry for entry in group.ranked if not entry.reference and entry is not group.best]
-    low = group.find("an")
-    second = low if low is not None and low is not group.best else next(iter(rivals), None)
-    wanted = [group.best, second, group.find("bce"), *group.ranked]
-    found: dict[str, list[float]] = {}
-    for entry in wanted:
-        values = _mean(entry) if entry is not None and len(found) < COMPARED else []
-        alike = all(len(values) == len(others) for others in found.values())
-        if entry is not None and values and alike:  # else it had other classes
-            found[entry.method] = values
-    return found
-
-
-def _mean(entry: Entry) -> list[float]:
-    tables = [run["test_ap"] for run in entry.runs if run.get("test_ap") and run.get("labels")]
-    means = mean_per_class(tables) if tables else []
-    known = [NAN if value is None else value for value in means]
-    return known if any(value == value for value in known) else []
-
-
-def _draw(group: Group) -> Figure:
-    scores = _scores(group)
-    first = group.find(next(iter(scores)))
-    assert first is not None
-    classes = next(run["labels"]["classes"] for run in first.runs if run.get("labels"))
-    return class_dots(classes, scores, colours(list(scores)), group.name)

@@ -1,4 +1,4 @@
-"""Lines over epochs: a few in colour, named at their ends; the rest in grey."""
+"""Lines over epochs: highlighted methods in colour, named at the end; the rest in grey."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+NAN = float("nan")
+
+
 @dataclass(frozen=True)
 class Line:
-    """One line with its spread.
+    """One line with its standard deviation.
 
     Args:
         name: Of the method.
@@ -32,7 +35,7 @@ class Line:
 def draw_lines(
     axes: Axes, lines: Sequence[Line], ink: Mapping[str, str], *, names: bool = True
 ) -> None:
-    """Draws lines; those without an ink are grey and lie behind."""
+    """Draws lines; those without a colour in `ink` are grey, behind the others."""
     from matplotlib.ticker import MaxNLocator
 
     for line in lines:
@@ -58,7 +61,7 @@ def draw_lines(
 
 
 def grey_note(axes: Axes, lines: Sequence[Line], ink: Mapping[str, str]) -> None:
-    """Says what the grey lines are."""
+    """Writes how many methods are drawn in grey."""
     count = sum(line.name not in ink for line in lines)
     if count:
         axes.text(

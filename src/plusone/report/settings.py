@@ -1,4 +1,4 @@
-"""Everything needed to repeat the trainings."""
+"""All settings: what is needed to repeat the trainings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS = (
     ("other settings", "recipe settings that differ from the defaults"),
     ("labels seen", "observation scheme and its seed"),
     ("digest", "of the labels seen"),
-    ("k", "expected positives per item, where the method was told"),
+    ("k", "expected positives per item, where the method uses it"),
     ("best epoch", "of each seed, by validation"),
     ("weights", "raw, or averaged (ema)"),
     ("version", "of plusone"),
@@ -29,7 +29,7 @@ COLUMNS = (
 
 
 def settings(material: Material) -> Section | None:
-    """Recipes and observations, row by row."""
+    """Recipes and observations, a table per group."""
     blocks: list[Block] = []
     for group in material.groups:
         if entries := [entry for entry in group.ranked if entry.runs]:
@@ -38,9 +38,9 @@ def settings(material: Material) -> Section | None:
         return None
     return Section(
         "settings",
-        "Every setting",
-        "Settings that differ from the defaults of the recipe. The digest tells whether two "
-        "trainings saw exactly the same labels.",
+        "All settings",
+        "Settings that differ from the defaults of the recipe. Trainings with the same digest saw "
+        "exactly the same labels.",
         tuple(blocks),
     )
 
@@ -56,42 +56,39 @@ def _blocks(name: str, entries: Sequence[Entry]) -> list[Block]:
     for entry, recipe in zip(entries, recipes, strict=True):
         own = {key: value for key, value in recipe.items() if key not in common}
         rows.append(_row(entry, own))
-    kept = [place for place in range(len(COLUMNS)) if any(row[place].text != NONE for row in rows)]
+    shown = [place for place in range(len(COLUMNS)) if any(row[place].text != NONE for row in rows)]
     table = Table(
         name,
-        tuple(COLUMNS[place] for place in kept),
-        tuple(tuple(row[place] for place in kept) for row in rows),
+        tuple(COLUMNS[place] for place in shown),
+        tuple(tuple(row[place] for place in shown) for row in rows),
         notes=(f"All of them: {_pairs(common)}",) if common else (),
-        text=len(kept),
+        text=len(shown),
     )
-    reasons = dict.fromkeys(
-        sentence for entry in entries for run in entry.runs for sentence in run.get("rules") or ()
-    )
-    return [table, *(Note(f"Rule: {sentence}.") for sentence in reasons)]
+    rules = dict.fromkeys(rule for entry in entries for run in entry.runs for rule in run.rules)
+    return [table, *(Note(f"Rule: {rule}.") for rule in rules)]
 
 
 def _recipe(entry: Entry) -> dict[str, Any]:
-    recipe: dict[str, Any] = entry.runs[0].get("recipe", {})
+    recipe = entry.runs[0].recipe
     return {name: value for name, value in recipe.items() if name not in ELSEWHERE + LOCAL}
 
 
 def _row(entry: Entry, own: dict[str, Any]) -> tuple[Cell, ...]:
     first = entry.runs[0]
-    seen: dict[str, Any] = first.get("observation") or {}
+    seen = first.observation
     seed = f", seed {seen['seed']}" if seen.get("seed") is not None else ""
-    k = first.get("k")
     return (
         Cell(entry.method),
-        Cell(", ".join(str(run["seed"]) for run in entry.runs)),
-        Cell(f"{first['lr']:g}", float(first["lr"])),
-        Cell(_pairs(first.get("options") or {})),
+        Cell(", ".join(str(run.seed) for run in entry.runs)),
+        Cell(f"{first.lr:g}", first.lr),
+        Cell(_pairs(first.options)),
         Cell(_pairs(own)),
         Cell(f"{seen['scheme']}{seed}" if seen.get("scheme") else NONE),
         Cell(str(seen.get("digest", NONE))),
-        Cell(NONE) if k is None else Cell(f"{k:.3g}", float(k)),
-        Cell(", ".join(str(run.get("best_epoch", NONE)) for run in entry.runs)),
-        Cell(", ".join(dict.fromkeys(str(run.get("weights", NONE)) for run in entry.runs))),
-        Cell(str(first.get("version", NONE))),
+        Cell(NONE) if first.k is None else Cell(f"{first.k:.3g}", first.k),
+        Cell(", ".join(str(run.best_epoch) for run in entry.runs)),
+        Cell(", ".join(dict.fromkeys(run.weights for run in entry.runs))),
+        Cell(first.version or NONE),
     )
 
 

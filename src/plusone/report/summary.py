@@ -1,4 +1,4 @@
-"""What was compared, and the figure to look at first."""
+"""Summary: what was compared, the command to repeat it, and the scores of all methods."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from plusone.report.blocks import Block, Code, Drawing, Facts, Section
-from plusone.report.material import Group, Material, Result
+from plusone.report.documents import Ablation, Bench, Sweep
+from plusone.report.material import Group, Material
 from plusone.report.style import (
     BLUE,
     INK,
@@ -20,10 +21,90 @@ from plusone.report.style import (
     plain,
     styled,
 )
+from plusone.results import RunResult
 from plusone.version import __version__
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+METHODS_LISTED = 12
+
+
+def summary(material: Material) -> Section:
+    """Facts, a figure of the scores of each group, and the commands."""
+    blocks: list[Block] = [Facts(tuple(_facts(material)))]
+    for group in material.groups:
+        if len(group.entries) > 1:
+            blocks.append(Drawing(f"scores-{group.slug}", partial(_scores, group), _legend(group)))
+    documents = [*material.of(Bench), *material.of(Sweep), *material.of(Ablation)]
+    commands = [document.command for document in documents if document.command]
+    if commands:
+        blocks.append(Code("To repeat it", "\n".join(dict.fromkeys(commands))))
+    elif material.runs:
+        blocks.append(Code("To repeat a run", "plusone train DATA --recipe RUN/recipe.toml"))
+    intro = (
+        "Models were trained to predict all labels of an item although training saw only some of "
+        "them, most often one positive per item. Scores are mean average precision (mAP)."
+    )
+    if any(entry.reference for group in material.groups for entry in group.entries):
+        intro += " Reference methods saw more labels; they are listed separately and not ranked."
+    return Section("summary", "Summary", intro, tuple(blocks))
+
+
+def _facts(material: Material) -> Iterable[tuple[str, str]]:
+    groups = material.groups
+    described: set[str] = set()
+    for group in groups:
+        if group.runs and group.data not in described:
+            described.add(group.data)
+            yield group.data, _describe(group.runs[0])
+    methods = list(dict.fromkeys(entry.method for group in groups for entry in group.entries))
+    if methods:
+        listed = ", ".join(methods[:METHODS_LISTED])
+        yield "methods", f"{len(methods)}: {listed}{', …' * (len(methods) > METHODS_LISTED)}"
+    runs = [run for group in groups for entry in group.entries for run in entry.runs]
+    if runs:
+        yield "seeds", ", ".join(map(str, sorted({run.seed for run in runs})))
+        yield "chosen on", _selection(runs)
+    benches = material.of(Bench)
+    for rule in dict.fromkeys(bench.settings.rule for bench in benches if bench.settings.rule):
+        yield "settings", rule
+    if dates := [bench.date for bench in benches if bench.date]:
+        yield "trained until", max(dates)
+    versions = sorted({run.version for run in runs if run.version})
+    yield "made by", f"plusone {', '.join(versions) or __version__}"
+
+
+def _describe(run: RunResult) -> str:
+    """The data set of a training in a line."""
+    names = (("train", "training"), ("val", "validation"), ("test", "test"))
+    parts = [f"{run.items[name]:,} {word} items" for name, word in names if run.items.get(name)]
+    if run.labels is not None:
+        parts.append(f"{len(run.labels.classes)} classes")
+        if items := run.items.get("train"):
+            parts.append(f"{sum(run.labels.true) / items:.2f} positives per training item")
+    return ", ".join(parts)
+
+
+def _selection(runs: Sequence[RunResult]) -> str:
+    """What epochs were selected by."""
+    labels = {"truth": "all labels of the validation items", "observed": "their seen labels alone"}
+    pairs = sorted({(run.selected_on, run.selected_by) for run in runs}, reverse=True)
+    return "the epoch by validation " + ", ".join(
+        f"{'mAP' if by == 'map' else by} against {labels.get(on, on)}" for on, by in pairs
+    )
+
+
+def _legend(group: Group) -> str:
+    """What the marks of the figure mean, as far as they are there."""
+    words = ["Bold numbers, blue dots: the best method and all within noise of it."]
+    if group.find("an"):
+        words.append("Red dot: an, wherever it ranks.")
+    if any(entry.reference for entry in group.entries):
+        words.append("Separate, below: references that saw more labels.")
+    if ends := [name for name in ("an", "bce") if group.find(name)]:
+        words.append(f"Dashed: {' and '.join(ends)}.")
+    return " ".join(words)
 
 
 @dataclass(frozen=True)
@@ -31,15 +112,13 @@ class Score:
     """One method on one data set.
 
     Args:
-        name: What to call it.
-        method: Its name in the method table.
+        method: Its name.
         mean: mAP, 0 to 1, mean over seeds.
         sd: Its standard deviation over seeds; None for one seed.
         reference: Whether it saw more labels than the others.
         top: Whether it is the best, or within noise of it.
     """
 
-    name: str
     method: str
     mean: float
     sd: float | None
@@ -47,12 +126,30 @@ class Score:
     top: bool = False
 
 
+def _scores(group: Group) -> Figure:
+    """The figure of a group: test mAP if all methods have it, else validation mAP."""
+    known = [entry.row.test_map is not None for entry in group.entries]
+    tested = all(known)
+    marked = tested or not any(known)  # else the marks belong to numbers that are not drawn
+    scores = [
+        Score(
+            method=entry.method,
+            mean=entry.score if tested else entry.row.val_map,
+            sd=entry.row.test_sd if tested else None,
+            reference=entry.reference,
+            top=marked and (entry.row.best or entry.row.within_noise),
+        )
+        for entry in group.entries
+    ]
+    return score_dots(scores, group.name, split="test" if tested else "validation")
+
+
 @styled
 def score_dots(scores: Sequence[Score], data: str, *, split: str = "test") -> Figure:
-    """A dot per method, the best on top, with the spread over seeds.
+    """A dot per method, the best on top, with the standard deviation over seeds.
 
     Args:
-        scores: The methods; references are drawn apart, below.
+        scores: The methods; references are drawn separately, below.
         data: Name of the data set.
         split: What the mAP was measured on.
     """
@@ -74,7 +171,6 @@ def score_dots(scores: Sequence[Score], data: str, *, split: str = "test") -> Fi
         mean, sd = 100 * score.mean, 100 * (score.sd or 0.0)
         axes.errorbar(mean, place, xerr=sd or None, color=colour, capsize=2.5, linewidth=1.3)
         axes.plot(mean, place, "o", color=colour, markersize=5.5)
-        weight = "bold" if score.top else "normal"
         axes.annotate(
             f"{mean:.1f}",
             (1.0, place),
@@ -83,149 +179,35 @@ def score_dots(scores: Sequence[Score], data: str, *, split: str = "test") -> Fi
             textcoords="offset points",
             va="center",
             fontsize=8.5,
-            weight=weight,
+            weight="bold" if score.top else "normal",
         )
-    axes.set_yticks(places, [plain(score.name) for score in ordered])
+    axes.set_yticks(places, [plain(score.method) for score in ordered])
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(-0.7, (places[-1] if places else 0) + 0.7)
     axes.grid(axis="y", visible=False)
     axes.set_xlabel(f"{split} mAP in %, bar = standard deviation over seeds")
-    headline(figure, finding(by_method, scores, data, split))
+    headline(figure, _finding(by_method, data, split))
     return figure
 
 
-def finding(
-    by_method: Mapping[str, Score], scores: Sequence[Score], data: str, split: str = "test"
-) -> str:
-    """Who won, if anybody did, and where that lies between AN and all labels."""
-    rivals = [score for score in scores if not score.reference]
+def _finding(scores: Mapping[str, Score], data: str, split: str) -> str:
+    """Which method is best, and the scores of AN and of training with all labels."""
+    rivals = [score for score in scores.values() if not score.reference]
     if not rivals:
-        return f"{plain(data)}: only references with more labels"
+        return f"{plain(data)}: only references, which saw more labels"
     best = max(rivals, key=lambda score: score.mean)
-    near = [score for score in rivals if score.top and score is not best]
-    what = "mAP" if split == "test" else f"{split} mAP"
-    if near:
-        second = max(near, key=lambda score: score.mean)
-        others = plain(second.name) if len(near) == 1 else f"{len(near)} others"
-        text = f"{plain(best.name)} and {others} cannot be told apart at the top"
-        text += f": {100 * best.mean:.1f} % {what}"
+    tied = [score for score in rivals if score.top and score is not best]
+    metric = "mAP" if split == "test" else f"{split} mAP"
+    if tied:
+        second = max(tied, key=lambda score: score.mean)
+        others = plain(second.method) if len(tied) == 1 else f"{len(tied)} others"
+        text = f"{plain(best.method)} and {others} are best, within noise of each other"
+        text += f": {100 * best.mean:.1f} % {metric}"
     else:
-        text = f"{plain(best.name)} is best with {100 * best.mean:.1f} % {what}"
+        text = f"{plain(best.method)} is best with {100 * best.mean:.1f} % {metric}"
     marks = [
-        f"{100 * by_method[name].mean:.1f} {words}"
+        f"{100 * scores[name].mean:.1f} {words}"
         for name, words in (("an", "assuming negatives"), ("bce", "with all labels"))
-        if name in by_method and name != best.method
+        if name in scores and name != best.method
     ]
-    text = f"{plain(data)}: {text}"
-    return f"{text} ({', '.join(marks)})" if marks else text
-
-
-def summary(material: Material) -> Section:
-    """Facts, commands, and a dot per method."""
-    blocks: list[Block] = [Facts(tuple(_facts(material)))]
-    for group in material.groups:
-        if len(group.entries) > 1:
-            blocks.append(Drawing(f"scores-{group.slug}", partial(_scores, group), _marks(group)))
-    commands = [
-        document["command"]
-        for kind in ("bench", "sweep", "ablation")
-        for document in material.of(kind)
-        if document.get("command")
-    ]
-    if commands:
-        blocks.append(Code("To repeat it", "\n".join(dict.fromkeys(commands))))
-    elif material.runs:
-        text = "plusone train DATA --recipe RUN/recipe.toml"
-        blocks.append(Code("To repeat a run", text))
-    intro = (
-        "Models were trained to name all labels of an item although training saw only some of "
-        "them, most often one positive per item. Scores are mean average precision (mAP)."
-    )
-    if any(entry.reference for group in material.groups for entry in group.entries):
-        intro += " Reference methods saw more labels; they are shown apart and not ranked."
-    return Section("summary", "Summary", intro, tuple(blocks))
-
-
-def _facts(material: Material) -> Iterable[tuple[str, str]]:
-    groups = material.groups
-    seen: set[str] = set()
-    for group in groups:
-        run = group.example
-        if run is not None and group.data not in seen:
-            seen.add(group.data)
-            yield group.data, describe(run)
-    methods = list(dict.fromkeys(entry.method for group in groups for entry in group.entries))
-    if methods:
-        shown = ", ".join(methods[:12]) + (", …" if len(methods) > 12 else "")
-        yield "methods", f"{len(methods)}: {shown}"
-    runs = [run for group in groups for entry in group.entries for run in entry.runs]
-    if runs:
-        seeds = sorted({int(run["seed"]) for run in runs})
-        yield "seeds", ", ".join(map(str, seeds))
-        if on := {
-            (str(run["selected_on"]), str(run.get("selected_by", "map")))
-            for run in runs if run.get("selected_on")
-        }:  # fmt: skip
-            yield "chosen on", _chosen(on)
-    rules = [str(document["settings"]["rule"]) for document in material.of("bench")
-             if document.get("settings", {}).get("rule")]  # fmt: skip
-    for rule in dict.fromkeys(rules):
-        yield "settings", rule
-    dates = [str(document["date"]) for document in material.of("bench") if document.get("date")]
-    if dates:
-        yield "trained until", max(dates)
-    versions = sorted({str(run["version"]) for run in runs if run.get("version")})
-    yield "made by", f"plusone {', '.join(versions) or __version__}"
-
-
-def describe(run: Result) -> str:
-    """A data set in a line."""
-    items = run.get("items", {})
-    parts = [f"{items[name]:,} {word} items"
-             for name, word in (("train", "training"), ("val", "validation"), ("test", "test"))
-             if items.get(name)]  # fmt: skip
-    labels = run.get("labels")
-    if labels:
-        n, true = len(labels["classes"]), sum(labels["true"])
-        parts.append(f"{n} classes")
-        if items.get("train"):
-            parts.append(f"{true / items['train']:.2f} positives per training item")
-    return ", ".join(parts)
-
-
-def _chosen(on: set[tuple[str, str]]) -> str:
-    words = {"truth": "all labels of the validation items", "observed": "their seen labels alone"}
-    return "the epoch by validation " + ", ".join(
-        f"{'mAP' if by == 'map' else by} against {words.get(name, name)}"
-        for name, by in sorted(on, reverse=True)
-    )
-
-
-def _marks(group: Group) -> str:
-    """What the colours mean, as far as they are there."""
-    words = ["Bold numbers, blue dots: the best and all within noise of it."]
-    if group.find("an"):
-        words.append("Red dot: an, whatever its place.")
-    if any(entry.reference for entry in group.entries):
-        words.append("Below, apart: references that saw more labels.")
-    if ends := [name for name in ("an", "bce") if group.find(name)]:
-        words.append(f"Dashed: {' and '.join(ends)}.")
-    return " ".join(words)
-
-
-def _scores(group: Group) -> Figure:
-    known = [entry.row.get("test_map") is not None for entry in group.entries]
-    tested = all(known)
-    mixed = any(known) and not tested  # the marks are of other numbers than those drawn
-    scores = [
-        Score(
-            name=entry.method,
-            method=entry.method,
-            mean=entry.score if tested else float(entry.row["val_map"]),
-            sd=entry.row.get("test_sd") if tested else None,
-            reference=entry.reference,
-            top=bool(entry.row.get("best") or entry.row.get("within_noise")) and not mixed,
-        )
-        for entry in group.entries
-    ]
-    return score_dots(scores, group.name, split="test" if tested else "validation")
+    return f"{plain(data)}: {text}" + (f" ({', '.join(marks)})" if marks else "")

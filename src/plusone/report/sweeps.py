@@ -1,4 +1,4 @@
-"""Sweeps over a setting, and methods with parts switched off."""
+"""Sweeps over one setting, and ablations of a method's parts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from plusone.compare.tables import options_text, spread
 from plusone.methods import METHODS
 from plusone.report.blocks import Block, Cell, Drawing, Section, Table
-from plusone.report.material import Document, Material
+from plusone.report.documents import Ablation, Scored, Sweep, SweepRow, split_of
+from plusone.report.material import Material
 from plusone.report.style import (
     MUTED,
     VERMILLION,
@@ -26,163 +27,32 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-
-Rows = Sequence[dict[str, Any]]
 WORDS = {
     "train_share": "share of the training items used",
     "keep": "share of positives kept",
     "expected_positives": "expected positives per item given to the method (k)",
 }
-
-STILL = 0.0005  # a change of mAP that is none when it is told with a digit
-
-
-@styled
-def sweep_curves(sweep: dict[str, Any]) -> Figure:
-    """MAP against the values of a setting, a line per method, a panel per data set.
-
-    Args:
-        sweep: What `sweep.json` holds.
-    """
-    rows = [row for row in sweep["rows"] if score(row) is not None]
-    sets = list(dict.fromkeys(row["data"] for row in rows)) or [""]
-    columns = min(2, len(sets))
-    lines = -(-len(sets) // columns)
-    figure, axes = canvas(0.5 + 2.7 * lines, lines, columns)
-    methods = list(dict.fromkeys(row["method"] for row in rows))
-    ink = colours(methods)
-    for axis, data in zip(axes, sets, strict=False):
-        here = [row for row in rows if row["data"] == data]
-        _panel(axis, sweep, here, ink)
-        if len(sets) > 1:
-            axis.set_title(plain(data))
-    for axis in axes[len(sets) :]:
-        axis.set_visible(False)
-    headline(figure, finding(sweep))
-    return figure
-
-
-def _panel(axes: Axes, sweep: dict[str, Any], rows: Rows, ink: dict[str, str]) -> None:
-    values = list(sweep["values"])
-    numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool)
-                  for value in values)  # fmt: skip
-    labels = "labels" if rows and all(row.get("labels") for row in rows) else None
-    place = {_key(value): number for number, value in enumerate(values)}
-    ends = []
-    drawn: list[float] = []
-    for method, colour in ink.items():
-        of = [row for row in rows if row["method"] == method]
-        x = [row[labels] if labels else row["value"] if numbers else place[_key(row["value"])]
-             for row in of]  # fmt: skip
-        of = [row for _, row in sorted(zip(x, of, strict=True), key=lambda pair: pair[0])]
-        x = sorted(x)
-        if not of:
-            continue
-        y = [100 * (score(row) or 0.0) for row in of]
-        sd = [100 * (row.get("test_sd") or 0.0) for row in of]
-        axes.errorbar(x, y, yerr=sd if any(sd) else None, color=colour, marker="o", markersize=4,
-                      capsize=2, linewidth=1.5)  # fmt: skip
-        ends.append((y[-1], method, colour))
-        drawn += x
-    base = sweep.get("baseline")
-    if base and (found := score(base)) is not None:
-        level = 100 * found
-        axes.axhline(level, color=VERMILLION, linestyle="--", linewidth=1.2)
-        ends.append((level, base["name"], VERMILLION))
-    if labels and len(set(drawn)) > 1:
-        _scale(axes, drawn, always=True)
-        axes.set_xlabel("seen labels used in training")
-    else:
-        axes.set_xlabel(plain(sweep.get("label") or WORDS.get(sweep["over"], sweep["over"]), 60))
-    if not numbers and not labels:
-        axes.set_xticks(range(len(values)), [plain(value, 14) for value in values])
-    elif not labels:
-        _scale(axes, drawn)
-        default = sweep.get("default")
-        if isinstance(default, (int, float)) and not isinstance(default, bool):
-            axes.axvline(default, color=MUTED, linewidth=0.9, linestyle=":")
-            axes.annotate("default", (default, 1), xycoords=("data", "axes fraction"),
-                          xytext=(3, -2), textcoords="offset points", va="top", color=MUTED,
-                          fontsize=8)  # fmt: skip
-    if numbers or labels:
-        plain_ticks(axes.xaxis)
-    axes.set_ylabel(f"{split_of(sweep['rows'])} in %")
-    end_labels(axes, ends)
-
-
-def _scale(axes: Axes, values: Sequence[float], *, always: bool = False) -> None:
-    """A logarithmic axis where the values span more than 20 times; ticks at the values if few."""
-    from matplotlib.ticker import FixedLocator
-
-    known = sorted(set(values))
-    if known and known[0] > 0 and (always or known[-1] > 20 * known[0]):
-        axes.set_xscale("log")
-        axes.minorticks_off()
-    if 0 < len(known) <= 8:
-        axes.xaxis.set_major_locator(FixedLocator(known))
-
-
-def score(row: dict[str, Any]) -> float | None:
-    """What a row is drawn by: test mAP, or validation mAP where there is no test split."""
-    value = row.get("test_map")
-    found: float | None = row.get("val_map") if value is None else value
-    return found
-
-
-def split_of(rows: Rows) -> str:
-    """What `score` is of some rows: test or validation mAP, or some of each."""
-    tested = [row.get("test_map") is not None for row in rows]
-    return "test mAP" if all(tested) else "mAP" if any(tested) else "validation mAP"
-
-
-def finding(sweep: dict[str, Any]) -> str:
-    """Where the best value lies, and how much hangs on it."""
-    rows = [row for row in sweep["rows"] if score(row) is not None]
-    name = plain(str(sweep["over"]).removeprefix("options."))
-    spans = []
-    for key in dict.fromkeys((row["data"], row["method"]) for row in rows):
-        of = [row for row in rows if (row["data"], row["method"]) == key]
-        best, worst = max(of, key=_ranked), min(of, key=_ranked)
-        spans.append((_ranked(best) - _ranked(worst), key[1], best["value"], key[0]))
-    if not spans:
-        return f"mAP against {name}"
-    span, method, value, data = max(spans, key=lambda found: found[0])
-    several = len({found[3] for found in spans}) > 1
-    where = f" on {plain(data)}" if several else ""
-    if span < STILL:
-        who = f"{plain(method)} does not move" if len(spans) == 1 else "no method moves"
-        return f"{who} with {name}: mAP stays within {100 * span:.2f} points"
-    most = "" if len(spans) == 1 else ", more than any other"
-    return (
-        f"{plain(method)}{where} moves by {100 * span:.1f} points of mAP with {name}{most}; "
-        f"it is best at {plain(value)}"
-    )
-
-
-def _ranked(row: dict[str, Any]) -> float:
-    return score(row) or 0.0
-
-
-def _key(value: Any) -> str:
-    return repr(value)
+CONSTANT = 0.0005  # a change of mAP that rounds to zero
+LOGARITHMIC = 20  # ratio of the largest to the smallest value from which the axis is logarithmic
+TICKS = 8  # values up to which each gets a tick
 
 
 def sweeps(material: Material) -> Section | None:
     """A curve per method over the values of a setting."""
-    found = [document for document in material.of("sweep") if document["rows"]]
+    found = [sweep for sweep in material.of(Sweep) if sweep.rows]
     if not found:
         return None
     blocks: list[Block] = []
-    for number, document in enumerate(found, start=1):
-        blocks.append(Drawing(f"sweep-{number}", partial(sweep_curves, document), _about(document)))
-        blocks.append(_table(document))
+    for number, sweep in enumerate(found, start=1):
+        blocks.append(Drawing(f"sweep-{number}", partial(sweep_curves, sweep), sweep.title))
+        blocks.append(_sweep_table(sweep))
     return Section(
         "sweeps",
-        "One setting at a time",
-        "mAP on the test items, or on the validation items of data without a test split, while one "
-        "setting takes several values and everything else stays: mean over seeds, the bar is one "
-        "standard deviation. Dashed: a baseline without the setting; dotted: "
-        "the default. Such curves are LASD, Fig. 1, GR, Fig. 2 and LAC, Figs. 3-5 for options of "
+        "Sensitivity to one setting",
+        "mAP on the test items, or on the validation items of data without a test split, for "
+        "several values of one setting while everything else stays the same: mean over seeds, the "
+        "bar is one standard deviation. Dashed: a baseline without the setting; dotted: the "
+        "default. Such curves are LASD, Fig. 1, GR, Fig. 2 and LAC, Figs. 3-5 for options of "
         "these methods; Cole et al. 2021, Fig. 1 for the number of labels (train_share) and "
         "App. B for a wrong number of positives (expected_positives); the general missing-label "
         "setting of EM for the share of positives kept (keep).",
@@ -190,31 +60,21 @@ def sweeps(material: Material) -> Section | None:
     )
 
 
-def _about(document: Document) -> str:
-    return str(document.get("title") or "")
-
-
-def _table(document: Document) -> Table:
+def _sweep_table(sweep: Sweep) -> Table:
     """The numbers behind a sweep."""
-    sd = any(row.get("test_sd") is not None for row in document["rows"])
-    columns = [("data", ""), ("method", ""), (str(document["over"]), "value of the setting")]
+    labels = any(row.labels for row in sweep.rows)
+    columns = [("data", ""), ("method", ""), (sweep.over, "value of the setting")]
     columns += [("mAP in %", "test, or validation without a test split")]
-    labels = any(row.get("labels") for row in document["rows"])
     columns += [("seen labels", "labels that training saw")] if labels else []
-    columns += [("lr", "learning rate"), ("seeds", "trainings behind the row")]
+    columns += [("lr", "learning rate"), ("seeds", "number of trainings")]
     rows = []
-    for row in document["rows"]:
-        value = score(row)
-        cells = [
-            Cell(str(row["data"])),
-            Cell(str(row["method"])),
-            _value(row["value"]),
-            Cell("–") if value is None else Cell(spread(value, row.get("test_sd")), value),
-        ]
-        cells += [_value(row.get("labels"))] if labels else []
-        cells += [_value(row.get("lr")), _value(row.get("seeds"))]
+    for row in sweep.rows:
+        cells = [Cell(row.data), Cell(row.method), _value(row.value), _score(row)]
+        cells += [_value(row.labels)] if labels else []
+        cells += [_value(row.lr), _value(row.seeds)]
         rows.append(tuple(cells))
-    caption = f"{document['over']}: mAP{' ± standard deviation over seeds' if sd else ''}"
+    sd = any(row.test_sd is not None for row in sweep.rows)
+    caption = f"{sweep.over}: mAP{' ± standard deviation over seeds' if sd else ''}"
     return Table(caption, tuple(columns), tuple(rows), text=2)
 
 
@@ -224,47 +84,149 @@ def _value(value: Any) -> Cell:
     return Cell("–" if value is None else str(value))
 
 
+def _score(row: Scored, *, strong: bool = False) -> Cell:
+    if row.score is None:
+        return Cell("–")
+    return Cell(spread(row.score, row.test_sd), row.score, strong)
+
+
+@styled
+def sweep_curves(sweep: Sweep) -> Figure:
+    """The mAP against the values of a setting: a line per method, a panel per data set."""
+    rows = [row for row in sweep.rows if row.score is not None]
+    sets = list(dict.fromkeys(row.data for row in rows)) or [""]
+    columns = min(2, len(sets))
+    lines = -(-len(sets) // columns)
+    figure, axes = canvas(0.5 + 2.7 * lines, lines, columns)
+    ink = colours(list(dict.fromkeys(row.method for row in rows)))
+    for axis, data in zip(axes, sets, strict=False):
+        _panel(axis, sweep, [row for row in rows if row.data == data], ink)
+        if len(sets) > 1:
+            axis.set_title(plain(data))
+    for axis in axes[len(sets) :]:
+        axis.set_visible(False)
+    headline(figure, finding(sweep))
+    return figure
+
+
+def _panel(axes: Axes, sweep: Sweep, rows: Sequence[SweepRow], ink: dict[str, str]) -> None:
+    """The lines of one data set, over the seen labels, the values, or their places in the list."""
+    numbers = all(map(_is_number, sweep.values))
+    labels = bool(rows) and all(row.labels for row in rows)
+    places = {repr(value): place for place, value in enumerate(sweep.values)}
+
+    def position(row: SweepRow) -> float:
+        if labels:
+            return row.labels or 0
+        return float(row.value) if numbers else places[repr(row.value)]
+
+    ends = []
+    for method, colour in ink.items():
+        line = sorted((row for row in rows if row.method == method), key=position)
+        if not line:
+            continue
+        y = [100 * (row.score or 0.0) for row in line]
+        sd = [100 * (row.test_sd or 0.0) for row in line]
+        axes.errorbar([position(row) for row in line], y, yerr=sd if any(sd) else None,
+                      color=colour, marker="o", markersize=4, capsize=2, linewidth=1.5)  # fmt: skip
+        ends.append((y[-1], method, colour))
+    if sweep.baseline is not None and (score := sweep.baseline.score) is not None:
+        axes.axhline(100 * score, color=VERMILLION, linestyle="--", linewidth=1.2)
+        ends.append((100 * score, sweep.baseline.name, VERMILLION))
+    drawn = sorted({position(row) for row in rows})
+    if labels and len(drawn) > 1:
+        _scale(axes, drawn, always=True)
+        axes.set_xlabel("seen labels used in training")
+    else:
+        axes.set_xlabel(plain(sweep.label or WORDS.get(sweep.over, sweep.over), 60))
+    if not numbers and not labels:
+        axes.set_xticks(range(len(places)), [plain(value, 14) for value in sweep.values])
+    elif not labels:
+        _scale(axes, drawn)
+        if _is_number(sweep.default):
+            axes.axvline(sweep.default, color=MUTED, linewidth=0.9, linestyle=":")
+            axes.annotate("default", (sweep.default, 1), xycoords=("data", "axes fraction"),
+                          xytext=(3, -2), textcoords="offset points", va="top", color=MUTED,
+                          fontsize=8)  # fmt: skip
+    if numbers or labels:
+        plain_ticks(axes.xaxis)
+    axes.set_ylabel(f"{split_of(sweep.rows)} in %")
+    end_labels(axes, ends)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _scale(axes: Axes, values: Sequence[float], *, always: bool = False) -> None:
+    """A logarithmic axis for values of different magnitudes; ticks at the values if few."""
+    from matplotlib.ticker import FixedLocator
+
+    if values and values[0] > 0 and (always or values[-1] > LOGARITHMIC * values[0]):
+        axes.set_xscale("log")
+        axes.minorticks_off()
+    if 0 < len(values) <= TICKS:
+        axes.xaxis.set_major_locator(FixedLocator(values))
+
+
+def finding(sweep: Sweep) -> str:
+    """Which method depends most on the setting, and its best value."""
+    name = plain(sweep.over.removeprefix("options."))
+    lines: dict[tuple[str, str], list[tuple[float, Any]]] = {}
+    for row in sweep.rows:
+        if row.score is not None:
+            lines.setdefault((row.data, row.method), []).append((row.score, row.value))
+    if not lines:
+        return f"mAP against {name}"
+    best = {key: max(line, key=lambda pair: pair[0]) for key, line in lines.items()}
+    spans = {key: best[key][0] - min(score for score, _ in line) for key, line in lines.items()}
+    data, method = widest = max(spans, key=lambda key: spans[key])
+    if spans[widest] < CONSTANT:
+        who = plain(method) if len(spans) == 1 else "any method"
+        return f"{name} does not affect {who}: mAP varies by {100 * spans[widest]:.2f} points"
+    where = f" on {plain(data)}" if len({data for data, _ in lines}) > 1 else ""
+    most = "" if len(spans) == 1 else ", more than of any other"
+    return (
+        f"mAP of {plain(method)}{where} varies by {100 * spans[widest]:.1f} points with "
+        f"{name}{most}; it is best at {plain(best[widest][1])}"
+    )
+
+
 def ablations(material: Material) -> Section | None:
     """Tables of a method without some of its parts."""
-    found = [document for document in material.of("ablation") if document["rows"]]
-    if not found:
+    tables = [_ablation(ablation) for ablation in material.of(Ablation) if ablation.rows]
+    if not tables:
         return None
     return Section(
         "ablations",
-        "Parts switched off",
-        "What the parts of a method are worth, by leaving them out as in LASD, Table 3, GR, "
-        "Table 3 and LAC, Table 3. “Change” is test mAP minus that of the whole method, in points.",
-        tuple(_ablation(document) for document in found),
+        "Ablations",
+        "Methods with some of their parts switched off, as in LASD, Table 3, GR, Table 3 and LAC, "
+        "Table 3. “Change” is test mAP minus that of the full method, in points.",
+        tuple(tables),
     )
 
 
-def _ablation(document: Document) -> Table:
+def _ablation(ablation: Ablation) -> Table:
     columns = (
-        ("what is left", ""),
+        ("parts", ""),
         ("row of the paper", ""),
-        (split_of(document["rows"]), "mean ± standard deviation over seeds, in %"),
-        ("change", "points of test mAP against the whole method"),
-        ("options", "that switch the rest off"),
-        ("seeds", "trainings behind the row"),
+        (split_of(ablation.rows), "mean ± standard deviation over seeds, in %"),
+        ("change", "points of test mAP against the full method"),
+        ("options", "that switch the other parts off"),
+        ("seeds", "number of trainings"),
     )
-    info = METHODS.get(str(document["method"]))
+    info = METHODS.get(ablation.method)
     full = {part.name for part in info.ablation if part.is_full} if info else set()
-    rows = []
-    for row in document["rows"]:
-        value, change = score(row), row.get("change")
-        whole = row["name"] in full
-        rows.append(
-            (
-                Cell(str(row["name"]), strong=whole),
-                Cell(str(row.get("paper") or "–")),
-                Cell("–")
-                if value is None
-                else Cell(spread(value, row.get("test_sd")), value, whole),
-                Cell("–") if change is None else Cell(f"{100 * change:+.2f}", change),
-                Cell(options_text(row.get("options") or {}) or "–"),
-                _value(row.get("seeds")),
-            )
+    rows = tuple(
+        (
+            Cell(row.name, strong=row.name in full),
+            Cell(row.paper or "–"),
+            _score(row, strong=row.name in full),
+            Cell("–") if row.change is None else Cell(f"{100 * row.change:+.2f}", row.change),
+            Cell(options_text(row.options) or "–"),
+            _value(row.seeds),
         )
-    caption = f"{document['method']} on {document['data']}"
-    notes = tuple(str(note) for note in document.get("notes", ()))
-    return Table(caption, columns, tuple(rows), notes, text=2)
+        for row in ablation.rows
+    )
+    caption = f"{ablation.method} on {ablation.data}"
+    return Table(caption, columns, rows, ablation.notes, text=2)
