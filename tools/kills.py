@@ -46,7 +46,7 @@ MOST_KILLS = 3  # of one life, before it may go on to its end
 LOADED = (
     "torch", "torch._dynamo", "PIL.Image", "sklearn.datasets", "uvicorn", "safetensors.torch",
     "plusone.compare.run",
-    "plusone.cli.bench_progress", "plusone.cli.compared", "plusone.training.features",
+    "plusone.cli.bench", "plusone.training.features",
     "plusone.training.run", "plusone.priors.features",
     "plusone.review.server", "plusone.suggest.find",
     "plusone.suggest.outputs",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plusone.cli.bench_progress import seconds_left
+from plusone.cli.bench import seconds_left
 
 AN, GR, OTHER = ("d", "an", ""), ("d", "gr", ""), ("e", "an", "")
 

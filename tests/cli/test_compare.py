@@ -9,8 +9,7 @@ import signal
 import pytest
 
 from plusone.cli import common
-from plusone.cli.bench_progress import Board
-from plusone.cli.demo import DEMO_METHODS
+from plusone.cli.bench import DEMO_METHODS, Board
 from plusone.compare.jobs import JobResult, read_journal
 
 pytestmark = pytest.mark.slow
@@ -274,7 +273,7 @@ def test_ctrl_c_in_a_bench_says_how_to_go_on(cli, train_as, tmp_path):
     train_as(stop)
     answer = cli("demo", "--out", tmp_path)
     assert (answer.code, answer.out) == (130, "")
-    assert "run the same command again to go on" in answer.err
+    assert "run the same command again to continue" in answer.err
 
 
 def numbers(whole):
@@ -313,7 +312,7 @@ def test_demo_for_real(cli, tmp_path, monkeypatch):
     """The demo with two methods and one epoch."""
     from plusone.data.source import DATA_DEFAULTS
 
-    monkeypatch.setattr("plusone.cli.demo.DEMO_METHODS", ("an", "bce"))
+    monkeypatch.setattr("plusone.cli.bench.DEMO_METHODS", ("an", "bce"))
     monkeypatch.setitem(DATA_DEFAULTS["digits"], "epochs", 1)
     answer = cli("demo", "--out", tmp_path / "d", "--json")
     assert answer.code == 0, answer.err

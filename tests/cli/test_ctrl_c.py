@@ -45,7 +45,7 @@ def test_train_goes_on_after_ctrl_c_as_if_nothing_had_happened(cli, start, folde
     process = start(*options, "--out", to)
     wait_for((to / "checkpoint.safetensors").exists, process)
     err = stopped(process)
-    assert f"stopped; add --resume to the same command to go on ({to})" in err
+    assert f"stopped; add --resume to the same command to continue ({to})" in err
     assert not (to / "metrics.json").exists()
     epochs = len((to / "records.jsonl").read_text().splitlines())
     assert 0 < epochs < 300
@@ -76,7 +76,7 @@ def test_bench_goes_on_after_ctrl_c(cli, start, folder, tmp_path):
     process = start(*options)
     wait_for(lambda: journal.exists() and journal.stat().st_size > 0, process)
     err = stopped(process)
-    assert f"stopped; run the same command again to go on ({tmp_path} keeps what is done)" in err
+    assert f"stopped; run the same command again to continue ({tmp_path} keeps what is done)" in err
     done = len(journal.read_text().splitlines())
     assert 0 < done < 6
     again = cli(*options)

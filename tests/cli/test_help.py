@@ -11,7 +11,7 @@ from inspect import cleandoc
 import pytest
 import typer
 
-from plusone.cli import commands
+from plusone.cli import app as program
 from plusone.cli.app import app
 from plusone.version import __version__
 
@@ -73,7 +73,7 @@ def test_help_imports_nothing_heavy(arguments):
     code = f"""
 import sys
 from plusone.cli.app import main
-from plusone.cli.commands import COMMANDS
+from plusone.cli.app import COMMANDS
 try:
     main({arguments})
 except SystemExit as left:
@@ -81,7 +81,7 @@ except SystemExit as left:
 heavy = {{"torch", "numpy", "sklearn", "PIL", "pandas", "matplotlib"}} & set(sys.modules)
 assert not heavy, heavy
 loaded = {{name for name in sys.modules if name.startswith("plusone.cli.")}}
-commands = {{f"plusone.cli.{{module}}" for module, _ in COMMANDS.values()}}
+commands = {{f"plusone.cli.{{module}}" for module in COMMANDS.values()}}
 assert len(loaded & commands) == {"train" in arguments}, loaded
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -89,11 +89,13 @@ assert len(loaded & commands) == {"train" in arguments}, loaded
 
 
 def test_the_list_of_commands_says_what_the_commands_say():
-    assert tuple(commands.COMMANDS) == COMMANDS
-    for name, (module, sentence) in commands.COMMANDS.items():
+    assert tuple(program.COMMANDS) == COMMANDS
+    for name, module in program.COMMANDS.items():
         function = getattr(import_module(f"plusone.cli.{module}"), name)
         assert function.__module__ == f"plusone.cli.{module}"
-        assert cleandoc(function.__doc__).split("\n\n")[0].replace("\n", " ") == sentence
+        sentence = program.summaries(module)[name]
+        assert cleandoc(function.__doc__).split("\n\n")[0] == sentence
+        assert sentence.endswith(".")
 
 
 def test_commands_can_be_looked_into_by_name():

@@ -97,5 +97,5 @@ def test_a_broken_image_is_named(bad, tmp_path, workers):
     broken.write_bytes(b"not an image")
     options = ("--backbone", "cnn", "--workers", workers, "--out", tmp_path / "f.npz")
     note, err = bad("features", tmp_path / "photos", *options).err.splitlines()
-    assert note == "note: cnn begins with random weights; its features say little"
+    assert note == "note: cnn starts with random weights; its features carry little information"
     assert err.startswith(f"plusone: {broken}: cannot be read as an image")

@@ -63,7 +63,7 @@ def test_a_run_is_never_overwritten(train, bad, folder, tmp_path):
     data = (folder / "labels.csv", "-x", folder / "x.npz")
     answer = bad("train", *data, "--epochs", 2, "-o", to)
     assert answer.err == (
-        f"plusone: {to}: holds a run already; --resume goes on with it, or choose another --out\n"
+        f"plusone: {to}: holds a run already; --resume continues it, or choose another --out\n"
     )
     assert train("--epochs", 2, "-o", to, "--json", "--resume").json == first
     answer = bad("train", *data, "--epochs", 3, "-o", to, "--resume")
@@ -111,7 +111,7 @@ def test_ctrl_c_says_how_to_go_on(train, monkeypatch, tmp_path):
     answer = train("-o", tmp_path / "r")
     assert (answer.code, answer.out) == (130, "")
     assert answer.err.splitlines()[-2:] == [
-        f"stopped; add --resume to the same command to go on ({tmp_path / 'r'})",
+        f"stopped; add --resume to the same command to continue ({tmp_path / 'r'})",
         "plusone: stopped by Ctrl-C",
     ]
     monkeypatch.setattr("plusone.data.source.load_source", stop)

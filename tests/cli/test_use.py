@@ -91,8 +91,8 @@ BROKEN = [
     ("recipe.toml", b"epochs = 0", "epochs = 0: input should be"),
     ("recipe.toml", b'method = "gr2"', "unknown method 'gr2'; did you mean 'gr'?"),
     ("data.json", b"{", "cannot be read"),
-    ("data.json", b"{}", "is not what plusone train writes (missing: data, classes"),
-    ("data.json", b"[]", "is not what plusone train writes"),
+    ("data.json", b"{}", "is not what plusone writes (data is missing)"),
+    ("data.json", b"[]", "is not what plusone writes"),
     ("model.safetensors", b"junk", "is not a readable weights file"),
     ("observed.npz", b"PK", "is not a readable npz file"),
 ]

@@ -13,7 +13,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from plusone.cli.app import main
-from plusone.cli.several import check_command
+from plusone.cli.processes import check_command
 from plusone.errors import InputError
 
 HERE = Path(__file__).parent

@@ -82,7 +82,7 @@ def test_training_stops_in_a_sentence_and_goes_on_later(cli, words, tmp_path, mo
     assert answer.code == 1
     assert answer.out == ""
     assert f"{run / 'records.jsonl'}: {FULL}" in answer.sentence
-    assert f"stopped; add --resume to the same command to go on ({run})" in answer.err
+    assert f"stopped; add --resume to the same command to continue ({run})" in answer.err
     whole(run)
     assert 0 < len((run / "records.jsonl").read_text().splitlines()) < 40
     assert cli(*command, "--out", run, "--resume").code == 0
@@ -246,7 +246,7 @@ def test_features_are_extracted_again_from_where_they_were(cli, photos, tmp_path
         answer = cli(*command, "-o", tmp_path / "x.npz")
     assert answer.code == 1
     assert FULL in answer.sentence
-    assert "stopped; run the same command again to go on" in answer.err
+    assert "stopped; run the same command again to continue" in answer.err
     assert not (tmp_path / "x.npz").exists()
     assert cli(*command, "-o", tmp_path / "x.npz").json["items"] == 24
 

@@ -48,7 +48,7 @@ def test_a_process_that_decodes_images_is_killed(cli, photos, tmp_path):
     killer.join()
     assert answer.code == 1
     assert answer.sentence.startswith("a process that decodes images was killed (out of memory")
-    assert "train goes on with --resume" in answer.sentence
+    assert "train continues with --resume" in answer.sentence
 
 
 def test_a_clock_that_goes_back(cli, words, tmp_path, monkeypatch):

@@ -57,7 +57,7 @@ def gradients(
     seed: UnusedSeed = 0,
     as_json: Json = False,
 ) -> None:
-    """Show how hard losses pull at a label, against its probability; nothing is trained.
+    """Show the gradient of losses against the probability of a label; nothing is trained.
 
     Writes gradients.json and a figure into the folder of --out.
 
@@ -101,7 +101,7 @@ def surface(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Compute the training loss around a run's weights, on two random directions.
+    """Compute the training loss around a run's weights, along two random directions.
 
     Writes surface.json into the run folder; it is computed once for the same settings.
 
@@ -145,7 +145,7 @@ def intervals(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Tell how well the positives per item (k) are known from a few labelled items.
+    """Show how precisely a few labelled items determine the positives per item (k).
 
     Needs data with all labels known, such as a few items labelled in full; no images or features.
 
@@ -173,7 +173,7 @@ def intervals(
     rows = [(row.size, f"{row.low:.2f}", f"{row.high:.2f}") for row in found.rows]
     title = f"{name} ({split})"
     out.print(table(title, ("labelled items", "k from", "to"), rows))
-    say(f"{100 * level:g} % of {draws} random draws of so many items give a k in between")
+    say(f"{100 * level:g} % of {draws} random samples of this size give a k in this range")
     say(
         f"k = {estimate.k:.2f} on all {estimate.items} items; if they are a sample of more, "
         f"{estimate.low:.2f} to {estimate.high:.2f}; train with "

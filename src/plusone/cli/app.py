@@ -1,22 +1,59 @@
-"""The command line: parse, call, print. Heavy imports happen inside the commands."""
+"""The program: its commands, each imported when it is called, its first help page, its errors.
+
+Heavy imports happen inside the commands. The list of commands shows the first line of each
+command's docstring, read from its source without importing it.
+"""
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
+from collections.abc import Iterator, MutableMapping, Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from plusone.cli.commands import LazyGroup
-from plusone.cli.several import check_command, tell, together
+from plusone.cli.processes import check_command, tell, together
 from plusone.errors import InputError, RunError
 from plusone.io.files import room
 from plusone.version import __version__
 
+# Command: the module of plusone.cli with its function. Help lists them in this order.
+COMMANDS = {
+    "demo": "bench",
+    "example": "data",
+    "methods": "train",
+    "prepare": "data",
+    "inspect": "data",
+    "observe": "data",
+    "features": "data",
+    "priors": "priors",
+    "choose": "bench",
+    "train": "train",
+    "evaluate": "use",
+    "predict": "use",
+    "export": "use",
+    "maps": "use",
+    "suggest": "suggest",
+    "review": "review",
+    "bench": "bench",
+    "sweep": "bench",
+    "ablate": "bench",
+    "loop": "bench",
+    "gradients": "analyse",
+    "intervals": "analyse",
+    "surface": "analyse",
+    "report": "report",
+}
+
 SHOW_TRACEBACKS = "PLUSONE_TRACEBACK"
 
-# Trouble with a path that somebody named: theirs to mend, so exit code 2.
+# Errors about a path that the user gave: exit code 2.
 PATH_ERRORS = (
     FileExistsError,
     FileNotFoundError,
@@ -26,25 +63,128 @@ PATH_ERRORS = (
 )
 DECODER_DIED = (
     "a process that decodes images was killed (out of memory, perhaps: -s workers=0 needs less); "
-    "train goes on with --resume, the other commands when they are run again"
+    "train continues with --resume, the other commands when they are run again"
 )
 
 
 class _CtrlC(Exception):  # noqa: N818 (it is no error)
-    """Ctrl-C, under a name for which typer has no answer of its own."""
+    """Ctrl-C, as an exception that typer does not handle itself."""
 
 
-class _Commands(LazyGroup):
+class _Loaded(MutableMapping[str, Any]):
+    """The commands by name, each loaded when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._commands: dict[str, Any] = dict.fromkeys(COMMANDS)
+
+    def __getitem__(self, name: str) -> Any:
+        if self._commands[name] is None:
+            self._commands[name] = _load(name)
+        return self._commands[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._commands[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._commands[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._commands)
+
+    def __len__(self) -> int:
+        return len(self._commands)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._commands
+
+
+class LazyGroup(TyperGroup):
+    """Lists the commands without loading them, and loads the one that is called."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _Loaded()
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command's name and summary, for lists and completion."""
+        if cmd_name not in COMMANDS:
+            return None
+        return TyperCommand(name=cmd_name, help=summaries(COMMANDS[cmd_name])[cmd_name])
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        show_help(self, ctx)
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise _CtrlC from None
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, None if command is None else self.commands[str(name)], rest
+
+
+@cache
+def summaries(module: str) -> dict[str, str]:
+    """The first line of every function's docstring, from the source of a module of commands."""
+    source = (Path(__file__).parent / f"{module}.py").read_text(encoding="utf-8")
+    functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+    return {node.name: (ast.get_docstring(node) or "").partition("\n")[0] for node in functions}
+
+
+def _load(name: str) -> Any:
+    """The command itself, with its options and its help."""
+    function = getattr(import_module(f"plusone.cli.{COMMANDS[name]}"), name)
+    alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
+    alone.command(name)(function)
+    return typer.main.get_command(alone)
+
+
+def show_help(group: Any, ctx: Any) -> None:
+    """Prints usage, options and commands, in the style of typer's help pages.
+
+    Typer's own pages import a Markdown reader and a traceback printer, which takes as long again.
+
+    Args:
+        group: The group of commands, as typer made it.
+        ctx: Its context.
+    """
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    usage = " ".join([ctx.command_path, *group.collect_usage_pieces(ctx)])
+    options = [param.get_help_record(ctx) for param in group.get_params(ctx)]
+    names = group.list_commands(ctx)
+    commands = [(name, group.get_command(ctx, name).help) for name in names]
+    console.print(Padding(Text.assemble(("Usage: ", "yellow"), (usage, "bold")), 1))
+    console.print(Padding(Text(group.help), (0, 1, 1, 1)))
+    console.print(_panel("Options", [record for record in options if record is not None]))
+    console.print(_panel("Commands", commands))
+    console.print(Padding(Text.from_markup(group.epilog), 1))
+
+
+def _panel(title: str, rows: Sequence[tuple[str, str]]) -> Any:
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(show_header=False, expand=True, box=None, pad_edge=False, padding=(0, 1))
+    grid.add_column(style="bold cyan", no_wrap=True)
+    grid.add_column(ratio=10)
+    for name, text in rows:
+        grid.add_row(Text(name), Text(text))
+    return Panel(grid, title=title, title_align="left", border_style="dim")
+
 
 app = typer.Typer(
     name="plusone",
-    cls=_Commands,
+    cls=LazyGroup,
     no_args_is_help=True,
     add_completion=True,
     rich_markup_mode="rich",

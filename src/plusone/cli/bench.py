@@ -1,22 +1,100 @@
-"""The command `bench`."""
+"""Commands that train many models: demo, bench, sweep, ablate, choose, loop."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 
-from plusone.cli.bench_progress import run_shown
-from plusone.cli.common import Features, Form, Json, Meaning, Set, check_folder
-from plusone.cli.compared import finish
-from plusone.cli.demo import DEMO_METHODS
-from plusone.cli.repeat import command_line
-from plusone.errors import InputError
+from plusone.cli.common import (
+    Data,
+    Features,
+    Form,
+    Json,
+    Meaning,
+    Rules,
+    Seed,
+    Set,
+    check_folder,
+    command_line,
+    emit,
+    err,
+    going_on,
+    load,
+    out,
+    percent,
+    progress,
+    say,
+    table,
+)
+from plusone.errors import InputError, RunError
+from plusone.io.files import alone_in, clear_leftovers
 
 if TYPE_CHECKING:
+    from plusone.compare.ablate import Ablation
+    from plusone.compare.choose import Choice
+    from plusone.compare.jobs import Job, JobResult
+    from plusone.compare.run import Bench
     from plusone.compare.spec import BenchSpec
+    from plusone.compare.summary import Row
+    from plusone.compare.sweep import Sweep
+    from plusone.data.dataset import Dataset
+    from plusone.recipe import Recipe
+
+
+DEMO_METHODS = ("an", "an_ls", "wan", "epr", "em", "gr", "softmax", "bce")
+TITLE = "Scenes of handwritten digits, one positive label per image"
+
+
+def demo(
+    context: typer.Context,
+    to: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path("demo"),
+    workers: Annotated[int, typer.Option(min=1, help="Parallel trainings, one core each.")] = 2,
+    seed: Seed = 0,
+    as_json: Json = False,
+    report: Annotated[
+        bool, typer.Option("--report/--no-report", help="Write report.html too.")
+    ] = True,
+) -> None:
+    """Train and compare eight methods on the embedded digits with one positive label per image.
+
+    Example: [bold]plusone demo[/bold] (under three minutes on two cores)
+    """
+    check_folder(to)
+    from plusone.compare.run import run_bench
+    from plusone.compare.spec import make_spec
+
+    values = {
+        "data": [{"path": "digits"}],
+        "methods": DEMO_METHODS,
+        "seeds": [seed],
+        "settings": {"probe": "on"},
+        "workers": workers,
+    }
+    spec = make_spec(values, source="demo")
+    bench = run_bench(spec, to, lambda jobs: run_shown(jobs, to, workers))
+    finish(
+        bench,
+        spec,
+        to,
+        title=TITLE,
+        titles={"digits": TITLE},
+        command=command_line(context, ("as_json", "workers")),
+        as_json=as_json,
+        report=report,
+    )
 
 
 def bench(
@@ -181,3 +259,664 @@ def parts(text: str, kind: type, flag: str) -> list[Any]:
         what = "names" if kind is str else "numbers"
         raise InputError(f"{flag} {text!r}: write {what} separated by commas")
     return list(dict.fromkeys(found))
+
+
+Seeds = Annotated[str, typer.Option(help="Seeds, comma-separated.")]
+Rates = Annotated[
+    str | None,
+    typer.Option("--lr", help="Learning rates, comma-separated; validation picks one each."),
+]
+Workers = Annotated[int, typer.Option(min=1, help="Parallel trainings, one core each.")]
+OneSeed = Annotated[int | None, typer.Option("--seed", help="One seed instead of --seeds.")]
+
+
+def sweep(
+    context: typer.Context,
+    data: Data,
+    over: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME=V1,V2,...",
+            help="A recipe setting or options.NAME, and its values; 0.1,0.2,...,1.0 works too.",
+        ),
+    ],
+    names: Annotated[str, typer.Option("--methods", "-m", help="Methods, comma-separated.")] = "gr",
+    baseline: Annotated[
+        str | None, typer.Option(help="A method trained without the setting, to compare with.")
+    ] = None,
+    seeds: Seeds = "0,1,2",
+    lrs: Rates = None,
+    to: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.")] = Path("sweep"),
+    features: Features = None,
+    settings: Set = None,
+    rules: Rules = True,
+    workers: Workers = 2,
+    form: Form = "auto",
+    meaning: Meaning = "auto",
+    seed: OneSeed = None,
+    as_json: Json = False,
+) -> None:
+    """Train with several values of one setting: one curve per method.
+
+    --over train_share=0.1,0.2,...,1.0: mAP against the number of labels
+    (add bce to the methods to see what all labels give).
+
+    --over keep=0.1,0.2,...,1.0: each positive is seen with this probability.
+
+    --over expected_positives=1.0,1.5,2.0: what a wrong k does.
+
+    What is done is skipped when the command is run again.
+
+    Example: [bold]plusone sweep labels.csv -m em --over options.alpha=0.1,0.2[/bold]
+    """
+    from plusone.compare.plan import make_source
+    from plusone.compare.sweep import parse_over, run_sweep, write_sweep
+    from plusone.recipe import parse_settings
+
+    check_folder(to)
+    name, values = parse_over(over)
+    if lrs and name == "lr":
+        raise InputError("--over lr and --lr are the same setting; give one of them")
+    result = run_sweep(
+        make_source(data, features or (), form, meaning),
+        parts(names, str, "--methods"),
+        name,
+        values,
+        to,
+        seeds=[seed] if seed is not None else parts(seeds, int, "--seeds"),
+        rates=parts(lrs, float, "--lr") if lrs else [None],
+        settings=parse_settings(settings or []),
+        rules=rules,
+        baseline=baseline,
+        command=command_line(context, ("as_json", "workers")),
+        run=lambda jobs: run_shown(jobs, to, workers),
+    )
+    written = write_sweep(result, to)
+    if as_json:
+        emit(result.to_dict())
+    else:
+        _show_sweep(result)
+    say(f"written: {', '.join(map(str, written))}")
+
+
+def ablate(
+    context: typer.Context,
+    data: Data,
+    method: Annotated[str, typer.Option("--method", "-m", help="The method to ablate.")] = "gr",
+    seeds: Seeds = "0,1,2",
+    lrs: Rates = None,
+    to: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.")] = Path("ablation"),
+    features: Features = None,
+    settings: Set = None,
+    rules: Rules = True,
+    workers: Workers = 2,
+    form: Form = "auto",
+    meaning: Meaning = "auto",
+    seed: OneSeed = None,
+    as_json: Json = False,
+) -> None:
+    """Switch off the parts of a method one by one, as in the ablation tables of its paper.
+
+    A method without such parts is refused, with the names of those that have some.
+
+    What is done is skipped when the command is run again.
+
+    Example: [bold]plusone ablate VOCdevkit -x features -m gr --lr 1e-3,1e-4[/bold]
+    """
+    from plusone.compare.ablate import run_ablation, write_ablation
+    from plusone.compare.plan import make_source
+    from plusone.recipe import parse_settings
+
+    check_folder(to)
+    result = run_ablation(
+        make_source(data, features or (), form, meaning),
+        method,
+        to,
+        seeds=[seed] if seed is not None else parts(seeds, int, "--seeds"),
+        rates=parts(lrs, float, "--lr") if lrs else [None],
+        settings=parse_settings(settings or []),
+        rules=rules,
+        command=command_line(context, ("as_json", "workers")),
+        run=lambda jobs: run_shown(jobs, to, workers),
+    )
+    written = write_ablation(result, to)
+    if as_json:
+        emit(result.to_dict())
+    else:
+        _show_ablation(result)
+    say(f"written: {written}")
+
+
+def _show_sweep(result: Sweep) -> None:
+    """A line per value, a column per method."""
+    from plusone.compare.sweep import sweep_table
+
+    wide = 24 + 16 * len({row.point.method for row in result.rows}) <= out.width
+    measure = "test mAP" if result.rows[0].outcome.test_map is not None else "validation mAP"
+    out.print(f"{result.title} ({measure})", markup=False, soft_wrap=True)
+    out.print(table("", *sweep_table(result, with_sd=wide)))
+
+
+def _show_ablation(result: Ablation) -> None:
+    from plusone.compare.ablate import ablation_table
+
+    out.print(table(result.title, *ablation_table(result)))
+    for note in result.notes:
+        say(note)
+
+
+CANDIDATES = (
+    "gr",
+    "em",
+    "softmax",
+    "wan",
+    "hill",
+    "en",
+    "an",
+)  # that trained best somewhere, and an
+RATES = (1e-2, 1e-3, 1e-4, 1e-5)
+LISTED = 12
+
+
+def choose(
+    data: Data = "digits-features",
+    names: Annotated[
+        str | None,
+        typer.Option("--methods", "-m", help=f"Comma-separated; default {','.join(CANDIDATES)}."),
+    ] = None,
+    lrs: Annotated[
+        str | None,
+        typer.Option("--lr", help="Learning rates, comma-separated; default 1e-2,1e-3,1e-4,1e-5."),
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option("--by", help="The score to choose by; see docs/selection.md.")
+    ] = None,
+    features: Features = None,
+    settings: Set = None,
+    rules: Rules = True,
+    backbone: Annotated[
+        str | None, typer.Option(help="For images: cnn, lite0 or timm/NAME; lite0 if installed.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs; default 25.")] = None,
+    form: Form = "auto",
+    meaning: Meaning = "auto",
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Choose method, learning rate and epoch by seen labels alone.
+
+    Trains every candidate on a part of the items and ranks them by how well they
+    place the seen labels of the others. No item needs all its labels; where they
+    are known they are hidden first and never looked at. Images are turned into
+    features once, and linear models are trained on these.
+
+    Example: [bold]plusone choose labels.csv -x photos.npz[/bold]
+    Example: [bold]plusone choose photos -m gr,em,an --lr 1e-3,1e-4 --epochs 10[/bold]
+    """
+    from plusone.autorecipe import compose, facts_of
+    from plusone.compare.choose import choose as choose_among
+    from plusone.methods import get_method
+    from plusone.recipe import make_recipe, parse_settings
+
+    methods = list(CANDIDATES) if names is None else parts(names, str, "--methods")
+    rates = list(RATES) if lrs is None else parts(lrs, float, "--lr")
+    flags = {"backbone": backbone, "epochs": epochs, "select_by": by}
+    given = {name: value for name, value in flags.items() if value is not None}
+    said = parse_settings(settings or []) | given | {"seed": seed}
+    for name in methods:  # refused before anything is read
+        get_method(name).make_options(make_recipe(said, {"method": name}).options)
+    dataset = load(data, features, form, meaning)
+    facts = partial(facts_of, dataset) if rules else None
+    recipes = [
+        compose(facts, said, {"method": name, "mode": "linear", "lr": rate}, name=data).recipe
+        for name in methods
+        for rate in rates
+    ]
+    stages = [
+        stage
+        for recipe in recipes
+        for stage in recipe.resolved_stages(images=True, phases=get_method(recipe.method).phases)
+    ]
+    with progress("training", sum(stage.epochs for stage in stages)) as (bar, task):
+        extracting = bar.add_task("extracting features", total=None, visible=False)
+        choice = choose_among(
+            dataset,
+            recipes,
+            on_epoch=lambda count: bar.advance(task, count),
+            on_extract=lambda done: bar.update(extracting, advance=done, visible=True),
+        )
+    words = _train_words(data, features or [], form, meaning, choice.best.recipe, said)
+    command = shlex.join(["plusone", "train", *words])
+    if as_json:
+        emit({"data": dataset.name, "command": command} | choice.to_dict())
+        return
+    _print_choice(choice, dataset.name)
+    images = dataset.features is None or dataset.features.ndim == 4
+    if images and choice.best.recipe.backbone in ("auto", "cnn"):
+        say("the features are of a network with random weights; a pretrained one tells more")
+    say(f"next: {command}")
+
+
+def _train_words(
+    data: str,
+    features: Sequence[Path],
+    form: str,
+    meaning: str,
+    best: Recipe,
+    said: Mapping[str, Any],
+) -> list[str]:
+    """What comes after `plusone train` for the winner."""
+    words = [data, *(word for path in features for word in ("-x", str(path)))]
+    words += ["--format", form] if form != "auto" else []
+    words += ["--labels", meaning] if meaning != "auto" else []
+    words += ["-m", best.method, "--lr", f"{best.lr:g}", "--mode", "linear"]
+    for name, value in said.items():
+        if name == "options":
+            words += [word for key in value for word in ("-s", f"options.{key}={value[key]}")]
+        elif name != "seed" or value:
+            words += ["-s", f"{name}={value}"]
+    return words
+
+
+def _print_choice(choice: Choice, data: str) -> None:
+    """The candidates, best first, and what they were ranked by."""
+    rows = [
+        (each.recipe.method, f"{each.recipe.lr:g}", each.epoch, f"{each.score:.4f}")
+        for each in choice.candidates[:LISTED]
+    ]
+    out.print(table(f"{data}, best first", ("method", "lr", "epoch", choice.score), rows))
+    if len(choice.candidates) > LISTED:
+        say(f"and {len(choice.candidates) - LISTED} more; --json lists all")
+    for recipe, why in choice.failed:
+        say(f"left out: {recipe.method} with lr {recipe.lr:g}: {why}")
+    best = choice.best
+    say(
+        f"chosen: {best.recipe.method}, lr {best.recipe.lr:g}, epoch {best.epoch}, by "
+        f"{choice.score} on {choice.seen} seen labels of {choice.items} validation items"
+    )
+
+
+def loop(
+    context: typer.Context,
+    data: Data = "digits-features",
+    questions: Annotated[
+        str, typer.Option(help="Numbers of questions to measure after, comma-separated.")
+    ] = "500",
+    orders: Annotated[
+        str,
+        typer.Option(help="worth, uncertain, frequent, balanced, likely, random, item."),
+    ] = "worth,likely",
+    method: Annotated[
+        str | None,
+        typer.Option("--method", "-m", help="A name in plusone methods; by the data by default."),
+    ] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate; by the data by default.")] = None,
+    seeds: Annotated[str, typer.Option(help="Seeds, comma-separated.")] = "0,1,2",
+    folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-fitting.")] = 5,
+    to: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.")] = Path("loop"),
+    features: Features = None,
+    backbone: Annotated[
+        str, typer.Option(help="For images: what extracts their features, once.")
+    ] = "lite0",
+    settings: Set = None,
+    rules: Rules = True,
+    report: Annotated[
+        bool, typer.Option("--report/--no-report", help="Write report.html too.")
+    ] = True,
+    form: Form = "auto",
+    meaning: Meaning = "auto",
+    seed: Annotated[int | None, typer.Option("--seed", help="One seed instead of --seeds.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure how much a reviewer's answers improve a model, on fully labelled data.
+
+    All labels but one per item are hidden. A model is trained and suggests the missing ones, the
+    truth answers questions about them, and the model is trained again; beside it, the same
+    number of random questions, and bce with all labels and the same learning rate. Linear
+    models on features. A stopped measurement can be continued, also with more questions.
+
+    Example: [bold]plusone loop ucmerced/labels.csv --questions 100,500[/bold]
+    """
+    check_folder(to)
+    from plusone.autorecipe import compose, facts_of
+    from plusone.compare.loop import ANY, check, simulate, steps
+    from plusone.compare.tables import spread
+    from plusone.io.files import write_json
+    from plusone.recipe import make_recipe, parse_settings
+
+    flags = {"method": method, "lr": lr}
+    given = (
+        {name: value for name, value in flags.items() if value is not None},
+        parse_settings(settings or []),
+    )
+    make_recipe(*given, source="settings")  # refused before anything is read
+    numbers = parts(questions, int, "--questions")
+    names = parts(orders, str, "--orders")
+    chosen = [seed] if seed is not None else parts(seeds, int, "--seeds")
+    dataset = load(data, features, form, meaning)
+    if dataset.features is None:
+        trial = compose(None, *given, name=data).recipe
+        check(dataset, trial, numbers, names, chosen)  # before features are extracted
+        dataset = _with_features(dataset, to / "features.npz", backbone)
+    facts = partial(facts_of, dataset) if rules else None
+    recipe = compose(facts, *given, name=data).recipe
+    check(dataset, recipe, numbers, names, chosen)
+    total = steps(numbers, names, chosen)
+    again = going_on(f"run the same command again to continue ({to})")
+    with again, progress("simulating", total) as (bar, task):
+        result = simulate(
+            dataset,
+            recipe,
+            to,
+            questions=numbers,
+            orders=names,
+            seeds=chosen,
+            folds=folds,
+            on_progress=lambda what: bar.update(task, advance=1, description=what),
+        )
+    command = command_line(context, ("as_json",))
+    found = result.to_dict() | {"command": command, "title": f"Answers on {result.data}"}
+    write_json(to / "loop.json", found)
+    if report:
+        from plusone.report.build import write_report
+
+        write_report([to / "loop.json"], to / "report.html")
+    if as_json:
+        emit(found)
+    else:
+        before = ("no questions", 0, None, spread(result.before, result.before_sd), None)
+        rows = [
+            (
+                "random questions" if row.order == ANY else row.order,
+                row.questions,
+                f"{row.yes:.0f}",
+                spread(row.test_map, row.test_sd),
+                f"{100 * row.gain:+.2f}",
+            )
+            for row in result.rows
+        ]
+        gain = f"{100 * (result.all_labels - result.before):+.2f}"
+        end = ("all labels (bce, same lr)", None, None, percent(result.all_labels), gain)
+        columns = ("questions chosen by", "asked", "yes", "test mAP", "gain")
+        title = f"{result.method} on {result.data}, lr {result.lr:g}, seeds: {len(chosen)}"
+        out.print(table(title, columns, [before, *rows, end]))
+    say(f"written: {to / 'loop.json'}{', ' + str(to / 'report.html') if report else ''}")
+
+
+def _with_features(dataset: Dataset, path: Path, backbone: str) -> Dataset:
+    """The data with features of its images, extracted once into a file."""
+    from plusone.data.features import align, read_features
+    from plusone.training.features import extract_to_file
+
+    again = going_on("run the same command again to continue")
+    with again, progress("extracting features", len(dataset.table)) as (bar, task):
+        extract_to_file(
+            dataset, path, backbone, on_progress=lambda done: bar.update(task, completed=done)
+        )
+    return replace(dataset, features=align(read_features([path]), dataset.table))
+
+
+Kind = tuple[str, str, str]  # data, method, mode
+LINES_AROUND = 7  # of the display that are not rows of its table
+
+
+def run_shown(jobs: Sequence[Job], folder: Path, workers: int) -> list[JobResult]:
+    """Runs the jobs that `folder` does not hold yet; returns the results of all, in order.
+
+    A terminal shows a live table; anything else gets a line per training.
+
+    Args:
+        jobs: The trainings.
+        folder: Where their journal is.
+        workers: Parallel processes.
+    """
+    from rich.live import Live
+
+    from plusone.compare.jobs import run_jobs
+
+    board = Board(jobs, workers)
+    again = going_on(f"run the same command again to continue ({folder} keeps what is done)")
+    live = err.is_interactive
+    shown = Live(board, console=err, refresh_per_second=2, transient=True)
+
+    def on_done(result: JobResult, before: bool) -> None:
+        board.add(result)
+        if not live:
+            name = f"{result.data}  " if board.several else ""
+            err.print(name + line_of(result, before), markup=False, soft_wrap=True)
+
+    with again, alone_in(folder), shown if live else nullcontext():
+        clear_leftovers(folder)
+        return run_jobs(jobs, folder / "journal.jsonl", workers=workers, on_done=on_done)
+
+
+def line_of(result: JobResult, before: bool) -> str:
+    """A finished training in a line."""
+    tried = "".join(f"  {name} {value}" for name, value in result.options.items())
+    return (
+        f"{result.method:12s} seed {result.seed}  lr {result.lr:g}{tried}  "
+        f"val mAP {percent(result.val_map)}  {result.seconds:.1f} s"
+        f"{'  (done before)' if before else ''}"
+    )
+
+
+class Board:
+    """A table of what is done, and a bar with the time left.
+
+    Args:
+        jobs: All trainings.
+        workers: How many run at a time.
+    """
+
+    def __init__(self, jobs: Sequence[Job], workers: int) -> None:
+        self.workers = workers
+        self.open: dict[str, Kind] = {
+            job.key: (job.source.name, job.recipe.method, job.recipe.mode) for job in jobs
+        }
+        self.total = len(self.open)
+        self.several = len({data for data, _, _ in self.open.values()}) > 1
+        self.done: list[tuple[Kind, float]] = []
+        self.rows: dict[Kind, list[JobResult]] = {kind: [] for kind in self.open.values()}
+        self.wanted = {kind: [*self.open.values()].count(kind) for kind in self.rows}
+        self.touched = time.monotonic()
+
+    def add(self, result: JobResult) -> None:
+        """Notes a finished training."""
+        kind = self.open.pop(result.key)
+        self.done.append((kind, result.seconds))
+        self.rows[kind] = [*self.rows.pop(kind), result]  # what changed last comes last
+        self.touched = time.monotonic()
+
+    def left(self) -> str:
+        """The time left, in words."""
+        seconds = seconds_left([*self.open.values()], self.done, self.workers)
+        if seconds is None:
+            return "time left: unknown yet"
+        whole = round(max(0.0, seconds - (time.monotonic() - self.touched)))
+        hours, minutes = whole // 3600, whole // 60 % 60
+        return f"about {hours}:{minutes:02d}:{whole % 60:02d} left"
+
+    def table(self, height: int) -> Table:
+        """The rows that fit: those that changed last, then those not begun."""
+        begun = [kind for kind, results in reversed(self.rows.items()) if results]
+        shown = [*begun, *(kind for kind, results in self.rows.items() if not results)]
+        cells = []
+        for kind in shown[: max(1, height - LINES_AROUND)]:
+            results = self.rows[kind]
+            best = max(results, key=lambda result: result.choice_score, default=None)
+            cells.append(
+                (
+                    *kind[: 3 if self._modes() else 2],
+                    f"{len(results)}/{self.wanted[kind]}",
+                    percent(best.val_map if best else None),
+                    percent(best.test_map if best else None),
+                )
+            )
+        names = ("data", "method", *(("mode",) if self._modes() else ()))
+        more = len(shown) - len(cells)
+        title = f"and {more} more rows" if more else ""
+        return table(
+            title, (*names, "done", "best val mAP", "its test mAP"), cells, text=len(names)
+        )
+
+    def _modes(self) -> bool:
+        return len({mode for _, _, mode in self.rows}) > 1
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        count = self.total - len(self.open)
+        bar = ProgressBar(total=max(1, self.total), completed=count, width=30)
+        below = Table.grid(padding=(0, 1))
+        below.add_row(bar, Text(f"{count} of {self.total} done, {self.left()}"))
+        yield Group(self.table(console.height), below)
+
+
+def seconds_left(
+    open_jobs: Sequence[Kind], done: Sequence[tuple[Kind, float]], workers: int
+) -> float | None:
+    """An estimate in seconds; None before anything is done.
+
+    A training takes as long as those of its own kind did on average; if there are none yet, as
+    those on the same data, and failing these as any.
+
+    Args:
+        open_jobs: Kinds of the trainings that are not done.
+        done: Kinds and seconds of those that are.
+        workers: How many run at a time.
+    """
+    if not done:
+        return None
+    by_kind: dict[Kind, list[float]] = {}
+    by_data: dict[str, list[float]] = {}
+    for kind, seconds in done:
+        by_kind.setdefault(kind, []).append(seconds)
+        by_data.setdefault(kind[0], []).append(seconds)
+    every = [seconds for _, seconds in done]
+    total = sum(fmean(by_kind.get(kind) or by_data.get(kind[0]) or every) for kind in open_jobs)
+    return total / max(1, min(workers, len(open_jobs)))
+
+
+NEAR = "= "  # before a figure that is within noise of the best
+NARROW = 80
+WIDE = 120
+
+
+def finish(
+    bench: Bench,
+    spec: BenchSpec,
+    folder: Path,
+    *,
+    title: str,
+    command: str,
+    as_json: bool,
+    report: bool,
+    titles: Mapping[str, str] | None = None,
+) -> None:
+    """Writes the results of a comparison and prints its tables.
+
+    Args:
+        bench: The comparison.
+        spec: What was asked for.
+        folder: Where to.
+        title: What this is, in a line.
+        command: How to repeat it.
+        as_json: Print JSON instead of tables.
+        report: Also write the report.
+        titles: Data set -> a line above its tables.
+    """
+    from plusone.compare.tables import FILES, alone, write_outputs
+
+    whole = write_outputs(
+        folder, spec, bench.results, bench.summary, title=title, command=command, rule=bench.rule
+    )
+    if as_json:
+        emit(whole)
+    else:
+        for (data, mode), rows in bench.summary.tables().items():
+            seeds = max(row.seeds for row in rows)
+            plain = f"{data}, {mode}, {seeds} seed{'s' if seeds > 1 else ''}"
+            _print_table(rows, (titles or {}).get(data, plain))
+        _print_legend(bench.summary.rows)
+        say(f"settings: {bench.rule}")
+    for data, count in {
+        result.data: result.broken for result in bench.results if result.broken
+    }.items():
+        say(f"{data}: {count} items left out, as their images cannot be read (plusone inspect)")
+    if single := alone(bench.results):
+        listed = ", ".join(f"{method} ({why})" for method, why in single.items())
+        say(f"one by one: {listed}")
+    say(f"written: {', '.join(str(folder / name) for name in FILES)}")
+    if report:
+        _write_report(folder)
+
+
+def _print_table(rows: Sequence[Row], title: str) -> None:
+    """One table, with the columns that the terminal has room for."""
+    columns: dict[str, list[str]] = {
+        "method": [row.method for row in rows],
+        "test mAP": [NEAR * row.within_noise + percent(row.test_map) for row in rows],
+        "sd": [percent(row.test_sd) for row in rows],
+        "val mAP": [percent(row.val_map) for row in rows],
+        "val score": [row.chosen_by for row in rows],
+        "recovered": [percent(row.recovery_map) for row in rows],
+        "gap closed": [
+            "-" if row.gap_closed is None else f"{100 * row.gap_closed:.0f} %" for row in rows
+        ],
+        "published": [f"{row.published:g}" if row.published else "-" for row in rows],
+        "lr": [f"{row.lr:.3g}" for row in rows],
+        "options": [_options(row.options) for row in rows],
+        "seconds": [f"{row.seconds:.1f}" for row in rows],
+    }
+    shown = {name: cells for name, cells in columns.items() if _shown(name, rows)}
+    grid = table(title, list(shown), list(zip(*shown.values(), strict=True)))
+    for drawn, row in zip(grid.rows, rows, strict=True):
+        drawn.style = "bold" if row.best else None
+    out.print(grid)
+
+
+def _options(options: Mapping[str, Any]) -> str:
+    from plusone.compare.tables import options_text
+
+    return options_text(options)
+
+
+def _shown(column: str, rows: Sequence[Row]) -> bool:
+    """Whether a column is worth its width: narrow terminals get the ones that matter most."""
+    needed = {
+        "sd": out.width >= NARROW and any(row.test_sd is not None for row in rows),
+        "published": out.width >= WIDE and any(row.published is not None for row in rows),
+        "options": out.width >= WIDE and any(row.options for row in rows),
+        "val mAP": out.width >= NARROW,
+        "val score": any(row.chosen_by != "-" for row in rows),
+        "lr": out.width >= NARROW,
+        "gap closed": any(row.gap_closed is not None for row in rows),
+    }
+    return needed.get(column, True)
+
+
+def _print_legend(rows: Sequence[Row]) -> None:
+    """What the columns and marks mean."""
+    say("recovered: mAP on the training items against all their labels, hidden ones included")
+    if any(row.gap_closed is not None for row in rows):
+        say("gap closed: 0 % is AN (unseen = negative), 100 % is training with all labels (bce)")
+    near = f"; {NEAR}within noise of it" if any(row.within_noise for row in rows) else ""
+    if any(row.best for row in rows):
+        say(f"bold: the best that sees one positive per item{near}")
+
+
+def _write_report(folder: Path) -> None:
+    """Writes the report of a comparison and says where it is."""
+    from plusone.report.build import write_report
+
+    with progress("report", None) as (bar, task):
+
+        def on_progress(what: str, done: int, total: int) -> None:
+            bar.update(task, description=f"report: {what}", completed=done, total=total)
+
+        try:
+            place = write_report([folder], folder / "report.html", on_progress=on_progress)
+        except Exception as error:  # hours of training must not end in failure for a figure
+            raise RunError(
+                f"the results are written, but the report could not be ({type(error).__name__}: "
+                f"{error}); plusone report {folder} tries again"
+            ) from error
+    say(f"report: {place}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from plusone.cli.several import leads
+from plusone.cli.processes import leads
 from plusone.errors import InputError
 from plusone.io.files import NO_ROOM, naming
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
     from plusone.data.dataset import Dataset
 
-TRIAL = 1 << 16  # bytes that a folder must take before any work is done for it
+
+TRIAL = 1 << 16  # bytes that are written to a folder as a test before any work is done
 
 err = Console(stderr=True, highlight=False)
 out = Console(highlight=False)
@@ -82,7 +84,7 @@ Rules = Annotated[
 
 
 def say(message: str) -> None:
-    """Tells the person something; standard output stays free for results."""
+    """Prints a message on standard error; standard output is for results."""
     err.print(message, markup=False, soft_wrap=True)
 
 
@@ -115,7 +117,7 @@ def progress(description: str, total: int | None) -> Iterator[tuple[Progress, An
 
 @contextmanager
 def going_on(how: str) -> Iterator[None]:
-    """Says how to go on with what Ctrl-C or a full disk stops in this block."""
+    """Says how to continue if Ctrl-C or a full disk stops this block."""
     try:
         yield
     except (KeyboardInterrupt, OSError) as stop:
@@ -166,7 +168,7 @@ def load(
     check_images: bool = True,
     shown: tuple[Progress, Any] | None = None,
 ) -> Dataset:
-    """Reads the data a command was given, and says which items had to be left out.
+    """Reads the data of a command, and says which items were left out.
 
     Args:
         data: What the user named.
@@ -226,3 +228,32 @@ def check_file(path: Path, *, flag: str = "--out") -> None:
     if path.is_dir():
         raise InputError(f"{path}: is a folder, not a file; choose another {flag}")
     check_folder(path.parent, flag=flag)
+
+
+def command_line(context: typer.Context, leave_out: tuple[str, ...] = ()) -> str:
+    """The command with all that was given to it, as one would type it.
+
+    Args:
+        context: Of the command that runs.
+        leave_out: Names of parameters that change nothing in the result.
+    """
+    words: list[str] = []
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        source = context.get_parameter_source(name)
+        if name in leave_out or source is None or source.name != "COMMANDLINE":
+            continue
+        value = context.params[name]
+        if parameter.param_type_name == "argument":
+            words[:0] = [str(part) for part in _several(value)]
+        elif value is False:
+            words.append(parameter.secondary_opts[0])
+        elif value is True:
+            words.append(parameter.opts[0])
+        else:
+            words += [word for part in _several(value) for word in (parameter.opts[0], str(part))]
+    return shlex.join(["plusone", str(context.info_name), *words])
+
+
+def _several(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]

@@ -58,7 +58,7 @@ def suggest(
     least: Annotated[
         float, typer.Option("--min-probability", min=0, max=1, help="Leave out labels below it.")
     ] = 0.02,
-    top: Annotated[int | None, typer.Option(min=1, help="At most so many per item.")] = None,
+    top: Annotated[int | None, typer.Option(min=1, help="Maximum number per item.")] = None,
     also: Annotated[
         list[str] | None,
         typer.Option(
@@ -77,10 +77,10 @@ def suggest(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Find labels that items have and nobody gave, with calibrated probabilities.
+    """Suggest labels that are missing, with calibrated probabilities.
 
     The run's recipe is trained once per fold on the other folds, so every item is
-    judged by a model that has not seen it. A stopped command goes on where it was.
+    judged by a model that has not seen it. A stopped command continues where it was.
 
     Example: [bold]plusone suggest runs/photos-gr-seed0 --precision 0.95[/bold]
     Example: [bold]plusone suggest runs/photos-gr-seed0 --audit checked.csv[/bold]
@@ -119,7 +119,9 @@ def suggest(
     if images and any(stage.inputs == "images" for stage in stages):
         say(f"fine-tuning {folds} models; --linear trains only heads on the run's features")
     epochs = sum(stage.epochs for stage in stages)
-    again = going_on(f"the same command goes on with the folds that are done ({folder})")
+    again = going_on(
+        f"run the same command again to continue ({folder} keeps the folds that are done)"
+    )
     with (
         again,
         alone_in(folder),

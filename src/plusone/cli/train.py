@@ -1,7 +1,8 @@
-"""The command `train`."""
+"""Commands `train` and `methods`."""
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from plusone.cli.common import (
     Json,
     Meaning,
     Set,
+    UnusedSeed,
     check_folder,
     emit,
     going_on,
@@ -27,14 +29,15 @@ from plusone.cli.common import (
     say,
     table,
 )
-from plusone.cli.notes import notes
-from plusone.cli.several import leads
+from plusone.cli.processes import leads
 from plusone.errors import InputError
 from plusone.io.files import alone_in
 
 if TYPE_CHECKING:
     from plusone.results import EpochRecord, RunResult
+    from plusone.training.task import Task
     from plusone.types import Clock
+
 
 IMAGES_ONLY = frozenset(
     {
@@ -93,7 +96,7 @@ def train(
             "is a recipe file.",
         ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped run.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume a stopped run.")] = False,
     form: Form = "auto",
     meaning: Meaning = "auto",
     report: Annotated[
@@ -176,7 +179,7 @@ def train(
     stages = full.resolved_stages(images=task.images, phases=get_method(full.method).phases)
     steps = -(-len(task.train) // full.batch_size)
     total = steps * sum(stage.epochs for stage in stages)
-    again = going_on(f"add --resume to the same command to go on ({folder})")
+    again = going_on(f"add --resume to the same command to continue ({folder})")
     with again, alone_in(folder), progress("training", total) as (bar, training):
         if leads():
             write_broken(folder, dataset.broken)
@@ -231,7 +234,7 @@ def _check_new(folder: Path, resume: bool) -> None:
     check_folder(folder)
     if leads() and (folder / "recipe.toml").exists() and not resume:
         raise InputError(
-            f"{folder}: holds a run already; --resume goes on with it, or choose another --out"
+            f"{folder}: holds a run already; --resume continues it, or choose another --out"
         )
 
 
@@ -253,7 +256,7 @@ def _report(folder: Path) -> None:
             return
     say(f"report: {target}")
     if find_spec("matplotlib") is None:
-        say("it has no figures: pip install 'plusone[plots]' brings what draws them")
+        say("it has no figures: pip install 'plusone[plots]' installs matplotlib")
 
 
 def _name(data: str) -> str:
@@ -290,3 +293,73 @@ def _print(result: RunResult, data: str) -> None:
     run = quote(str(result.run))
     say(f"next: plusone evaluate {run}{split}")
     say(f"      plusone predict {run} NEW_ITEMS --out tags.csv")
+
+
+NAMED = 5
+
+
+def notes(task: Task) -> list[str]:
+    """Warnings about the data, a sentence each."""
+    found = []
+    if task.val.of is not None:
+        found.append(
+            f"validation looks at a sample: {len(task.val)} of {task.val.of} items, because "
+            "figures of all would take much memory"
+        )
+    seen = task.train.observed.per_class(1)
+    names = [name for name, count in zip(task.classes, seen, strict=True) if not count]
+    if names:
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        found.append(
+            "warning: no seen positive, so nothing can be learned of "
+            f"{'it' if len(names) == 1 else 'them'}: {', '.join(names[:NAMED])}{more}"
+        )
+    return found
+
+
+def methods(
+    name: Annotated[str | None, typer.Argument(help="Show one method with its options.")] = None,
+    seed: UnusedSeed = 0,
+    as_json: Json = False,
+) -> None:
+    """List the methods with their papers and options.
+
+    Example: [bold]plusone methods gr[/bold]
+    """
+    from plusone.methods import METHODS, get_method
+
+    chosen = {name: get_method(name)} if name else METHODS
+    rows: dict[str, dict[str, Any]] = {
+        key: {
+            "paper": info.paper,
+            "year": info.year,
+            "summary": info.summary,
+            "labels_seen": info.scheme,
+            "needs_k": info.needs_k,
+            "options": {f.name: f.default for f in dataclasses.fields(info.options)},
+        }
+        for key, info in chosen.items()
+    }
+    if as_json:
+        emit(rows)
+    elif name:
+        _print_one(name, rows[name])
+    else:
+        listed = [(key, row["year"], row["summary"]) for key, row in rows.items()]
+        out.print(table("", ("method", "year", "what it does"), listed, text=3))
+        say("plusone methods NAME shows the paper and the options of one method")
+
+
+def _print_one(name: str, row: dict[str, Any]) -> None:
+    k = "yes: --set expected_positives=K" if row["needs_k"] else "no"
+    about = [
+        ("what it does", row["summary"]),
+        ("paper", f"{row['paper']} {row['year']}"),
+        ("labels seen", row["labels_seen"]),
+        ("needs the positives per item", k),
+    ]
+    out.print(table(name, ("method", ""), about, text=2))
+    if row["options"]:
+        out.print(table("", ("option", "default"), list(row["options"].items())))
+        first, value = next(iter(row["options"].items()))
+        say(f"to set one: plusone train --method {name} --set options.{first}={value}")

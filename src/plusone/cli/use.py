@@ -1,10 +1,11 @@
-"""Commands that use a trained run: evaluate, predict."""
+"""Commands that use a trained run: evaluate, predict, maps, export."""
 
 from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,6 +17,7 @@ from plusone.cli.common import (
     Meaning,
     UnusedSeed,
     check_file,
+    check_folder,
     emit,
     load,
     out,
@@ -23,7 +25,7 @@ from plusone.cli.common import (
     say,
     table,
 )
-from plusone.cli.several import leads
+from plusone.cli.processes import leads
 from plusone.errors import InputError, RunError
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from plusone.training.tagging import Skipped
     from plusone.training.thresholds import Thresholds
+
 
 COUNTS = ("items", "of", "against")
 SHOWN = 20  # skipped images that are listed
@@ -213,3 +216,111 @@ def dataset_of(
         source["format"],
         source["labels"],
     )
+
+
+def maps(
+    run: Run,
+    data: Annotated[str, typer.Argument(help="An image, a folder of images, or a data set.")],
+    to: Annotated[Path, typer.Option("--out", "-o", help="Folder to write into.")],
+    top: Annotated[int, typer.Option(min=1, help="Classes shown beside each image.")] = 3,
+    pictures: Annotated[int, typer.Option(min=0, help="Images to draw, from the first.")] = 20,
+    features: Features = None,
+    form: Form = "auto",
+    meaning: Meaning = "auto",
+    seed: UnusedSeed = 0,
+    as_json: Json = False,
+) -> None:
+    """Show where a model looked for each class (methods with maps, such as lac).
+
+    Writes maps.npz (ids, classes, probabilities [N, L], maps [N, L, h, w]) and a picture for each
+    of the first images with its most likely classes.
+
+    Example: [bold]plusone maps runs/photos-lac-seed0 new-photos --out looked[/bold]
+    """
+    import numpy as np
+    import torch
+
+    from plusone.io.files import replacing
+    from plusone.report.maps import strip
+    from plusone.training.build import load_run
+    from plusone.training.maps import class_maps
+    from plusone.training.tagging import items_of
+
+    check_folder(to)
+    predictor = load_run(run)
+    ids, inputs = items_of(predictor, data, features or [], form, meaning)
+    if not ids:
+        raise InputError(f"{data}: has no items")
+    if (to / "maps.npz").exists():
+        raise InputError(f"{to}: holds maps already; choose another --out")
+    found, scores, drawn = [], [], 0
+    with progress("looking", len(ids)) as (bar, task):
+        for views, likely, places in class_maps(predictor, inputs, lambda n: bar.advance(task, n)):
+            to.mkdir(parents=True, exist_ok=True)
+            for row in range(len(views) if predictor.images else 0):
+                if drawn == pictures:
+                    break
+                best = likely[row].argsort(descending=True)[:top]
+                titles = [f"{predictor.classes[c]} {100 * likely[row, c]:.0f} %" for c in best]
+                sheet = strip(views[row], places[row, best], titles, Path(ids[drawn]).name)
+                with replacing(to / f"{drawn:04d}.png") as part:
+                    sheet.save(part, format="png")
+                drawn += 1
+            found.append(places.half())
+            scores.append(likely)
+    with replacing(to / "maps.npz") as part, part.open("wb") as file:
+        np.savez(
+            file,
+            allow_pickle=False,
+            ids=np.asarray(ids, dtype=np.str_),
+            classes=np.asarray(predictor.classes, dtype=np.str_),
+            probabilities=torch.cat(scores).numpy(),
+            maps=torch.cat(found).numpy(),
+        )
+    if as_json:
+        emit({"out": str(to), "items": len(ids), "pictures": drawn})
+    say(f"{len(ids)} items in {to / 'maps.npz'}, {drawn} pictures beside it")
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="A run folder made by plusone train.")],
+    to: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder to write; default exports/RUN.")
+    ] = None,
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help="Also write model.onnx, checked against torch.")
+    ] = False,
+    seed: UnusedSeed = 0,
+    as_json: Json = False,
+) -> None:
+    """Export a trained model into a folder to share, with a model card.
+
+    The folder has the layout of Hugging Face: README.md (the card), config.json and
+    model.safetensors. plusone predict works on it as on a run. Neither names of training items nor
+    places on this machine are in it.
+
+    Example: [bold]plusone export runs/photos-em-seed0 --onnx --out photos-model[/bold]
+    """
+    from plusone.export.folder import STEPS, check_out, export_run
+
+    target = to or Path("exports") / run.resolve().name
+    check_folder(target)
+    check_out(target)
+    with progress("export", len(STEPS)) as (bar, task):
+
+        def on_step(step: str) -> None:
+            bar.update(task, description=step, completed=STEPS.index(step))
+
+        done = export_run(run, target, onnx=onnx, on_step=on_step)
+    checked = done.onnx
+    if as_json:
+        emit(done.to_json())
+    if checked is not None:
+        kind = "items of the run's data" if checked.real else "random items (its data is gone)"
+        say(
+            f"model.onnx differs from torch by at most {checked.difference:.1g} "
+            f"on {checked.items} {kind}"
+        )
+    say(f"model in {target}: {', '.join(done.files)}")
+    say("the licence is yours to add, at the top of README.md")
+    say(f"next: plusone predict {quote(str(target))} NEW_ITEMS --out tags.csv")

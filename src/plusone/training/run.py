@@ -124,7 +124,7 @@ def _found(task: Task, recipe: Recipe, folder: Path, *, resume: bool) -> dict[st
         return None
     if not resume:
         raise InputError(
-            f"{folder}: holds a run already; --resume goes on with it, or choose another --out"
+            f"{folder}: holds a run already; --resume continues it, or choose another --out"
         )
     _check_same_run(folder, recipe, task)
     clear_leftovers(folder)

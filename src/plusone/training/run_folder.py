@@ -76,7 +76,9 @@ def read_plain(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _check_keys(path: Path, value: object, keys: tuple[str, ...]) -> None:
-    missing = [key for key in keys if not isinstance(value, dict) or key not in value]
+    if not isinstance(value, dict):
+        raise InputError(f"{path}: is not what plusone writes (its content is not an object)")
+    missing = [key for key in keys if key not in value]
     if missing:
         raise InputError(
             f"{path}: is not what plusone train writes (missing: {', '.join(missing)})"

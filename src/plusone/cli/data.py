@@ -1,4 +1,4 @@
-"""Commands about labels and features: inspect, observe, features."""
+"""Commands about data: example, prepare, inspect, observe, features."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from plusone.cli.common import (
     Seed,
     UnusedSeed,
     check_file,
+    check_folder,
     emit,
     going_on,
     load,
@@ -31,7 +32,128 @@ from plusone.errors import InputError
 
 if TYPE_CHECKING:
     from plusone.data.inspect import Summary
+    from plusone.data.public import Prepared
     from plusone.data.table import LabelTable
+
+
+AUDITED = 100
+NEW = 50
+
+
+def example(
+    folder: Annotated[Path, typer.Argument(help="Folder to make.")] = Path("example"),
+    items: Annotated[int, typer.Option(min=AUDITED, help="Pictures with one tag.")] = 1000,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Make a folder of pictures with one tag each, to try everything on.
+
+    The pictures are scenes of handwritten digits. Beside them: the tags as CSV, embeddings, an
+    audit (all labels of a few pictures) and new pictures without tags.
+
+    Example: [bold]plusone example[/bold], then [bold]plusone train example/photos[/bold]
+    """
+    check_folder(folder)
+    from plusone.data.example import write_example
+
+    with progress("writing", items + NEW) as (bar, task):
+        write_example(
+            folder, items, audited=AUDITED, new=NEW, seed=seed, tick=lambda: bar.advance(task)
+        )
+    if as_json:
+        emit({"out": str(folder), "items": items, "audited": AUDITED, "new": NEW})
+        return
+    say(f"{items} pictures with one tag each in {folder / 'photos'}")
+    say(f"next: plusone train {folder / 'photos'}")
+
+
+FILE = "labels.npz"
+
+
+def prepare(
+    data: Annotated[str, typer.Argument(help="voc, coco, nuswide or cub.")],
+    root: Annotated[Path, typer.Argument(help="Folder of the downloaded, unpacked files.")],
+    to: Annotated[Path, typer.Option("--out", "-o", help=f"Folder to write {FILE} into.")],
+    split: Annotated[
+        str, typer.Option(help="papers, or official (NUS-WIDE: its own two parts).")
+    ] = "papers",
+    missing: Annotated[
+        str | None,
+        typer.Option(
+            help="Items without image file: refuse, drop or keep; nuswide drops by default."
+        ),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Other counts than the papers' are an error.")
+    ] = False,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Seed of NUS-WIDE's random split.")
+    ] = 1200,
+    as_json: Json = False,
+) -> None:
+    """Make a label table of a public data set, and check it against the papers' counts.
+
+    Images stay where they are. docs/datasets.md says where each data set is obtained.
+
+    Example: [bold]plusone prepare voc VOCdevkit --out voc[/bold], then
+    [bold]plusone train voc/labels.npz --recipe recipes/voc/gr.toml[/bold]
+    """
+    from plusone.data.formats import write
+    from plusone.data.public import prepare as read
+
+    check_folder(to)
+    made = read(data, root, split=split, missing=missing, seed=seed)
+    if strict and made.differences:
+        raise InputError("\n".join(_warnings(made)))
+    write(made.table, to / FILE)
+    if as_json:
+        emit(_summary(made, to / FILE))
+        return
+    rows: list[tuple[str, object, object]] = [
+        (count.what, _figure(count.found), _figure(count.expected)) for count in made.counts
+    ]
+    rows.append(("items without a positive", _figure(_without_positive(made)), None))
+    out.print(table(made.data.title, ("", "found", "published"), rows))
+    for note in made.table.notes:
+        say(f"note: {note}")
+    for warning in _warnings(made):
+        say(f"warning: {warning}")
+    say(f"next: plusone train {to / FILE} --recipe recipes/{data}/gr.toml")
+
+
+def _warnings(made: Prepared) -> list[str]:
+    """One sentence for each count that is not the published one."""
+    source = made.expected.source
+    return [f"{made.data.title}, {count.sentence} ({source})" for count in made.differences]
+
+
+def _without_positive(made: Prepared) -> int:
+    return int((made.table.labels.per_item(1) == 0).sum())
+
+
+def _figure(value: float | None) -> str | None:
+    return None if value is None else f"{value:,}"
+
+
+def _summary(made: Prepared, file: Path) -> dict[str, Any]:
+    """What is printed, for machines."""
+    labels = made.table
+    return {
+        "out": str(file),
+        "data": made.data.title,
+        "images": None if labels.root is None else str(labels.root),
+        "items": {split: len(labels.rows_of(split)) for split in ("train", "test")},
+        "classes": len(labels.classes),
+        "items_without_positive": _without_positive(made),
+        "counts": [
+            {"what": c.what, "found": c.found, "published": c.expected, "agrees": c.fits}
+            for c in made.counts
+        ],
+        "source": made.expected.source,
+        "agrees": not made.differences,
+        "warnings": _warnings(made),
+        "notes": list(labels.notes),
+    }
 
 
 def inspect(
@@ -43,7 +165,7 @@ def inspect(
     seed: UnusedSeed = 0,
     as_json: Json = False,
 ) -> None:
-    """Count what is in a data set, or list every problem found (exit code 2).
+    """Summarise a data set, or list every problem in it (exit code 2).
 
     Example: [bold]plusone inspect photos/labels.csv[/bold]
     """
@@ -80,7 +202,7 @@ def observe(
     meaning: Meaning = "auto",
     as_json: Json = False,
 ) -> None:
-    """Hide labels of a fully labelled data set, as an annotator would who gives few.
+    """Hide labels of a fully labelled data set, to simulate an annotator who gives few.
 
     Example: [bold]plusone observe labels.csv --scheme single --out single.csv[/bold]
     """
@@ -132,7 +254,7 @@ def features(
 ) -> None:
     """Extract features of all images once, for training in seconds afterwards.
 
-    A stopped extraction goes on where it was.
+    A stopped extraction continues where it was.
 
     Example: [bold]plusone features photos --backbone lite0 --out photos.npz[/bold]
     """
@@ -141,9 +263,9 @@ def features(
 
     check_file(to)
     if weights == "random" or (weights == "auto" and not backbone_for(backbone).pretrained):
-        say(f"note: {backbone} begins with random weights; its features say little")
+        say(f"note: {backbone} starts with random weights; its features carry little information")
     dataset = load(data, None, form, meaning)
-    again = going_on("run the same command again to go on")
+    again = going_on("run the same command again to continue")
     with again, progress("extracting", len(dataset.table)) as (bar, task):
         result = extract_to_file(
             dataset,

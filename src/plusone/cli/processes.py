@@ -1,4 +1,4 @@
-"""Commands that torchrun starts in several processes: one of them talks, and all stop together."""
+"""Commands started by torchrun in several processes: rank 0 prints, and all stop together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INSTEAD = dict.fromkeys(("bench", "sweep", "ablate"), "; its --workers trains se
 
 
 class _Stopped(BaseException):
-    """Told to stop; under a name that nobody on the way catches."""
+    """SIGTERM was received; a class of its own, so that nothing catches it on the way."""
 
 
 def several() -> bool:
@@ -26,12 +26,12 @@ def several() -> bool:
 
 
 def leads() -> bool:
-    """Whether this process writes files and talks to the user."""
+    """Whether this process is rank 0, which writes files and prints."""
     return not several() or int(os.environ.get("RANK") or 0) == 0
 
 
 def check_command(name: str | None) -> None:
-    """Refuses commands that cannot divide their work."""
+    """Refuses commands that cannot run in several processes."""
     if several() and name is not None and name not in TOGETHER:
         raise InputError(
             f"plusone {name} runs in one process; start it without torchrun{INSTEAD.get(name, '')}"
@@ -40,7 +40,7 @@ def check_command(name: str | None) -> None:
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Joins the other processes for the block, if there are any; only one then has a voice."""
+    """Joins the other processes for the block, if there are any; only rank 0 then prints."""
     if not several():
         yield
         return
@@ -59,11 +59,11 @@ def together() -> Iterator[None]:
     except _Stopped:
         raise LostProcessError from None
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is about to end anyway
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the process is ending already
 
 
 def tell(sentence: str) -> None:
-    """Says why it ends; of several processes the first to know does, for all of them."""
+    """Prints why the program ends; of several processes only the first that fails does."""
     if several():
         from plusone.parallel.processes import is_first_to_report
 
