@@ -209,7 +209,7 @@ def test_a_report_without_figures_says_so(train, tmp_path, monkeypatch):
     assert answer.code == 0, answer.err
     assert f"report: {tmp_path / 'r' / 'report.html'}" in answer.err
     assert "it has no figures: pip install 'plusone[plots]'" in answer.err
-    assert "There are no figures here" in (tmp_path / "r" / "report.html").read_text("utf-8")
+    assert "There are no figures because" in (tmp_path / "r" / "report.html").read_text("utf-8")
     assert not (tmp_path / "r" / "figures").exists()
 
 
