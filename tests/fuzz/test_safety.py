@@ -39,7 +39,7 @@ NEEDED = {
 OWN_JSON = {
     "io/readers.py",  # the reader itself
     "analysis/surface.py",
-    "compare/outputs.py",
+    "compare/tables.py",
     "parallel/processes.py",  # what the processes of one run tell each other
     "training/run.py",
 }
