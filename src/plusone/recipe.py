@@ -228,7 +228,7 @@ def explain(error: ValidationError) -> str:
             newer = f"a newer plusone than this one ({__version__}) may know it"
             parts.append(f"unknown setting {name!r}; settings: {known}; {newer}")
         else:
-            parts.append(f"{name} = {shortened(problem['input'])}: {_said(problem['msg'])}")
+            parts.append(f"{name} = {shortened(problem['input'])}: {_reason(problem['msg'])}")
     return first_of(parts)
 
 
@@ -245,8 +245,8 @@ def shortened(value: object) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
-def _said(message: str) -> str:
-    """What pydantic says about a value, without its opening words."""
+def _reason(message: str) -> str:
+    """The message of pydantic about a value, without its prefix."""
     ours = message.removeprefix("Value error, ")
     return message.lower() if ours == message else ours
 

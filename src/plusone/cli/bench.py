@@ -194,8 +194,8 @@ def bench(
         "rules": rules,
     }
     flags = {name: value for name, value in given.items() if value is not None}
-    said = parse_settings(settings or [])
-    spec = _spec(data or ["digits"], features or [], form, meaning, flags, said)
+    given_settings = parse_settings(settings or [])
+    spec = _spec(data or ["digits"], features or [], form, meaning, flags, given_settings)
     if spec.search != "optuna" and (idle := [name for name, value in optuna_only.items() if value]):
         raise InputError(f"{idle[0]}: is for --search optuna")
     done = run_bench(spec, to, lambda jobs: run_shown(jobs, to, spec.workers))
@@ -462,13 +462,15 @@ def choose(
     rates = list(RATES) if lrs is None else parts(lrs, float, "--lr")
     flags = {"backbone": backbone, "epochs": epochs, "select_by": by}
     given = {name: value for name, value in flags.items() if value is not None}
-    said = parse_settings(settings or []) | given | {"seed": seed}
+    given_settings = parse_settings(settings or []) | given | {"seed": seed}
     for name in methods:  # refused before anything is read
-        get_method(name).make_options(make_recipe(said, {"method": name}).options)
+        get_method(name).make_options(make_recipe(given_settings, {"method": name}).options)
     dataset = load(data, features, form, meaning)
     facts = partial(facts_of, dataset) if rules else None
     recipes = [
-        compose(facts, said, {"method": name, "mode": "linear", "lr": rate}, name=data).recipe
+        compose(
+            facts, given_settings, {"method": name, "mode": "linear", "lr": rate}, name=data
+        ).recipe
         for name in methods
         for rate in rates
     ]
@@ -485,7 +487,7 @@ def choose(
             on_epoch=lambda count: bar.advance(task, count),
             on_extract=lambda done: bar.update(extracting, advance=done, visible=True),
         )
-    words = _train_words(data, features or [], form, meaning, choice.best.recipe, said)
+    words = _train_words(data, features or [], form, meaning, choice.best.recipe, given_settings)
     command = shlex.join(["plusone", "train", *words])
     if as_json:
         emit({"data": dataset.name, "command": command} | choice.to_dict())
@@ -503,14 +505,14 @@ def _train_words(
     form: str,
     meaning: str,
     best: Recipe,
-    said: Mapping[str, Any],
+    given_settings: Mapping[str, Any],
 ) -> list[str]:
     """What comes after `plusone train` for the winner."""
     words = [data, *(word for path in features for word in ("-x", str(path)))]
     words += ["--format", form] if form != "auto" else []
     words += ["--labels", meaning] if meaning != "auto" else []
     words += ["-m", best.method, "--lr", f"{best.lr:g}", "--mode", "linear"]
-    for name, value in said.items():
+    for name, value in given_settings.items():
         if name == "options":
             words += [word for key in value for word in ("-s", f"options.{key}={value[key]}")]
         elif name != "seed" or value:
