@@ -14,9 +14,8 @@ from plusone import autorecipe
 from plusone.autorecipe import Facts, compose, facts_of
 from plusone.cli.app import main
 from plusone.cli.bench import DEMO_METHODS
-from plusone.compare import entries
-from plusone.compare.jobs import Source
-from plusone.compare.plan import make_jobs
+from plusone.compare import bench
+from plusone.compare.jobs import Source, make_jobs
 from plusone.compare.spec import make_spec, merge_settings, read_spec
 from plusone.data import Dataset
 from plusone.data.source import DATA_DEFAULTS, load_source
@@ -166,11 +165,11 @@ def test_embedded_data_has_fixed_settings(name):
 @pytest.mark.parametrize("path", sorted(SPECS.glob("*-*.toml")), ids=lambda path: path.stem)
 def test_the_protocols_of_the_results_are_what_their_files_say(path, monkeypatch):
     """A file describes a comparison in full: no rule looks at the data."""
-    monkeypatch.setattr(entries, "make_source", lambda data, *rest: Source(data))
-    monkeypatch.setattr(entries, "_check_modes", lambda *rest: None)
+    monkeypatch.setattr(bench, "make_source", lambda data, *rest: Source(data))
+    monkeypatch.setattr(bench, "_check_modes", lambda *rest: None)
     spec = read_spec(path, {}, {})
     assert not spec.rules
-    for entry in entries.make_entries(spec):
+    for entry in bench.make_entries(spec):
         rates = entry.rates(spec.lr or (None,))
         for tried in rates:
             own = merge_settings(spec.settings, spec.data[0].settings)
@@ -184,7 +183,7 @@ def test_the_protocols_of_the_results_are_what_their_files_say(path, monkeypatch
 
 def test_the_demo_has_the_settings_of_the_digits():
     values = {"data": [{"path": "digits"}], "methods": DEMO_METHODS, "seeds": [0], "rules": True}
-    for entry in entries.make_entries(make_spec(values, source="demo")):
+    for entry in bench.make_entries(make_spec(values, source="demo")):
         (job,) = entry.jobs([{}], [0])
         fixed = {"method": entry.method, "seed": 0}
         defaults = get_method(entry.method).defaults

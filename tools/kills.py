@@ -45,7 +45,7 @@ ANSWERING = 2.0  # seconds that a server may get answers
 MOST_KILLS = 3  # of one life, before it may go on to its end
 LOADED = (
     "torch", "torch._dynamo", "PIL.Image", "sklearn.datasets", "uvicorn", "safetensors.torch",
-    "plusone.compare.run",
+    "plusone.compare.bench",
     "plusone.cli.bench", "plusone.training.features",
     "plusone.training.run", "plusone.priors.features",
     "plusone.review.server", "plusone.suggest.find",

@@ -11,8 +11,7 @@ from math import log10
 from pathlib import Path
 
 from plusone.compare import search
-from plusone.compare import search as study_storage
-from plusone.compare.entries import Entry
+from plusone.compare.bench import Entry
 from plusone.compare.jobs import JobResult, Source
 
 
@@ -40,5 +39,5 @@ def tune(url, name, trials, log, manner="work"):
 
 
 if __name__ == "__main__":
-    study_storage.HEARTBEAT, study_storage.GRACE, search.PAUSE = 1, 3, 0.2
+    search.HEARTBEAT, search.GRACE, search.PAUSE = 1, 3, 0.2
     print(json.dumps(tune(*sys.argv[1:])))

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
+from plusone.compare.bench import rule_of, run_bench
 from plusone.compare.jobs import make_units, run_unit
-from plusone.compare.run import rule_of, run_bench
 from plusone.compare.spec import make_spec
 from plusone.errors import InputError
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from plusone.compare.entries import Entry
+from plusone.compare.bench import Entry
 from plusone.compare.jobs import JobResult, Source
 from plusone.compare.search import RATE, tune_by_optuna
 from plusone.errors import InputError

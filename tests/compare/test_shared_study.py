@@ -18,7 +18,6 @@ import pytest
 
 from plusone.cli.app import main
 from plusone.compare import search
-from plusone.compare import search as study_storage
 from plusone.compare.search import import_optuna, open_storage, quiet, said_plainly
 from plusone.errors import InputError, RunError
 
@@ -113,8 +112,8 @@ def here(monkeypatch):
     """`here(url, number, trials, log)`: the same search in this process."""
     from . import shared_search
 
-    monkeypatch.setattr(study_storage, "HEARTBEAT", 1)
-    monkeypatch.setattr(study_storage, "GRACE", 3)
+    monkeypatch.setattr(search, "HEARTBEAT", 1)
+    monkeypatch.setattr(search, "GRACE", 3)
     monkeypatch.setattr(search, "PAUSE", 0.2)
     return shared_search.tune
 

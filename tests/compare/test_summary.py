@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from plusone.compare.entries import best_settings
+from plusone.compare.bench import best_settings
 from plusone.compare.summary import (
     PARTS_OF_NAMES,
     mean_per_class,

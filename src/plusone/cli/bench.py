@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from plusone.compare.ablate import Ablation
     from plusone.compare.choose import Choice
     from plusone.compare.jobs import Job, JobResult
-    from plusone.compare.run import Bench
+    from plusone.compare.bench import Bench
     from plusone.compare.spec import BenchSpec
     from plusone.compare.summary import Row
     from plusone.compare.sweep import Sweep
@@ -73,7 +73,7 @@ def demo(
     Example: [bold]plusone demo[/bold] (under three minutes on two cores)
     """
     check_folder(to)
-    from plusone.compare.run import run_bench
+    from plusone.compare.bench import run_bench
     from plusone.compare.spec import make_spec
 
     values = {
@@ -177,7 +177,7 @@ def bench(
     Example: [bold]plusone bench comparison.toml[/bold]
     """
     check_folder(to)
-    from plusone.compare.run import run_bench
+    from plusone.compare.bench import run_bench
     from plusone.recipe import parse_settings
 
     optuna_only = {"--trials": trials, "--storage": storage}
@@ -309,7 +309,7 @@ def sweep(
 
     Example: [bold]plusone sweep labels.csv -m em --over options.alpha=0.1,0.2[/bold]
     """
-    from plusone.compare.plan import make_source
+    from plusone.compare.jobs import make_source
     from plusone.compare.sweep import parse_over, run_sweep, write_sweep
     from plusone.recipe import parse_settings
 
@@ -364,7 +364,7 @@ def ablate(
     Example: [bold]plusone ablate VOCdevkit -x features -m gr --lr 1e-3,1e-4[/bold]
     """
     from plusone.compare.ablate import run_ablation, write_ablation
-    from plusone.compare.plan import make_source
+    from plusone.compare.jobs import make_source
     from plusone.recipe import parse_settings
 
     check_folder(to)

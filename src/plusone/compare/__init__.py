@@ -1,3 +1,19 @@
-"""Comparing methods: many trainings, one table."""
+"""Comparing methods: many trainings, one table.
 
-from __future__ import annotations
+`bench` compares methods, `sweep` the values of a setting, `ablate` the parts of a method; `choose`
+picks a method by seen labels alone, and `loop` measures what a reviewer's answers are worth.
+"""
+
+__all__ = [
+    "ablate",
+    "bench",
+    "choose",
+    "jobs",
+    "loop",
+    "noise",
+    "search",
+    "spec",
+    "summary",
+    "sweep",
+    "tables",
+]

@@ -13,10 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from plusone.compare.cells import Runner, plan_cell, run_cells
-from plusone.compare.jobs import Job, JobResult, Source, run_jobs
-from plusone.compare.plan import Settings
+from plusone.compare.jobs import Job, JobResult, Runner, Settings, Source, run_jobs
 from plusone.compare.summary import Outcome, outcome
+from plusone.compare.sweep import plan_cell, run_cells
 from plusone.compare.tables import markdown, percent
 from plusone.errors import InputError
 from plusone.io.files import write_json, write_text

@@ -1,9 +1,14 @@
-"""Many trainings in parallel processes, each done once, whatever happens in between."""
+"""Jobs: the trainings of a comparison, run in parallel processes, each done once.
+
+A finished job is a line of the journal; a comparison that was stopped or killed goes on with the
+jobs that have none. Jobs on features that differ in learning rate and seed only are trained as one
+stack.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -12,8 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from plusone.autorecipe import Facts, compose, facts_of
 from plusone.compare._pool import in_processes
-from plusone.errors import RunError
+from plusone.data.dataset import Dataset
+from plusone.data.source import EMBEDDED, load_source
+from plusone.errors import InputError, RunError
 from plusone.io.jsonl import append_jsonl, read_jsonl, repair_jsonl
 from plusone.io.keys import content_key, file_state
 from plusone.methods import get_method
@@ -25,6 +33,7 @@ if TYPE_CHECKING:
     from plusone.training.trainer import Training
 
 
+Settings = dict[str, Any]
 FEATURES = ".features"  # folder beside the journal: features of images, extracted once
 
 
@@ -42,6 +51,11 @@ class Source:
         """What to call the data before it is read: the file's name, or its folder's."""
         path = Path(self.data)
         return (path.parent.name if path.stem == "labels" else path.stem) or "data"
+
+    def load(self) -> Dataset:
+        """Reads the data."""
+        files = [Path(path) for path in self.features]
+        return load_source(self.data, features=files, format=self.format, labels=self.labels)
 
 
 @dataclass(frozen=True)
@@ -75,6 +89,66 @@ class Job:
         return f"{self.recipe.method}, seed {self.recipe.seed}, lr {self.recipe.lr:g}"
 
 
+def make_source(data: str, features: Sequence[Path], form: str, meaning: str) -> Source:
+    """How to load a data set, with paths that mean the same from any folder.
+
+    Args:
+        data: The name of an embedded data set, or a path.
+        features: Feature files or folders.
+        form: The form of the labels, or auto.
+        meaning: What zeros mean, or auto.
+    """
+    place = data if data in EMBEDDED else str(Path(data).resolve())
+    if place != data and not Path(data).exists():
+        raise InputError(f"{data}: no such file or folder")
+    return Source(place, tuple(str(path.resolve()) for path in features), form, meaning)
+
+
+def make_jobs(
+    source: Source,
+    methods: Sequence[str],
+    seeds: Sequence[int],
+    grids: Mapping[str, Sequence[Settings]],
+    settings: Settings,
+    *,
+    rules: bool = False,
+) -> list[Job]:
+    """One job per method, settings to try and seed; wrong settings are refused here, at once.
+
+    The rules do not see the settings to try, except the learning rate: nothing else changes with
+    them.
+
+    Args:
+        source: The data.
+        methods: Names of methods.
+        seeds: Seeds of each training.
+        grids: Method -> settings to try.
+        settings: Settings of all trainings; those to try are laid over them.
+        rules: Whether rules that look at the data choose what is not given.
+    """
+    facts = partial(_facts, source) if rules else None
+    jobs = []
+    for name in methods:
+        for tried in grids[name]:
+            rate = {key: tried[key] for key in ("lr",) if key in tried}
+            for seed in seeds:
+                fixed = {"method": name, "seed": seed}
+                made = compose(facts, settings, rate, fixed, name=source.data, over=tried)
+                jobs.append(Job(source, made.recipe, made.rules))
+    return jobs
+
+
+@lru_cache(maxsize=64)
+def _facts(source: Source, val_share: float) -> Facts:
+    """What the rules look at, read once per data set."""
+    return facts_of(source.load(), val_share)
+
+
+def rate_grid(rates: Sequence[float | None]) -> list[Settings]:
+    """Settings with each learning rate; None is the one that the rules or the method give."""
+    return [{} if rate is None else {"lr": rate} for rate in rates]
+
+
 class JobResult(RunResult):
     """The result of a job; a line of the journal.
 
@@ -93,6 +167,9 @@ class JobResult(RunResult):
     alone: str | None = None
     broken: int = 0
     epochs: tuple[EpochRecord, ...] = ()
+
+
+Runner = Callable[[Sequence[Job]], list[JobResult]]  # trains jobs, results in order
 
 
 def run_jobs(
@@ -223,16 +300,7 @@ def _result(
     return JobResult(**values, epochs=tuple(records))
 
 
-@lru_cache(maxsize=2)
-def _load(source: Source) -> Any:
-    from plusone.data.source import load_source
-
-    return load_source(
-        source.data,
-        features=[Path(path) for path in source.features],
-        format=source.format,
-        labels=source.labels,
-    )
+_load = lru_cache(maxsize=2)(Source.load)
 
 
 ARRAY_FILES = (".npz", ".arff", ".xml", ".parquet")  # forms that bring features along

@@ -20,17 +20,19 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from plusone.compare.entries import Entry, Runner
+from plusone.compare.jobs import Runner, Settings
 from plusone.errors import InputError, RunError
 from plusone.io.jsonl import read_jsonl, repair_jsonl
 from plusone.io.keys import content_key
 from plusone.methods import Choice, Range, get_method
 from plusone.version import __version__
 
-Settings = dict[str, Any]
+if TYPE_CHECKING:
+    from plusone.compare.bench import Entry
+
 PAUSE = 1.0  # seconds between two looks at trials that run elsewhere
 DEFAULTS = "defaults"  # marks the trial that tries them
 GIVEN = "give "  # whether an option has a value, where its default is none

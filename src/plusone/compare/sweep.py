@@ -21,12 +21,18 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from plusone.compare.cells import Runner, plan_cell, run_cells
-from plusone.compare.jobs import Job, JobResult, Source, run_jobs
-from plusone.compare.plan import Settings
+from plusone.compare.jobs import (
+    Job,
+    JobResult,
+    Runner,
+    Settings,
+    Source,
+    make_jobs,
+    rate_grid,
+    run_jobs,
+)
 from plusone.compare.summary import Outcome, outcome
 from plusone.compare.tables import markdown, percent, spread
-from plusone.data.source import load_source
 from plusone.errors import InputError
 from plusone.io.files import write_json, write_text
 from plusone.methods import METHODS, get_method
@@ -341,17 +347,49 @@ def write_sweep(sweep: Sweep, folder: Path) -> tuple[Path, Path]:
     return folder / "sweep.json", folder / "sweep.csv"
 
 
+def plan_cell(
+    name: str,
+    source: Source,
+    method: str,
+    seeds: Sequence[int],
+    rates: Sequence[float | None],
+    settings: Settings,
+    own: Settings,
+    *,
+    rules: bool = False,
+) -> list[Job]:
+    """The trainings of a cell; settings that the method refuses are refused here, by name.
+
+    Args:
+        name: What to call the cell in a message.
+        source: The data.
+        method: The method.
+        seeds: Its seeds.
+        rates: Learning rates to choose from; None is the method's own.
+        settings: Settings of all cells.
+        own: Settings of this cell, laid over the others.
+        rules: Whether rules that look at the data choose what is not given.
+    """
+    tried = [rate | own for rate in rate_grid(rates)]
+    try:
+        return make_jobs(source, [method], seeds, {method: tried}, settings, rules=rules)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+
+
+def run_cells(cells: Sequence[Sequence[Job]], run: Runner) -> list[list[JobResult]]:
+    """The results of each cell; a training that several cells share is done once."""
+    jobs = {job.key: job for cell in cells for job in cell}
+    results = dict(zip(jobs, run(list(jobs.values())), strict=True))
+    return [[results[job.key] for job in cell] for cell in cells]
+
+
 def _looked_at(points: Sequence[Point], jobs: Sequence[Job], over: str) -> list[Point]:
     """The points with what only the data can tell: that k can be, and how many labels are seen."""
     if over not in ("train_share", "expected_positives"):
         return list(points)
     source = jobs[0].source
-    table = load_source(
-        source.data,
-        features=[Path(path) for path in source.features],
-        format=source.format,
-        labels=source.labels,
-    ).table
+    table = source.load().table
     if over == "expected_positives":
         for job in jobs:
             check_expected_positives(job.recipe, len(table.classes))

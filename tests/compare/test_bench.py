@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plusone.compare.entries import make_entries
+from plusone.compare.bench import make_entries
 from plusone.compare.spec import make_spec
 from plusone.errors import InputError
 from plusone.methods import METHODS

@@ -1,22 +1,98 @@
-"""Entries of a comparison: a method on a data set in a mode, which becomes one row of a table."""
+"""A whole comparison: settings chosen, every seed trained, rows summed up.
+
+It consists of entries: a method on a data set in a mode, which becomes one row of a table.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
-from plusone.compare.jobs import Job, JobResult, Source
-from plusone.compare.plan import make_jobs, make_source, rate_grid
+from plusone.compare.jobs import (
+    Job,
+    JobResult,
+    Runner,
+    Settings,
+    Source,
+    make_jobs,
+    make_source,
+    rate_grid,
+)
+from plusone.compare.search import tune_by_optuna
 from plusone.compare.spec import BenchSpec, DataSpec, merge_settings
+from plusone.compare.summary import Summary, summarise
 from plusone.errors import InputError
 from plusone.methods import METHODS, get_method
 from plusone.recipe import Recipe
 
-Settings = dict[str, Any]
 IMAGE_MODES = ("finetune", "linear_init")
+RULES = {
+    "default": "nothing was searched: the defaults, with the settings given",
+    "rules": "nothing was searched: what is not given is chosen by rules that look at the data",
+    "rate": "the learning rate with the best validation score, mean over the seeds",
+    "grid": "by validation score with the first seed: the learning rate with default options, then "
+    "the options at that rate, from the grid of the method",
+    "optuna": "by validation score with the first seed: the best of the {trials} trials of "
+    "Optuna's TPE that finished first, the first one with the defaults",
+}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A finished comparison.
+
+    Args:
+        results: All trainings, also of settings that were not chosen.
+        summary: One row per data set, method and mode.
+        rule: By which rule settings were chosen.
+    """
+
+    results: tuple[JobResult, ...]
+    summary: Summary
+    rule: str
+
+
+def run_bench(spec: BenchSpec, folder: Path, run: Runner) -> Bench:
+    """Runs a comparison.
+
+    Args:
+        spec: What to compare.
+        folder: Where Optuna keeps its studies, unless the spec names a database.
+        run: Trains jobs and returns their results in order.
+    """
+    entries = make_entries(spec)
+    rates = spec.lr or (None,)
+    for entry in entries:  # refuses wrong settings before anything is trained
+        entry.jobs(entry.rates(rates), spec.seeds)
+    trained: dict[str, tuple[Job, JobResult]] = {}
+
+    def keep(jobs: Sequence[Job]) -> list[JobResult]:
+        results = run(jobs)
+        pairs = zip(jobs, results, strict=True)
+        trained.update({result.key: (job, result) for job, result in pairs})
+        return results
+
+    grids = [entry.rates(rates) for entry in entries]
+    if spec.tune:
+        grids = [[chosen] for chosen in _tune(spec, entries, folder, keep)]
+    pairs = zip(entries, grids, strict=True)
+    final = keep([job for entry, grid in pairs for job in entry.jobs(grid, spec.seeds)])
+    names = data_names(entries, [*trained.values()])
+    named = {
+        key: result.model_copy(update={"data": names[job.source]})
+        for key, (job, result) in trained.items()
+    }
+    rows = summarise(named[result.key] for result in final)
+    return Bench(tuple(named.values()), rows, rule_of(spec))
+
+
+def rule_of(spec: BenchSpec) -> str:
+    """By which rule a comparison chooses settings."""
+    if spec.tune:
+        return RULES[spec.search].format(trials=spec.trials)
+    return RULES["rate" if len(spec.lr) > 1 else "rules" if spec.rules else "default"]
 
 
 @dataclass(frozen=True)
@@ -101,13 +177,8 @@ def _check_modes(spec: BenchSpec, block: DataSpec, source: Source) -> None:
 
 
 def _has_images(source: Source) -> bool:
-    from plusone.data.source import load_source
-
-    features = load_source(source.data, format=source.format, labels=source.labels).features
+    features = source.load().features
     return features is None or features.ndim == 4
-
-
-Runner = Callable[[Sequence[Job]], list[JobResult]]
 
 
 def option_grid(method: str, chosen: Settings, given: Settings) -> list[Settings]:
@@ -143,8 +214,8 @@ def tune_by_grid(
 
     def choose(grids: Sequence[Sequence[Settings]]) -> list[Settings]:
         pairs = list(zip(entries, grids, strict=True))
-        found = iter(run([job for entry, grid in pairs for job in entry.jobs(grid, [seed])]))
-        return [best_settings(grid, list(islice(found, len(grid)))) for grid in grids]
+        results = iter(run([job for entry, grid in pairs for job in entry.jobs(grid, [seed])]))
+        return [best_settings(grid, list(islice(results, len(grid)))) for grid in grids]
 
     chosen = choose([entry.rates(rates) for entry in entries])
     return choose(
@@ -153,3 +224,34 @@ def tune_by_grid(
             for entry, rate in zip(entries, chosen, strict=True)
         ]
     )
+
+
+def _tune(spec: BenchSpec, entries: Sequence[Entry], folder: Path, run: Runner) -> list[Settings]:
+    """The chosen settings of each entry."""
+    if spec.search == "grid":
+        return tune_by_grid(entries, spec.lr or (None,), spec.seeds[0], run)
+    return tune_by_optuna(
+        entries,
+        spec.lr,
+        spec.seeds[0],
+        run,
+        trials=spec.trials,
+        folder=folder,
+        storage=spec.storage,
+        workers=spec.workers,
+    )
+
+
+def data_names(
+    entries: Sequence[Entry], trained: Sequence[tuple[Job, JobResult]]
+) -> dict[Source, str]:
+    """What to call each data set: as the user or its reader does; equal names are numbered."""
+    given = {entry.source: entry.data for entry in entries}
+    names: dict[Source, str] = {}
+    for job, result in trained:
+        if job.source in names:
+            continue
+        name = given.get(job.source) or result.data
+        same = sum(other == name or other.startswith(f"{name} (") for other in names.values())
+        names[job.source] = f"{name} ({same + 1})" if same else name
+    return names
