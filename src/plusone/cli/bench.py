@@ -44,9 +44,9 @@ from plusone.io.files import alone_in, clear_leftovers
 
 if TYPE_CHECKING:
     from plusone.compare.ablate import Ablation
+    from plusone.compare.bench import Bench
     from plusone.compare.choose import Choice
     from plusone.compare.jobs import Job, JobResult
-    from plusone.compare.bench import Bench
     from plusone.compare.spec import BenchSpec
     from plusone.compare.summary import Row
     from plusone.compare.sweep import Sweep
