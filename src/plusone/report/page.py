@@ -1,4 +1,4 @@
-"""From sections to HTML."""
+"""The page: sections rendered as HTML, figures embedded as SVG or PNG."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ CHIPS = {
     "seen": ("●", "seen in training"),
     "found": ("✓", "hidden and found"),
     "missed": ("○", "hidden and missed"),
-    "wrong": ("✕", "named but not true"),
-    "likely": ("?", "likely; the truth is not known"),
+    "wrong": ("✕", "predicted but not true"),
+    "likely": ("?", "likely; the truth is unknown"),
 }
 
 
@@ -88,7 +88,7 @@ INKS = {
 
 
 def embed(figure: Figure, folder: Path, name: str) -> tuple[str, str]:
-    """Saves a figure and gives its headline and the rest of it as HTML.
+    """Saves a figure; returns its headline, and the figure without it as HTML.
 
     Args:
         figure: With a headline, which the page shows as text.
@@ -105,12 +105,12 @@ def embed(figure: Figure, folder: Path, name: str) -> tuple[str, str]:
 
 
 def inline_svg(svg: str, name: str, title: str, top: float = 0.0) -> str:
-    """An SVG file as an element: text stays text, inks are the page's, ids are its own.
+    """An SVG file as an element: text stays text, colours are the page's, ids are unique.
 
     Args:
         svg: What matplotlib wrote.
         name: A name that no other figure of the page has.
-        title: What the figure shows, for those who cannot see it.
+        title: What the figure shows, for screen readers.
         top: Height of the headline, which is cut off, in points.
     """
     svg = svg[svg.index("<svg") :]
@@ -164,9 +164,9 @@ def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
 
     png, svg = (Path(folder) / f"{name}.{kind}" for kind in ("png", "svg"))
     with rc_context(STYLE | {"svg.hashsalt": name}), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # signs the drawing font does not have
+        warnings.simplefilter("ignore", UserWarning)  # characters that the font lacks
         figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # everything has its place now: do not find it again
+        figure.set_layout_engine("none")  # the layout is final
         figure.set_dpi(SHARP)
         # The canvases themselves: Figure.savefig would draw everything twice.
         with replacing(png) as part:

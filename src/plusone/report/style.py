@@ -1,4 +1,4 @@
-"""One look for every figure: colours for all eyes, plain axes, titles that say what was found."""
+"""The style of all figures: colour-blind safe colours, plain axes, headlines with the finding."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ STYLE: Any = {  # rcParams; matplotlib lists every key in the type, which we nee
     "xtick.major.size": 3,
     "ytick.major.size": 3,
     "text.color": INK,
-    "text.parse_math": False,  # names are names, whatever signs are in them
+    "text.parse_math": False,  # names may contain $
     "lines.linewidth": 1.6,
     "lines.solid_capstyle": "round",
     "legend.frameon": False,
@@ -71,7 +71,7 @@ STYLE: Any = {  # rcParams; matplotlib lists every key in the type, which we nee
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Draws in this style, whatever style matplotlib was left in."""
+    """Draws with this style, whatever matplotlib's current settings are."""
 
     @wraps(draw)
     def within(*args: P.args, **kwargs: P.kwargs) -> Figure:
@@ -117,7 +117,7 @@ def headline_height(figure: Figure) -> float:
 
 
 def colours(names: Sequence[str]) -> dict[str, str]:
-    """A colour for each name; some methods have theirs. What is too many gets grey.
+    """A colour for each name; some methods have a fixed one. Grey when they run out.
 
     >>> colours(["an", "wan"]) == {"an": VERMILLION, "wan": BLUE}
     True
@@ -136,7 +136,7 @@ def plain(text: object, width: int = 28) -> str:
 
 
 def plain_ticks(axis: Axis) -> None:
-    """Numbers as they are said, also on logarithmic axes."""
+    """Plain numbers instead of powers of ten, also on logarithmic axes."""
     from matplotlib.ticker import FuncFormatter
 
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
