@@ -82,7 +82,7 @@ def test_a_loss_that_is_not_finite_keeps_the_last_good_weights(cli, photos, tmp_
 
     again = cli(*command, "--lr", "1e-3", "--out", run, "--resume")
     assert again.code == 2
-    assert "going on would end there again; start anew with a smaller" in again.sentence
+    assert "resuming would end there again; start anew with a smaller" in again.sentence
     tags = cli("predict", run, photos, "--json")
     assert tags.code == 0, tags.err
     assert "warning: this run stopped early (a loss term of an is not finite" in tags.err
