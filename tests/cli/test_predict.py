@@ -123,7 +123,7 @@ def test_many_skipped_images_are_counted_not_listed(cli, folder, photo_run, tmp_
 def test_small_pieces_give_the_same(cli, folder, photo_run, run_folder, monkeypatch):
     whole = cli("predict", photo_run, folder / "photos").out
     features = cli("predict", run_folder, folder / "x.npz").out
-    monkeypatch.setattr(prediction, "IMAGES", 5)
+    monkeypatch.setattr(prediction, "BATCH", 5)
     monkeypatch.setattr(prediction, "NUMBERS", 8 * 7)  # 7 items of 5 features and 3 classes
     assert cli("predict", photo_run, folder / "photos").out == whole
     assert cli("predict", run_folder, folder / "x.npz").out == features

@@ -13,9 +13,10 @@ from plusone.data.table import LabelTable
 from plusone.recipe import make_recipe
 from plusone.training.build import load_run
 from plusone.training.features import extract_to_file
+from plusone.training.items import find_items, inputs_for
 from plusone.training.loader import ArrayInputs, FileInputs
 from plusone.training.run import train
-from plusone.training.tagging import find_items, inputs_for, predict_all
+from plusone.training.tagging import predict_all
 from plusone.training.task import make_task
 
 pytestmark = pytest.mark.slow
@@ -93,8 +94,8 @@ def test_extraction_with_another_aspect(dataset, tmp_path):
     found = {}
     for aspect in ("stretch", "crop"):
         file = tmp_path / f"{aspect}.npz"
-        about = extract_to_file(dataset, file, "cnn", 16, workers=0, aspect=aspect)
-        assert about.get("aspect", "stretch") == aspect
+        result = extract_to_file(dataset, file, "cnn", 16, workers=0, aspect=aspect)
+        assert result.settings.get("aspect", "stretch") == aspect
         found[aspect] = read_features([file])
     assert found["crop"].meta["aspect"] == "crop"
     assert not np.array_equal(found["crop"].x, found["stretch"].x)

@@ -33,8 +33,8 @@ def run(dataset, path, **rest):
 
 def test_the_file_holds_ids_and_features(dataset, tmp_path):
     progress = []
-    about = run(dataset, tmp_path / "f.npz", on_progress=progress.append)
-    assert about == {
+    result = run(dataset, tmp_path / "f.npz", on_progress=progress.append)
+    assert result.to_json() == {
         "out": str(tmp_path / "f.npz"), "items": 7, "dim": 48, "backbone": "cnn", "size": 16,
         "data": "d",
     }  # fmt: skip
@@ -86,8 +86,7 @@ def test_a_changed_image_is_not_mixed_with_the_old_parts(dataset, pictures, tmp_
 
 
 def test_tokens_are_the_places_of_the_map(dataset, tmp_path):
-    about = run(dataset, tmp_path / "t.npz", tokens=True)
-    assert about["dim"] == 48
+    assert run(dataset, tmp_path / "t.npz", tokens=True).dim == 48
     tokens = read_features([tmp_path / "t.npz"]).x.astype(np.float32)
     assert tokens.shape == (7, 4, 48)
     run(dataset, tmp_path / "f.npz")

@@ -16,10 +16,9 @@ from plusone.data.lazy import LazyArray
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.recipe import Recipe
-from plusone.training import summary, task
-from plusone.training import task as sampling
+from plusone.training import _sampling, summary, task
+from plusone.training._sampling import blockwise, sample
 from plusone.training.loader import ArrayInputs, MappedInputs, SomeInputs
-from plusone.training.task import blockwise, sample
 from plusone.training.trainer import Training
 
 N, L, D = 600, 8, 12
@@ -89,11 +88,11 @@ def test_samples_are_ascending_and_always_the_same() -> None:
     assert rows is not None
     assert rows.tolist() == sample(5000, 100, 200_000).tolist() == sorted(set(rows.tolist()))
     assert len(rows) == 2000
-    assert len(sample(5000, 10**6, 10)) == sampling.LEAST
+    assert len(sample(5000, 10**6, 10)) == _sampling.SMALLEST_SAMPLE
 
 
 def test_blocks_give_what_one_call_gives(monkeypatch) -> None:
-    monkeypatch.setitem(sampling.ROWS, "features", 7)
+    monkeypatch.setitem(_sampling.ROWS, "features", 7)
     table = torch.rand(50, 3)
     rows = torch.randperm(50)[:40]
     calls = []
@@ -110,10 +109,10 @@ def test_figures_of_a_sample_say_so(tmp_path, monkeypatch) -> None:
     data = small(tmp_path)
     whole = fit(data, "role", epochs=2, expected_positives=2.0)
     assert "sampled" not in whole.metrics
-    monkeypatch.setattr(sampling, "LEAST", 10)
-    monkeypatch.setattr(task, "JUDGED", 60 * L)
-    monkeypatch.setattr(summary, "TESTED", 50 * L)
-    monkeypatch.setattr(summary, "RECOVERED", 40 * L)
+    monkeypatch.setattr(_sampling, "SMALLEST_SAMPLE", 10)
+    monkeypatch.setattr(task, "VALIDATION_LABELS", 60 * L)
+    monkeypatch.setattr(summary, "TEST_LABELS", 50 * L)
+    monkeypatch.setattr(summary, "RECOVERY_LABELS", 40 * L)
     some = fit(data, "role", epochs=2, expected_positives=2.0)
     assert some.metrics["sampled"] == {
         "val": {"items": 60, "of": 100},
@@ -141,7 +140,7 @@ from plusone.cli.app import main
 from plusone.training import task, summary
 torch.set_num_threads(1)
 task.LARGE = 1
-task.JUDGED = summary.RECOVERED = summary.TESTED = 1 << 21
+task.VALIDATION_LABELS = summary.RECOVERY_LABELS = summary.TEST_LABELS = 1 << 21
 before = re.search(r"RssAnon:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]
 sys.argv = ["plusone", *sys.argv[1:]]
 try:

@@ -279,9 +279,9 @@ def features(
             tokens=tokens,
         )
     if as_json:
-        emit(result)
+        emit(result.to_json())
         return
-    say(f"{result['items']} items, {result['dim']} features each, in {to}")
+    say(f"{result.items} items, {result.dim} features each, in {to}")
     say(f"next: plusone train {data} --features {to}")
 
 

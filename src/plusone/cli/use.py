@@ -31,7 +31,7 @@ from plusone.errors import InputError, RunError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from plusone.training.tagging import Skipped
+    from plusone.training.items import Skipped
     from plusone.training.thresholds import Thresholds
 
 
@@ -90,13 +90,14 @@ def evaluate(
     if as_json:
         about = {"run": str(run), "data": dataset.name, "split": split}
         about |= {"broken": len(dataset.broken)} if dataset.broken else {}
-        emit(about | {"thresholds": cuts.origin} | result)
+        emit(about | {"thresholds": cuts.origin} | result.to_json())
         return
-    if absent := result.pop("not_measured", ()):
+    if absent := result.not_measured:
         say(f"not measured, as the data does not have these classes: {', '.join(absent)}")
     rows = [
         (key, value if key in COUNTS else "-" if value is None else f"{value:.4f}")
-        for key, value in result.items()
+        for key, value in result.to_json().items()
+        if key != "not_measured"
     ]
     out.print(table(f"{run} on {dataset.name} ({split})", ("metric", "value"), rows))
     say(cuts.sentence())
@@ -132,7 +133,8 @@ def predict(
     """
     from plusone.io.files import replacing
     from plusone.training.build import load_run
-    from plusone.training.tagging import CsvTags, JsonTags, find_items, predict_all
+    from plusone.training.items import find_items
+    from plusone.training.tagging import CsvTags, JsonTags, predict_all
 
     if to is not None:
         check_file(to)
@@ -243,8 +245,8 @@ def maps(
     from plusone.io.files import replacing
     from plusone.report.maps import strip
     from plusone.training.build import load_run
+    from plusone.training.items import items_of
     from plusone.training.maps import class_maps
-    from plusone.training.tagging import items_of
 
     check_folder(to)
     predictor = load_run(run)

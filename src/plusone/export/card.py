@@ -14,7 +14,7 @@ from plusone.export.inputs import NAME, InputSpec
 from plusone.export.onnx import OnnxCheck
 from plusone.recipe import Recipe
 from plusone.results import RunResult
-from plusone.training.thresholds import ORIGINS, Thresholds, as_dict
+from plusone.training.thresholds import ORIGINS, Thresholds
 from plusone.version import __version__
 
 KIND = "plusone"
@@ -65,7 +65,7 @@ class ModelConfig:
     def to_json(self) -> dict[str, Any]:
         """The content of `config.json`."""
         result = self.result.to_json()
-        by_class = as_dict(self.classes, self.thresholds)
+        by_class = self.thresholds.by_name(self.classes)
         config = {
             "model_type": KIND,
             "architectures": ["plusone.Classifier"],
@@ -87,7 +87,7 @@ class ModelConfig:
         """Metadata of the ONNX file."""
         return {
             "classes": list(self.classes),
-            "thresholds": as_dict(self.classes, self.thresholds),
+            "thresholds": self.thresholds.by_name(self.classes),
             "input": self.input.to_json(),
             "output": "probabilities of the classes, in their order; not calibrated",
             "method": self.result.method,

@@ -16,8 +16,8 @@ from plusone.errors import InputError
 from plusone.models.backbones import Normalized
 from plusone.models.classifier import Normalize
 from plusone.training.build import Predictor
+from plusone.training.items import inputs_for
 from plusone.training.run_folder import read_description
-from plusone.training.tagging import inputs_for
 
 NAME = "inputs"
 SQUARES = {

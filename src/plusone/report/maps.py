@@ -23,9 +23,9 @@ from plusone.report.blocks import Block, Note, Section, Strips, Work
 from plusone.report.images import data_uri, load_images
 from plusone.report.material import Material
 from plusone.training.build import load_run
+from plusone.training.items import inputs_for
 from plusone.training.maps import class_maps
 from plusone.training.run_folder import read_description
-from plusone.training.tagging import inputs_for
 
 MapImage = tuple[str, str]  # data URI and description
 

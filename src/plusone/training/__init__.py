@@ -1,3 +1,25 @@
-"""Training, prediction and the files of a run."""
+"""Training, evaluation and prediction, and the files of a run."""
 
-from __future__ import annotations
+__all__ = [
+    "api",
+    "build",
+    "checkpoint",
+    "crossfit",
+    "evaluate",
+    "expected",
+    "features",
+    "items",
+    "linear",
+    "loader",
+    "maps",
+    "optim",
+    "predict",
+    "run",
+    "run_folder",
+    "step",
+    "summary",
+    "tagging",
+    "task",
+    "thresholds",
+    "trainer",
+]

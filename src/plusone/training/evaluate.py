@@ -1,9 +1,9 @@
-"""Measuring a finished model on labelled data."""
+"""Evaluating a trained model on labelled data."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,43 @@ from plusone.errors import InputError
 from plusone.metrics import Cut, evaluate
 from plusone.recipe import Recipe
 from plusone.results import finite
+from plusone.training._sampling import TEST_LABELS, blockwise, sample
 from plusone.training.build import Predictor
+from plusone.training.items import inputs_for
 from plusone.training.loader import SomeInputs
-from plusone.training.tagging import inputs_for
-from plusone.training.task import TESTED, blockwise, sample
 
 SPLITS = ("train", "val", "test", "all")
 
 
+@dataclass(frozen=True)
+class Evaluation:
+    """The metrics of a model on some items.
+
+    Args:
+        items: How many items were evaluated.
+        of: How many there are, if those are a sample.
+        against: "truth", or "seen" where only observed labels are known.
+        not_measured: Classes of the model that the data does not have.
+        metrics: Values by name; None for those that are not finite.
+    """
+
+    items: int
+    of: int | None
+    against: str
+    not_measured: tuple[str, ...]
+    metrics: dict[str, float | None]
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values, without what does not apply."""
+        values: dict[str, Any] = {"items": self.items}
+        values |= {} if self.of is None else {"of": self.of}
+        values["against"] = self.against
+        values |= {"not_measured": list(self.not_measured)} if self.not_measured else {}
+        return values | self.metrics
+
+
 def check_split(split: str) -> None:
-    """Refuses names of splits that do not exist."""
+    """Refuses unknown splits."""
     if split not in SPLITS:
         raise InputError(f"the split {split!r} is not one of {', '.join(SPLITS)}")
 
@@ -34,12 +61,12 @@ def check_split(split: str) -> None:
 def as_in_training(dataset: Dataset, run: Path, recipe: Recipe) -> Dataset:
     """The data of a run, with the training and validation items that the run had.
 
-    Validation items are drawn by their number among all. An image that was mended or went bad
-    since would draw others, some of which the model was trained on. Where that has happened, items
-    that the run did not have are in neither split.
+    Validation items are drawn by their row among all. An image that was repaired or broke since
+    shifts the rows, and would move training items into the validation split. In that case the
+    splits of the run are used, and items that it did not have are in neither.
 
     Args:
-        dataset: The run's own data, as it is now.
+        dataset: The data of the run, as it is now.
         run: The run folder.
         recipe: Its settings.
     """
@@ -50,8 +77,8 @@ def as_in_training(dataset: Dataset, run: Path, recipe: Recipe) -> Dataset:
     drawn = hold_out_validation(table, share=recipe.val_share, seed=recipe.split_seed).split
     if seen.split is None or drawn is None:
         return dataset
-    had = dict(zip(seen.ids.tolist(), seen.split.tolist(), strict=True))
-    before = np.array([had.get(name, "") for name in table.ids.tolist()], dtype="<U5")
+    splits = dict(zip(seen.ids.tolist(), seen.split.tolist(), strict=True))
+    before = np.array([splits.get(name, "") for name in table.ids.tolist()], dtype="<U5")
     known = before != ""
     if (before[known] == drawn[known]).all():
         return dataset
@@ -67,16 +94,13 @@ def evaluate_run(
     threshold: Cut = 0.5,
     top_k: int = 3,
     tick: Callable[[int], None] | None = None,
-) -> dict[str, Any]:
+) -> Evaluation:
     """All metrics of a model on one split ("train", "val", "test" or "all") of a data set.
 
-    The validation items of the model's own training are found again by its recipe. Where the
-    data holds no full truth, seen positives are the positives and everything else counts as
-    negative; `against` in the result says which it was. Of more items than memory is meant for a
-    sample is measured (`plusone.training.task`); `of` then says how many there are.
-
-    Classes are found by their names, in whatever order the data has them. Classes of the model
-    that the data lacks are not measured; `not_measured` in the result names them.
+    The recipe draws the same validation items as the training did. Where the data does not have all
+    labels, observed positives are the positives and everything else counts as negative. Of very
+    many items a sample is evaluated. Classes are matched by name; those that the data does not have
+    are not measured.
 
     Raises:
         InputError: The data has a class that the model does not know.
@@ -99,11 +123,11 @@ def evaluate_run(
         raise InputError(
             f"{dataset.name}: has no items in the split {split!r}; its splits: {have}, and all"
         )
-    there = len(rows)
-    if (some := sample(there, len(predictor.classes), TESTED)) is not None:
-        rows = rows[some]
-    taken = table.take(rows)
-    target = taken.labels if taken.truth is None else taken.truth
+    total = len(rows)
+    if (chosen := sample(total, len(predictor.classes), TEST_LABELS)) is not None:
+        rows = rows[chosen]
+    items = table.take(rows)
+    target = items.labels if items.truth is None else items.truth
     inputs = inputs_for(predictor, dataset, rows)
     scores = blockwise(
         torch.arange(len(rows)),
@@ -117,15 +141,17 @@ def evaluate_run(
     metrics = evaluate(
         scores, target.dense() == 1, threshold=threshold, top_k=top_k, empty=recipe.empty
     )
-    found: dict[str, Any] = finite(metrics)
-    absent = [name for name in predictor.classes if name not in known]
-    about: dict[str, Any] = {"items": len(rows)} | ({} if some is None else {"of": there})
-    about["against"] = "seen" if taken.truth is None else "truth"
-    return about | ({"not_measured": absent} if absent else {}) | found
+    return Evaluation(
+        items=len(rows),
+        of=None if chosen is None else total,
+        against="seen" if items.truth is None else "truth",
+        not_measured=tuple(name for name in predictor.classes if name not in known),
+        metrics=finite(metrics),
+    )
 
 
 def difference(expected: tuple[str, ...], given: tuple[str, ...]) -> str:
-    """What is different between two class lists, in a few words."""
+    """The classes that differ between two lists, in a few words."""
     missing = [name for name in expected if name not in given]
     extra = [name for name in given if name not in expected]
     parts = [f"missing: {', '.join(missing[:5])}"] if missing else []

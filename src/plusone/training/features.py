@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 import re
 import shutil
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +204,27 @@ def vectors_of(
     return FeatureCache(tick).of(model, SomeInputs(inputs, chosen)).x
 
 
+@dataclass(frozen=True)
+class Extraction:
+    """A file of features that was written.
+
+    Args:
+        path: The file.
+        items: How many items it has.
+        dim: D, features per vector.
+        settings: Backbone, image side, data and what else is not a default; the file has them too.
+    """
+
+    path: Path
+    items: int
+    dim: int
+    settings: Mapping[str, object]
+
+    def to_json(self) -> dict[str, object]:
+        """As plain values."""
+        return {"out": str(self.path), "items": self.items, "dim": self.dim, **self.settings}
+
+
 @torch.inference_mode()
 def extract_to_file(
     dataset: Dataset,
@@ -216,7 +237,7 @@ def extract_to_file(
     aspect: Aspect = "stretch",
     weights: str = "auto",
     tokens: bool = False,
-) -> dict[str, Any]:
+) -> Extraction:
     """Writes `path`, an npz with `ids` `[N]` and features `x` float16 `[N, D]` or `[N, T, D]`.
 
     Finished parts are kept in a folder beside `path` until all are there, so that an interrupted
@@ -233,8 +254,6 @@ def extract_to_file(
         weights: Weights of the backbone: "auto" for its own, "random", or the path of a file.
         tokens: Keep all T places of the feature map, row by row, instead of their mean.
 
-    Returns:
-        What was done: out, items, dim, backbone, size.
     """
     table, row = dataset.table, backbone_for(backbone)
     if table.root is None:
@@ -260,22 +279,22 @@ def extract_to_file(
     net = fused(net, noise).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     inputs = FileInputs(paths, side, flip=False, workers=workers, aspect=aspect)
     waiting: list[np.ndarray] = []
-    made = 0
+    done = 0
     for (images,) in inputs.batches(rows, BATCH, ("plain",), 0) if len(rows) else ():
         maps = net(images.contiguous(memory_format=torch.channels_last))
         features = as_tokens(maps)[0] if tokens else Head().pool(maps)
         waiting.append(features.half().numpy())
-        made += len(images)
-        if made % ITEMS_PER_PART == 0 or made == len(rows):
-            part = mine[(made - 1) // ITEMS_PER_PART]
+        done += len(images)
+        if done % ITEMS_PER_PART == 0 or done == len(rows):
+            part = mine[(done - 1) // ITEMS_PER_PART]
             write_array(_file(parts, part), np.concatenate(waiting))
             waiting = []
         if on_progress is not None:
             left = sum(len(_rows(p, len(table))) for p in missing)
-            on_progress(len(table) - left + min(left, made * world()[1]))
+            on_progress(len(table) - left + min(left, done * world()[1]))
     barrier()
     shape = broadcast(lambda: _join(parts, path, table.ids, settings))
-    return {"out": str(path), "items": len(table), "dim": shape[-1]} | settings
+    return Extraction(path, len(table), shape[-1], settings)
 
 
 def _file(parts: Path, number: int) -> Path:

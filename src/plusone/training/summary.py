@@ -1,4 +1,4 @@
-"""What a finished training is worth: the content of `metrics.json`."""
+"""The result of a finished training, as it is written to `metrics.json`."""
 
 from __future__ import annotations
 
@@ -8,30 +8,42 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from plusone.data.matrix import LabelMatrix
 from plusone.metrics import average_precision, evaluate, evaluate_recovery
-from plusone.results import RunResult
+from plusone.results import Example, LabelCounts, RunResult
 from plusone.seeds import derive
-from plusone.training.task import RECOVERED, TESTED, Part, Task, blockwise, sample
+from plusone.training._sampling import RECOVERY_LABELS, TEST_LABELS, blockwise, sample
+from plusone.training.task import Part, Task
 from plusone.training.thresholds import Thresholds, find_thresholds
 from plusone.training.trainer import Training
 from plusone.version import __version__
 
+EXAMPLES = 12
+TOP_SCORES = 8  # of an example
+
 
 def validation_thresholds(training: Training) -> Thresholds:
-    """The probability above which a label of each class counts, found on the validation items."""
-    val, blind = training.task.val, training.recipe.select_on == "observed"
+    """The thresholds of all classes, chosen on the validation items."""
+    val, observed_only = training.task.val, training.recipe.select_on == "observed"
     scores = training.predict(val)
-    return find_thresholds(scores, val.observed, None if blind else val.truth, training.k)
+    return find_thresholds(scores, val.observed, None if observed_only else val.truth, training.k)
 
 
 def summarise(
     training: Training, folder: Path | None, seconds: float, rules: Sequence[str] = ()
 ) -> RunResult:
-    """The result of a finished training."""
+    """The result of a finished training.
+
+    Args:
+        training: The training, with its best weights in place.
+        folder: The run folder, if there is one.
+        seconds: Duration of the training.
+        rules: Why settings that nobody gave are what they are.
+    """
     task, recipe = training.task, training.recipe
     assert training.best is not None
     metrics: dict[str, Any] = {
@@ -64,11 +76,11 @@ def summarise(
         task.train, task.classes, lambda rows: training.predict(task.train, rows)
     )
     if task.train.truth is not None:
-        metrics["labels"] = {
-            "classes": list(task.classes),
-            "seen": task.train.observed.per_class(1).tolist(),
-            "true": task.train.truth.per_class(1).tolist(),
-        }
+        metrics["labels"] = LabelCounts(
+            classes=task.classes,
+            seen=task.train.observed.per_class(1).tolist(),
+            true=task.train.truth.per_class(1).tolist(),
+        )
         metrics |= _recovered(training, task.train, task.train.truth)
     if sampled := _sampled(task):
         metrics["sampled"] = sampled
@@ -78,48 +90,51 @@ def summarise(
 
 
 def _tested(training: Training, part: Part, labels: LabelMatrix) -> dict[str, Any]:
-    """The result on the test items."""
-    rows = _rows(part, TESTED)
+    """Metrics on the test items."""
+    rows = _rows(part, TEST_LABELS)
     scores = blockwise(rows, labels.n_classes, lambda some: training.predict(part, some))
     truth = labels.dense(rows.numpy()) == 1
-    found = evaluate(scores, truth, empty=training.recipe.empty)
+    metrics = evaluate(scores, truth, empty=training.recipe.empty)
     per_class = average_precision(scores, truth).tolist()
-    return {"test_map": found["map"], "test": found, "test_ap": per_class}
+    return {"test_map": metrics["map"], "test": metrics, "test_ap": per_class}
 
 
 def _recovered(training: Training, part: Part, labels: LabelMatrix) -> dict[str, Any]:
-    """What the model, and the method where it keeps estimates, know of the hidden labels."""
-    rows = _rows(part, RECOVERED)
+    """Metrics of the model, and of the method's estimates if any, on the hidden training labels."""
+    rows = _rows(part, RECOVERY_LABELS)
     truth, seen = labels.dense(rows.numpy()) == 1, part.observed.dense(rows.numpy())
     scores = blockwise(rows, labels.n_classes, lambda some: training.predict(part, some))
     empty = training.recipe.empty
-    found = {"recovery": evaluate_recovery(scores, truth, seen, empty=empty)}
+    metrics = {"recovery": evaluate_recovery(scores, truth, seen, empty=empty)}
     some = None if len(rows) == len(part) else rows
     if (estimates := training.method.estimates(some)) is not None:
-        found["recovery_estimates"] = evaluate_recovery(estimates, truth, seen, empty=empty)
-    return found
+        metrics["recovery_estimates"] = evaluate_recovery(estimates, truth, seen, empty=empty)
+    return metrics
 
 
 def _rows(part: Part, most: int) -> Tensor:
-    """Rows of a part to look at."""
-    some = sample(len(part), part.observed.n_classes, most)
-    return torch.arange(len(part)) if some is None else torch.from_numpy(some)
+    """The rows of a part that are evaluated, int64."""
+    chosen = sample(len(part), part.observed.n_classes, most)
+    return torch.arange(len(part)) if chosen is None else torch.from_numpy(chosen)
 
 
 def _sampled(task: Task) -> dict[str, dict[str, int]]:
-    """Of which figures only a sample of the items was looked at: how many, of how many."""
-    found = {}
+    """Figures that were computed on a sample: how many items of how many."""
+    sampled = {}
     if task.val.of is not None:
-        found["val"] = {"items": len(task.val), "of": task.val.of}
-    for name, part, most in (("test", task.test, TESTED), ("recovery", task.train, RECOVERED)):
+        sampled["val"] = {"items": len(task.val), "of": task.val.of}
+    for name, part, most in (
+        ("test", task.test, TEST_LABELS),
+        ("recovery", task.train, RECOVERY_LABELS),
+    ):
         known = part is not None and part.truth is not None
         if part is not None and known and len(rows := _rows(part, most)) < len(part):
-            found[name] = {"items": len(rows), "of": len(part)}
-    return found
+            sampled[name] = {"items": len(rows), "of": len(part)}
+    return sampled
 
 
 def _mode(training: Training) -> str:
-    """How it was trained, in a word."""
+    """The mode of the training: "linear", "finetune", "linear_init" or "stages"."""
     if training.recipe.stages:
         return "stages"
     inputs = {stage.inputs for stage in training.stages}
@@ -128,46 +143,41 @@ def _mode(training: Training) -> str:
     return "linear" if inputs == {"features"} else "finetune"
 
 
-COUNT = 12
-TOP = 8
-
-
 def pick_examples(
     part: Part, classes: tuple[str, ...], predict: Callable[[Tensor], Tensor]
-) -> list[dict[str, Any]]:
-    """Items for a report, the same ones for every method on the same data.
+) -> list[Example]:
+    """Some items for a report, the same ones for every method on the same data.
 
     Args:
-        part: The training items; those with labels to find are preferred.
+        part: The training items; those with hidden positives are preferred.
         classes: Class names.
         predict: Gives the probabilities `[n, L]` of some rows of the items.
-
-    Returns:
-        For each item `id`, `seen` and `truth` (class names; `truth` is None where it is not
-        known), and `scores`, the highest ones by class name.
     """
     rows = np.arange(len(part))
     if part.truth is not None:
         hidden = part.truth.per_item(1) - part.observed.per_item(1)
         rows = np.flatnonzero(hidden > 0) if (hidden > 0).any() else rows
     draw = np.random.default_rng(derive(0, "examples"))
-    chosen = np.sort(draw.choice(rows, min(COUNT, len(rows)), replace=False))
+    chosen = np.sort(draw.choice(rows, min(EXAMPLES, len(rows)), replace=False))
     seen = part.observed.take(chosen).dense()
     truth = None if part.truth is None else part.truth.take(chosen).dense()
-    top = predict(torch.from_numpy(chosen)).topk(min(TOP, len(classes)))
+    top = predict(torch.from_numpy(chosen)).topk(min(TOP_SCORES, len(classes)))
     return [
-        {
-            "id": str(part.ids[row]),
-            "seen": [classes[label] for label in np.flatnonzero(seen[place] == 1)],
-            "truth": None
-            if truth is None
-            else [classes[label] for label in np.flatnonzero(truth[place] == 1)],
-            "scores": {
+        Example(
+            id=str(part.ids[row]),
+            seen=_names(classes, seen[place]),
+            truth=None if truth is None else _names(classes, truth[place]),
+            scores={
                 classes[label]: round(value, 4)
                 for label, value in zip(
                     top.indices[place].tolist(), top.values[place].tolist(), strict=True
                 )
             },
-        }
+        )
         for place, row in enumerate(chosen)
     ]
+
+
+def _names(classes: tuple[str, ...], labels: npt.NDArray[np.int8]) -> tuple[str, ...]:
+    """Names of the positive classes among labels `[L]`."""
+    return tuple(classes[label] for label in np.flatnonzero(labels == 1))

@@ -1,4 +1,4 @@
-"""`Task`: a data set made ready for training: split, observed, with inputs for each part."""
+"""`Task`: a data set prepared for training: observed, split, with the inputs of each split."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from plusone.data.dataset import Dataset
 from plusone.data.images import cached_images, decode_all
@@ -23,17 +22,21 @@ from plusone.methods import get_method
 from plusone.models.backbones import backbone_for
 from plusone.parallel.processes import main_process_first
 from plusone.recipe import Recipe
-from plusone.seeds import derive
+from plusone.training._sampling import VALIDATION_LABELS, sample
 from plusone.training.loader import ArrayInputs, FileInputs, Inputs, MappedInputs
-from plusone.training.predict import ROWS
 
 
 @dataclass(frozen=True)
 class Part:
-    """One split: inputs, what was seen of its labels, and all of them where they are known.
+    """One split of the data.
 
-    Items with weights are visited in proportion to them, see `plusone.training.loader`. Where these
-    are a sample of a larger split, `of` is how many it has.
+    Args:
+        ids: Names of the items.
+        inputs: Their inputs.
+        observed: Their observed labels `[N, L]`.
+        truth: All their labels, where they are known.
+        weights: How often each is visited in training, see `plusone.training.loader`.
+        of: Size of the whole split, if this is a sample of it.
     """
 
     ids: Strings
@@ -49,17 +52,17 @@ class Part:
 
 @dataclass(frozen=True)
 class Task:
-    """Everything a training run needs of its data.
+    """The data of a training.
 
     Args:
         name: Name of the data set.
         classes: Class names.
-        train: What is learned from.
-        val: What the best epoch is chosen on; of very many items a sample (`engine.sampling`).
-        test: What the result is reported on; None if the data has no test split.
+        train: The training items.
+        val: The validation items, which choose the best epoch; a sample if they are very many.
+        test: The test items; None if the data has no test split.
         images: Whether inputs are images (else feature vectors).
         shape: Shape of one input.
-        observation: Scheme, seed and digest of the seen labels.
+        observation: Scheme, seed and digest of the observed labels.
     """
 
     name: str
@@ -73,7 +76,7 @@ class Task:
 
 
 def make_task(dataset: Dataset, recipe: Recipe, tick: Callable[[], None] | None = None) -> Task:
-    """Observes, splits and loads a data set as the recipe says.
+    """Observes, splits and loads a data set according to the recipe.
 
     Args:
         dataset: The data.
@@ -86,10 +89,13 @@ def make_task(dataset: Dataset, recipe: Recipe, tick: Callable[[], None] | None 
 
     def part(split: str) -> Part:
         rows, of = table.rows_of(split), None
-        if split == "val" and (some := sample(len(rows), len(table.classes), JUDGED)) is not None:
-            rows, of = rows[some], len(rows)
-        taken = table.take(rows)
-        return Part(taken.ids, make_inputs(rows), taken.labels, taken.truth, of=of)
+        if (
+            split == "val"
+            and (chosen := sample(len(rows), len(table.classes), VALIDATION_LABELS)) is not None
+        ):
+            rows, of = rows[chosen], len(rows)
+        items = table.take(rows)
+        return Part(items.ids, make_inputs(rows), items.labels, items.truth, of=of)
 
     for split in ("train", "val"):
         if not len(table.rows_of(split)):
@@ -110,7 +116,7 @@ def make_task(dataset: Dataset, recipe: Recipe, tick: Callable[[], None] | None 
 
 
 def split_and_observe(table: LabelTable, recipe: Recipe) -> LabelTable:
-    """The same items with the labels training may see, validation items held out.
+    """The same items with their observed labels, and validation items held out.
 
     Training items that `train_share` leaves out are in the split "unused".
     """
@@ -118,25 +124,25 @@ def split_and_observe(table: LabelTable, recipe: Recipe) -> LabelTable:
     table = hold_out_validation(table, share=recipe.val_share, seed=recipe.split_seed)
     if recipe.train_share == 1:
         return table
-    assert table.split is not None  # it has held-out items
+    assert table.split is not None
     rows, split = table.rows_of("train"), table.split.astype("<U6")
     split[rows] = "unused"
-    split[some_of(rows, recipe.train_share, recipe.split_seed)] = "train"
+    split[random_share(rows, recipe.train_share, recipe.split_seed)] = "train"
     return replace(table, split=split)
 
 
 def seen_labels(table: LabelTable, recipe: Recipe) -> int:
-    """How many labels training sees, positive and negative."""
+    """The number of observed labels of the training items, positive and negative."""
     table = split_and_observe(table, recipe)
     labels = table.labels.take(table.rows_of("train"))
     return int(labels.per_class(1).sum() + labels.per_class(-1).sum())
 
 
-def some_of(rows: npt.NDArray[np.int64], share: float, seed: int) -> npt.NDArray[np.int64]:
-    """A random share of the rows, ascending, at least one; a smaller share is part of a larger.
+def random_share(rows: npt.NDArray[np.int64], share: float, seed: int) -> npt.NDArray[np.int64]:
+    """A random share of the rows, ascending, at least one; larger shares contain smaller ones.
 
     >>> rows = np.arange(10)
-    >>> some_of(rows, 0.2, 0).tolist(), some_of(rows, 0.4, 0).tolist()
+    >>> random_share(rows, 0.2, 0).tolist(), random_share(rows, 0.4, 0).tolist()
     ([4, 6], [2, 4, 6, 7])
     """
     order = np.random.default_rng(seed).permutation(len(rows))
@@ -144,18 +150,18 @@ def some_of(rows: npt.NDArray[np.int64], share: float, seed: int) -> npt.NDArray
 
 
 def apply_observation(table: LabelTable, recipe: Recipe) -> LabelTable:
-    """The labels training may see.
+    """The table with the labels that training observes.
 
-    `observe="auto"` hides labels only where all are known: a complete table gets the scheme the
-    method is meant for; a table that already holds partial labels keeps them, except for the
-    reference methods that are defined by seeing more (`bce`, `iun`, `iu`).
+    `observe="auto"` hides labels only where all are known: a complete table gets the scheme of the
+    method; a table with partial labels keeps them, except for the reference methods that are
+    defined by observing more (`bce`, `iun`, `iu`).
     """
     scheme = recipe.observe
     if scheme == "auto":
-        wanted = get_method(recipe.method).scheme
-        partial = not table.is_complete and wanted == "single"
-        scheme = "given" if table.truth is None or partial else wanted
-        if scheme == "given" and wanted != "single" and not table.labels.per_class(-1).any():
+        own = get_method(recipe.method).scheme
+        partial = not table.is_complete and own == "single"
+        scheme = "given" if table.truth is None or partial else own
+        if scheme == "given" and own != "single" and not table.labels.per_class(-1).any():
             raise InputError(
                 f"the method {recipe.method} learns from seen negatives, and this data has none; "
                 "choose another method, for example gr"
@@ -178,11 +184,11 @@ def input_shape(dataset: Dataset, recipe: Recipe) -> tuple[int, ...]:
     return (3, size, size)
 
 
-def same_kind(given: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    """Whether inputs of one shape suit a model for another: channels, or features, must agree."""
-    if len(given) != len(wanted):
+def same_kind(given: tuple[int, ...], expected: tuple[int, ...]) -> bool:
+    """Whether a model for inputs of one shape takes another: channels or features must agree."""
+    if len(given) != len(expected):
         return False
-    return given[0] == wanted[0] if len(given) == 3 else given[-1] == wanted[-1]
+    return given[0] == expected[0] if len(given) == 3 else given[-1] == expected[-1]
 
 
 def dataset_inputs(
@@ -200,8 +206,8 @@ def dataset_inputs(
         recipe: The settings.
         shape: Shape of one input.
         tick: Called once per decoded image.
-        cache_dir: Folder to keep decoded images in. Training passes the recipe's; whoever uses a
-            trained model elsewhere need not have that folder.
+        cache_dir: Folder for decoded images. Training passes that of the recipe; prediction, which
+            may run elsewhere, does not.
     """
     table = dataset.table
     if not same_kind(input_shape(dataset, recipe), shape):
@@ -227,58 +233,14 @@ def dataset_inputs(
 def _array_inputs(
     x: npt.NDArray[Any] | LazyArray, *, flip: bool
 ) -> Callable[[npt.NDArray[np.int64]], Inputs]:
-    """A function from row numbers to inputs: copied into memory, unless they are large features."""
+    """A function from row numbers to inputs: in memory, or mapped if they are large features."""
     if x.ndim != 4 and x.nbytes >= LARGE:
         return lambda rows: MappedInputs(rows_of(x, rows))
 
     def in_memory(rows: npt.NDArray[np.int64]) -> Inputs:
-        taken = torch.from_numpy(np.ascontiguousarray(x[rows]))
-        if taken.dtype == torch.float16:
-            taken = taken.float()  # converting once beats converting every batch, while it fits
-        return ArrayInputs(taken, flip=flip and x.ndim == 4)
+        tensor = torch.from_numpy(np.ascontiguousarray(x[rows]))
+        if tensor.dtype == torch.float16:
+            tensor = tensor.float()  # once, instead of every batch
+        return ArrayInputs(tensor, flip=flip and x.ndim == 4)
 
     return in_memory
-
-
-JUDGED = 1 << 26  # validation labels, looked at after every epoch
-RECOVERED = 1 << 25  # training labels, looked at when a training ends
-TESTED = 1 << 28  # test labels, looked at when a training ends or a run is evaluated
-LEAST = 1000  # items a sample has at least
-
-
-def sample(n_items: int, n_classes: int, most: int) -> npt.NDArray[np.int64] | None:
-    """Rows to look at, ascending; None where all of them are.
-
-    Args:
-        n_items: How many items there are.
-        n_classes: How many classes.
-        most: How many labels may be looked at.
-
-    >>> sample(5000, 10, 1 << 20) is None, sample(5000, 1000, 2_000_000).size
-    (True, 2000)
-    """
-    size = max(most // max(n_classes, 1), LEAST)
-    if n_items <= size:
-        return None
-    draw = np.random.default_rng(derive(0, "sample", n_items))
-    return np.sort(draw.choice(n_items, size, replace=False))
-
-
-def blockwise(rows: Tensor, n_classes: int, predict: Callable[[Tensor], Tensor]) -> Tensor:
-    """Probabilities of many rows, some at a time: nothing large is held twice.
-
-    Args:
-        rows: Which, int64 `[n]`.
-        n_classes: `L`.
-        predict: Gives the probabilities `[b, L]` of some of them.
-
-    Returns:
-        `[n, L]`.
-    """
-    step = ROWS["features"]
-    if len(rows) <= step:
-        return predict(rows)
-    out = torch.empty(len(rows), n_classes)
-    for start in range(0, len(rows), step):
-        out[start : start + step] = predict(rows[start : start + step])
-    return out

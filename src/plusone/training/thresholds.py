@@ -1,7 +1,7 @@
-"""Thresholds by class: above which probability a label counts as predicted.
+"""One threshold per class: above which probability a label is predicted.
 
-They are found on the validation items when a training ends and kept in the run as
-`thresholds.json`, which may be edited. Without that file 0.5 is used for every class.
+They are chosen on the validation items at the end of a training and written to the run as
+`thresholds.json`, which may be edited. Without that file every class has 0.5.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from plusone.metrics import Array
 from plusone.metrics.threshold import thresholds_from
 
 FILE = "thresholds.json"
-HALF = 0.5
+DEFAULT = 0.5
 ORIGINS = {
     "truth": "from all labels of the validation items",
     "seen": "from the seen labels of the validation items",
@@ -57,11 +57,15 @@ class Thresholds:
 
     @property
     def by_class(self) -> bool:
-        """Whether every class has its own."""
+        """Whether every class has its own threshold."""
         return self.origin in ("truth", "seen") or len(set(self.values)) > 1
 
+    def by_name(self, classes: Sequence[str]) -> dict[str, float]:
+        """The threshold of each class by its name."""
+        return dict(zip(classes, self.values, strict=True))
+
     def sentence(self) -> str:
-        """What a person should know of them."""
+        """A sentence that describes them."""
         if self.by_class:
             return f"thresholds: per class, {ORIGINS[self.origin]}"
         value = f"{self.values[0]:g}" if self.values else "none"
@@ -72,28 +76,24 @@ class Thresholds:
 def find_thresholds(
     scores: Array, observed: LabelMatrix, truth: LabelMatrix | None, k: float | None = None
 ) -> Thresholds:
-    """Thresholds from what is known of some items that were not trained on.
+    """Chooses thresholds on items that were not trained on.
 
     Args:
         scores: Their probabilities `[N, L]`.
-        observed: What was seen of their labels.
+        observed: Their observed labels.
         truth: All their labels, where they are known and may be used.
-        k: Expected number of positives per item, if there is an idea of it.
+        k: Expected number of positives per item, if known.
     """
-    known = observed if truth is None else truth
-    found = thresholds_from(scores, known.dense(), expected_positives=k)
-    values = tuple(round(float(value), 8) for value in found)  # scores may crowd near 0 or 1
+    labels = observed if truth is None else truth
+    thresholds = thresholds_from(scores, labels.dense(), expected_positives=k)
+    values = tuple(round(float(value), 8) for value in thresholds)  # scores may crowd near 0 or 1
     return Thresholds(values, "seen" if truth is None else "truth")
 
 
-def write_thresholds(folder: Path, classes: Sequence[str], found: Thresholds) -> None:
+def write_thresholds(folder: Path, classes: Sequence[str], thresholds: Thresholds) -> None:
     """Writes `thresholds.json` into a run folder."""
-    write_json(folder / FILE, {"from": found.origin, "thresholds": as_dict(classes, found)})
-
-
-def as_dict(classes: Sequence[str], found: Thresholds) -> dict[str, float]:
-    """Thresholds by the name of their class."""
-    return dict(zip(classes, found.values, strict=True))
+    by_name = thresholds.by_name(classes)
+    write_json(folder / FILE, {"from": thresholds.origin, "thresholds": by_name})
 
 
 def read_thresholds(folder: Path, classes: Sequence[str]) -> Thresholds:
@@ -102,7 +102,7 @@ def read_thresholds(folder: Path, classes: Sequence[str]) -> Thresholds:
     try:
         content: Any = read_json(path)
     except FileNotFoundError:
-        return Thresholds.same(HALF, len(classes), "none")
+        return Thresholds.same(DEFAULT, len(classes), "none")
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({error})") from None
     values = content.get("thresholds") if isinstance(content, Mapping) else None
