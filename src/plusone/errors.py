@@ -1,4 +1,4 @@
-"""The kinds of failure a user can meet, and a list that collects problems of one file."""
+"""The errors that users see, and a collector for the problems of one file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class RunError(RuntimeError):
 
 
 class DivergedError(RunError):
-    """A loss or a weight is not finite any more.
+    """Training diverged: a loss or a weight is not finite.
 
     Args:
         what: What is not finite, and where.

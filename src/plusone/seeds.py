@@ -1,7 +1,7 @@
-"""Random numbers that depend on where training is, not on how it got there.
+"""Seeds and random generators.
 
-Every epoch draws from generators made anew from (seed, purpose, stage, epoch), so a run that was
-stopped between two epochs goes on exactly as if it had not been.
+Every epoch draws from new generators seeded by (seed, purpose, stage, epoch), so a run that is
+resumed after an interruption gives the same results as one that was not interrupted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def generator(*parts: int | str) -> torch.Generator:
 
 @contextmanager
 def seeded(*parts: int | str) -> Iterator[None]:
-    """Seeds torch's global generator inside the block and puts the old state back after it."""
+    """Seeds torch's global generator inside the block and restores its state after it."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(*parts))
         yield

@@ -1,4 +1,4 @@
-"""What flows between data, model, method and engine: frozen records, nothing else."""
+"""What data, model, method and training loop exchange: frozen records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Batch", "Clock", "Outputs", "Stage", "TrainLabels"]
 
 @dataclass(frozen=True)
 class TrainLabels:
-    """What a method may know before training.
+    """What a method knows before training.
 
     Args:
         observed: Seen labels of the training items in three states, `[N, L]`.
@@ -48,7 +48,7 @@ class Batch:
         views: One input tensor per view the method asked for, `[B, ...]` each.
         observed: Seen labels, float `[B, L]` in {1, 0, -1}.
         index: Row of each item among the training items, int64 `[B]`.
-        teacher: What the moving average of the model says about each view, without gradients;
+        teacher: Outputs of the model's moving average for each view, without gradients;
             empty unless the method has a `teacher`.
     """
 
@@ -60,13 +60,13 @@ class Batch:
 
 @dataclass(frozen=True)
 class Outputs:
-    """What a model says about one view.
+    """The outputs of a model for one view.
 
     Args:
         logits: `[B, L]`.
-        features: What the head received, `[B, D]` or `[B, D, ...]`.
+        features: The input of the head, `[B, D]` or `[B, D, ...]`.
         embeddings: One vector per class, `[B, L, d]`, from heads that have them.
-        maps: Where in the image a class is, `[B, L, h, w]`, from heads that know.
+        maps: Class maps `[B, L, h, w]`, from heads that have them.
     """
 
     logits: Tensor
@@ -95,20 +95,20 @@ class Clock:
 
     @property
     def progress(self) -> float:
-        """Share of the stage's epochs that lie behind, in [0, 1)."""
+        """Share of the stage's epochs that are done, in [0, 1)."""
         return self.epoch / self.epochs
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One leg of training.
+    """One stage of training.
 
     Args:
         inputs: "features" trains the head on fixed features, "images" the whole model.
         epochs: How many epochs.
         lr: Learning rate of the backbone (and of the head, times `head_lr_mult`).
         freeze_backbone: Keep the backbone's weights in an "images" stage.
-        start_from: Weights to start from: the best of the stage before, or its last.
+        start_from: Weights to start from: the best or the last of the previous stage.
         options: Method options that change for this stage.
     """
 

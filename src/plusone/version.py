@@ -1,4 +1,4 @@
-"""The version of the package, and what to say about files of a later one."""
+"""The version of the package, and a check for files of newer versions."""
 
 from plusone.errors import InputError
 
@@ -6,13 +6,13 @@ __version__ = "0.1.0"
 
 
 def refuse_newer(source: str, form: object, known: int, made_by: object = None) -> None:
-    """Refuses a file whose format is later than this version knows.
+    """Refuses a file with a newer format than this version can read.
 
     Args:
-        source: The file, to be named.
-        form: The number of its format, if it has one.
-        known: The latest number that can be read.
-        made_by: The version that wrote it, if that is known.
+        source: The file, for the message.
+        form: Its format number, if it has one.
+        known: The newest format number that can be read.
+        made_by: The version that wrote it, if known.
     """
     if isinstance(form, int) and form > known:
         maker = f"plusone {made_by}" if isinstance(made_by, str) else "a newer plusone"
@@ -23,7 +23,7 @@ def refuse_newer(source: str, form: object, known: int, made_by: object = None) 
 
 
 def is_newer(version: object) -> bool:
-    """Whether a version is later than this one.
+    """Whether a version is newer than this one.
 
     >>> is_newer("99.0"), is_newer("0.0.1"), is_newer("nonsense")
     (True, False, False)

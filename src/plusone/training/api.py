@@ -102,7 +102,7 @@ def fit(
     )
     recipe = composed.recipe
     if module is not None and recipe.weights != "auto":
-        raise InputError("weights are for backbones by name; load them into the module yourself")
+        raise InputError("weights apply to backbones by name; load them into the module yourself")
     training = Training(make_task(dataset, recipe), recipe, backbone=module)
     records = []
     for record in training.epochs():

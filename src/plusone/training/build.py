@@ -1,4 +1,4 @@
-"""A model and its method, new or from a finished run."""
+"""Building a model and its method, new or from a finished run."""
 
 from __future__ import annotations
 
@@ -26,6 +26,10 @@ from plusone.training.predict import predict
 from plusone.training.run_folder import read_description, read_recipe, refuse_diverged
 from plusone.types import TrainLabels
 
+ALLOCATED_PER_BYTE = 16  # of a weights file: initial weights, their copies and temporaries
+ALLOCATED_AT_LEAST = 2**28
+FACTORIES = ("empty", "zeros", "ones", "full", "rand", "randn", "new_")  # functions of torch
+
 
 def build(
     recipe: Recipe,
@@ -36,21 +40,19 @@ def build(
     backbone: nn.Module | None = None,
     weights: str | None = None,
 ) -> tuple[Classifier, Method]:
-    """A model with fresh weights, and the method that will train it.
+    """Builds a model with initial weights, and its method.
 
     Args:
         recipe: The settings.
-        labels: What the method may know of the training items.
+        labels: The observed labels of the training items.
         shape: Shape of one input.
         images: Whether inputs are images.
         backbone: A module to use instead of the recipe's backbone; needs an attribute `dim`.
-        weights: Where the backbone's weights come from, instead of what the recipe says.
+        weights: Weights of the backbone, instead of those of the recipe.
     """
     info = get_method(recipe.method)
     for stage in recipe.stages:
-        info.make_options(
-            recipe.options | stage.options
-        )  # refuses what does not exist before anything starts
+        info.make_options(recipe.options | stage.options)  # refuses unknown options early
     with seeded(recipe.seed, "initial weights"):
         method = info.build(labels, info.make_options(recipe.options))
         method.name = recipe.method
@@ -90,18 +92,18 @@ class Predictor:
 
 
 def load_run(folder: Path) -> Predictor:
-    """The model of a complete run."""
-    recipe, about = read_recipe(folder), read_description(folder)
+    """Loads the model of a run."""
+    recipe, description = read_recipe(folder), read_description(folder)
     weights = folder / "model.safetensors"
     if not weights.exists():
         refuse_diverged(folder)
         raise InputError(f"{folder}: the run is not complete; finish it with --resume")
     table = read_table(folder / "observed.npz").table
-    seen, places = table.take(table.rows_of("train")).labels, len(about.shape) > 1
-    labels = TrainLabels(seen, about.k, recipe.seed, places)
-    # All weights are in the run: those that the backbone began with need not be found again.
-    with Allotted(weights.stat().st_size, str(folder)):
-        model, method = build(recipe, labels, about.shape, images=about.images, weights="random")
+    observed, shape = table.take(table.rows_of("train")).labels, description.shape
+    labels = TrainLabels(observed, description.k, recipe.seed, len(shape) > 1)
+    # All weights are in the run: pretrained weights need not be loaded.
+    with AllocationLimit(weights.stat().st_size, str(folder)):
+        model, method = build(recipe, labels, shape, images=description.images, weights="random")
     tensors, _ = checkpoint.load(weights)
     try:
         model.load_state_dict(below(tensors, "model."))
@@ -109,7 +111,7 @@ def load_run(folder: Path) -> Predictor:
     except RuntimeError as error:
         first = str(error).splitlines()[0]
         raise InputError(f"{weights}: does not fit the recipe beside it ({first})") from None
-    return Predictor(recipe, about.classes, about.shape, about.images, model.eval(), method)
+    return Predictor(recipe, description.classes, shape, description.images, model.eval(), method)
 
 
 def below(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
@@ -119,25 +121,20 @@ def below(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tens
     }
 
 
-FACTOR = 16  # a network's first weights, their copies and what is computed for them
-SPARE = 2**28
-MAKERS = ("empty", "zeros", "ones", "full", "rand", "randn", "new_")
+class AllocationLimit(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Limits the tensors that are created inside it; more is an `InputError`.
 
-
-class Allotted(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Inside it tensors may be made up to so many numbers in all; more is an `InputError`.
-
-    A recipe of a few bytes can ask for a network of any size. What a run really holds is the size
-    of its weights file.
+    A recipe of a few bytes can ask for a network of any size; the weights file of the run says how
+    large its network really is.
 
     Args:
         size: Bytes of the weights file.
-        what: What to name in the message.
+        what: The run, for the message.
     """
 
     def __init__(self, size: int, what: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.left = FACTOR * size + SPARE
+        self.left = ALLOCATED_PER_BYTE * size + ALLOCATED_AT_LEAST
         self.what = what
 
     def __torch_dispatch__(
@@ -147,7 +144,7 @@ class Allotted(TorchDispatchMode):  # type: ignore[no-untyped-call]
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        if func.__name__.startswith(MAKERS):
+        if func.__name__.startswith(FACTORIES):
             self._take(next((arg for arg in args if isinstance(arg, (list, tuple))), ()))
         return func(*args, **(kwargs or {}))
 

@@ -18,19 +18,19 @@ from plusone.io.readers import parse_json
 
 
 def save(path: Path, tensors: dict[str, Tensor], plain: dict[str, Any]) -> None:
-    """Writes tensors and plain values into one file, in one step."""
-    whole = {key: value.detach().contiguous().clone() for key, value in tensors.items()}
+    """Writes tensors and plain values into one file, atomically."""
+    contiguous = {key: value.detach().contiguous().clone() for key, value in tensors.items()}
     with replacing(path) as temporary:
         try:
-            save_file(whole, temporary, metadata={"plusone": json.dumps(plain)})
+            save_file(contiguous, temporary, metadata={"plusone": json.dumps(plain)})
         except SafetensorError as error:
             raise _system_error(error) from None
 
 
 def _system_error(error: SafetensorError) -> Exception:
-    """The error of the system behind an error of safetensors, such as that of a full disk."""
-    found = re.search(r"os error (\d+)", str(error))
-    return error if found is None else OSError(int(found[1]), os.strerror(int(found[1])))
+    """The `OSError` behind an error of safetensors, such as a full disk."""
+    number = re.search(r"os error (\d+)", str(error))
+    return error if number is None else OSError(int(number[1]), os.strerror(int(number[1])))
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -1,7 +1,7 @@
-"""Cross-fitting: what a model says about items it has not been trained on, for every item.
+"""Cross-fitting: out-of-sample predictions for every item.
 
-A model is over-confident on what it was trained on, above all about the labels it saw there. So the
-items are dealt into folds, and each fold is predicted by a model trained on the others.
+A model is over-confident on its training items, above all about their observed labels. So the items
+are divided into folds, and each fold is predicted by a model trained on the others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from plusone.training.task import input_shape, make_task
 from plusone.training.trainer import Training
 from plusone.version import __version__
 
-OURS = re.compile(r"[0-9a-f]{12}-of-\d+-\d+\.npy")  # names of kept folds
+FOLD_FILE = re.compile(r"[0-9a-f]{12}-of-\d+-\d+\.npy")
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class CrossFit:
     """Out-of-sample predictions.
 
     Args:
-        rows: Rows of the data set that were dealt into folds: all but the test items, ascending.
+        rows: Rows of the data set that are in a fold: all but the test items, ascending.
         fold: Fold of each of them, int64 `[n]`.
-        probabilities: What the models that had not seen them say, float32 `[n, L]`.
-        features: What the models saw of those items, `[n, D]` or `[n, T, D]`: features that were
-            given, or those a fixed backbone made of images; None where backbones were trained.
+        probabilities: Predictions of the models that were not trained on them, float32 `[n, L]`.
+        features: The inputs of the heads, `[n, D]` or `[n, T, D]`: features of the data set, or
+            those of a fixed backbone; None where backbones were trained.
     """
 
     rows: npt.NDArray[np.int64]
@@ -61,16 +61,16 @@ def cross_fit(
     """Trains one model per fold on all other items and predicts the fold.
 
     The labels of `dataset.table` are used as they are: observe it first if labels are to be hidden.
-    Each model holds out a share of its own items to choose its epoch, as the recipe says.
+    Each model holds out a share of its own items for validation, according to the recipe.
 
     Args:
-        dataset: The data; its truth, if any, is not looked at.
-        recipe: The settings; the seed also deals the folds.
-        folds: How many.
+        dataset: The data; its truth, if any, is not used.
+        recipe: The settings; the seed also draws the folds.
+        folds: How many folds.
         on_epoch: Called with the number of the fold after every epoch.
-        on_fold: Called after each fold with its number and whether it was found in `keep`.
-        on_extract: Called with the number of images that a fixed backbone has just seen.
-        keep: A folder for finished folds; those of the same data and settings are used again.
+        on_fold: Called after each fold with its number and whether it was read from `keep`.
+        on_extract: Called with the number of images whose features were just extracted.
+        keep: A folder for finished folds; those of the same data and settings are reused.
     """
     table = replace(dataset.table, truth=None)
     rows = np.flatnonzero(np.isin(np.arange(len(table)), table.rows_of("test"), invert=True))
@@ -82,28 +82,27 @@ def cross_fit(
     dataset = replace(dataset, table=table)
     if only_heads(dataset, settings):
         dataset = with_features(dataset, settings, tick=on_extract, folder=keep)
-    found = np.zeros((len(rows), len(table.classes)), dtype=np.float32)
+    probabilities = np.zeros((len(rows), len(table.classes)), dtype=np.float32)
     for number in range(folds):
-        kept = None if store is None else store.read(str(number))
-        known = kept is not None
-        if kept is None:
+        predicted = None if store is None else store.read(str(number))
+        stored = predicted is not None
+        if predicted is None:
             split = np.full(len(table), "unused", dtype="<U6")
             split[rows] = np.where(fold == number, "test", "train")
-            kept = _one(
-                replace(dataset, table=replace(table, split=split)), settings, number, on_epoch
-            )
+            fold_data = replace(dataset, table=replace(table, split=split))
+            predicted = _train_and_predict(fold_data, settings, number, on_epoch)
             if store is not None:
-                store.write(str(number), kept)
-        found[fold == number] = kept
+                store.write(str(number), predicted)
+        probabilities[fold == number] = predicted
         if on_fold is not None:
-            on_fold(number, known)
+            on_fold(number, stored)
     features = dataset.features
     if features is not None:
         features = None if features.ndim == 4 else taken(features, rows)
-    return CrossFit(rows, fold, found, features)
+    return CrossFit(rows, fold, probabilities, features)
 
 
-def _one(
+def _train_and_predict(
     dataset: Dataset, recipe: Recipe, number: int, on_epoch: Callable[[int], None] | None
 ) -> npt.NDArray[np.float32]:
     """Trains on the training items and predicts the test items."""
@@ -118,19 +117,19 @@ def _one(
 
 
 def only_heads(dataset: Dataset, recipe: Recipe) -> bool:
-    """Whether only a head is trained, on features that a fixed backbone makes of images."""
+    """Whether only a head is trained, on features of images from a fixed backbone."""
     images = len(input_shape(dataset, recipe)) == 3
     stages = recipe.resolved_stages(images=images, phases=get_method(recipe.method).phases)
     return images and all(stage.inputs == "features" for stage in stages)
 
 
 class _Store:
-    """Finished folds in a folder, under a name that says what they belong to."""
+    """Finished folds in a folder; their names start with a key of data and settings."""
 
     def __init__(self, folder: Path, key: str) -> None:
         self.folder, self.key = folder, key
         for other in folder.glob("*.npy"):
-            if OURS.fullmatch(other.name) and not other.name.startswith(f"{key}-"):
+            if FOLD_FILE.fullmatch(other.name) and not other.name.startswith(f"{key}-"):
                 other.unlink()  # of other data or settings
 
     def path(self, name: str) -> Path:
@@ -138,17 +137,17 @@ class _Store:
 
     def read(self, name: str) -> npt.NDArray[np.float32] | None:
         try:
-            found: npt.NDArray[np.float32] = np.load(self.path(name), allow_pickle=False)
-        except (OSError, ValueError, EOFError):  # not there, or damaged: it is made anew
+            values: npt.NDArray[np.float32] = np.load(self.path(name), allow_pickle=False)
+        except (OSError, ValueError, EOFError):  # missing or damaged
             return None
-        return found
+        return values
 
     def write(self, name: str, values: npt.NDArray[np.float32]) -> None:
         write_array(self.path(name), values)
 
 
 def _key(dataset: Dataset, recipe: Recipe) -> str:
-    """A name for data and settings; another one when any of them changes."""
+    """A hash of the data and the settings."""
     table, x = dataset.table, dataset.features
     parts: list[Any] = [__version__, recipe.to_toml(), file_state(Path(recipe.weights))]
     parts += [table.labels.digest(), table.classes, table.ids.tolist()]

@@ -1,4 +1,4 @@
-"""The k that methods may use, and where it came from."""
+"""The expected number of positives per item (the papers' k), and where it comes from."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from plusone.training.loader import ArrayInputs, MappedInputs
 if TYPE_CHECKING:
     from plusone.training.task import Task
 
-
 Source = Literal["none", "given", "truth", "validation", "estimated"]
-KEPT = 64
-SAMPLE = 64
+CACHED_ESTIMATES = 64
+SAMPLED_INPUTS = 64  # that the key of an estimate hashes
 
 _estimates: dict[str, float] = {}
 
@@ -40,11 +39,11 @@ class Expected:
 
 
 def expected(recipe: Recipe, task: Task) -> Expected:
-    """The k that methods may use: as given, counted where labels are known, or estimated.
+    """The k of a training: as given, counted where labels are known, or estimated.
 
-    "truth" counts on the training items, as the papers do; "estimate" never looks at the truth.
-    Where nothing is given and the method needs it, the validation items are counted if their labels
-    are known for choosing an epoch; otherwise k is estimated.
+    "truth" counts on the training items, as the papers do; "estimate" never uses the truth. Where
+    nothing is given and the method needs k, it is counted on the validation items if their labels
+    are known and used for selection; otherwise it is estimated.
     """
     given = recipe.expected_positives
     if given == "truth":
@@ -64,7 +63,7 @@ def expected(recipe: Recipe, task: Task) -> Expected:
 
 
 def check_expected_positives(recipe: Recipe, n_classes: int) -> None:
-    """Refuses a k that no item can have."""
+    """Refuses a k larger than the number of classes."""
     given = recipe.expected_positives
     if isinstance(given, float) and given > n_classes:
         raise InputError(
@@ -73,31 +72,31 @@ def check_expected_positives(recipe: Recipe, n_classes: int) -> None:
 
 
 def estimated(recipe: Recipe, task: Task) -> float:
-    """Estimates k from single positives of the training items, once for the same data."""
+    """Estimates k from single positives of the training items; cached for the same data."""
     from plusone.priors.features import from_features, usable_rows
     from plusone.training.features import vectors_of
 
     key = _key(recipe, task)
     if key not in _estimates:
-        if len(_estimates) >= KEPT:
+        if len(_estimates) >= CACHED_ESTIMATES:
             _estimates.clear()
         try:
-            rows = usable_rows(task.train.observed)  # not more than it needs
-            x, seen = vectors_of(recipe, task, rows), task.train.observed.take(rows)
-            found = from_features(x, seen, interval=False)
+            rows = usable_rows(task.train.observed)
+            x, observed = vectors_of(recipe, task, rows), task.train.observed.take(rows)
+            estimate = from_features(x, observed, interval=False)
         except InputError as error:
             raise InputError(
                 f"the method {recipe.method} needs the expected number of positives per item, and "
                 f"it cannot be estimated: {error}"
             ) from None
-        _estimates[key] = found.k
+        _estimates[key] = estimate.k
     return _estimates[key]
 
 
 def _key(recipe: Recipe, task: Task) -> str:
     part, contents = task.train, list[object]()
     if isinstance(part.inputs, ArrayInputs | MappedInputs) and len(part):
-        sample = np.linspace(0, len(part) - 1, min(len(part), SAMPLE)).astype(np.int64)
+        sample = np.linspace(0, len(part) - 1, min(len(part), SAMPLED_INPUTS)).astype(np.int64)
         contents.append(part.inputs.at(torch.from_numpy(sample)))
     if task.images:
         contents.append((recipe.backbone, recipe.weights, recipe.seed, recipe.aspect, task.shape))

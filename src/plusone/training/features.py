@@ -1,4 +1,4 @@
-"""Features that a backbone makes of images: computed once, kept in memory and, if wanted, on disk.
+"""Features of images from a backbone: extracted once, cached in memory and optionally on disk.
 
 `FeatureCache` serves every training, cross-fitting and estimate. A file of it is named after the
 content it depends on: the weights of the backbone, what the head pools of its output, and the
@@ -56,11 +56,11 @@ BATCH = 16
 
 
 class FeatureCache:
-    """What the head of a model gets to see of images.
+    """The pooled features of images, as the head of a model takes them.
 
     Args:
         tick: Called with the number of items whose features were just extracted.
-        folder: Where features are kept; None keeps them in memory only.
+        folder: Where features are cached; None caches them in memory only.
 
     Attributes:
         files: The files that were read or written.
@@ -80,7 +80,7 @@ class FeatureCache:
         return self._held[id(inputs)][1]
 
     def clear(self) -> None:
-        """Forgets what is in memory: the backbone may have changed since."""
+        """Empties the cache in memory, for when the backbone has changed."""
         self._held.clear()
 
     def _features(self, model: Classifier, inputs: Inputs) -> Tensor:

@@ -1,4 +1,4 @@
-"""Where a model looked: one map per class, from heads that have them."""
+"""Class maps: where in an image a model finds each class, from heads that have maps."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from plusone.methods import METHODS
 from plusone.training.build import Predictor
 from plusone.training.loader import Inputs
 
-ROWS = 64
+BATCH = 64
 
 
 @torch.inference_mode()
 def class_maps(
     predictor: Predictor, inputs: Inputs, tick: Callable[[int], None] | None = None
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Goes over inputs in order, some at a time.
+    """Class maps of inputs, in batches.
 
     Args:
         predictor: A trained model.
-        inputs: What to look at.
-        tick: Called with the number of items done at a time.
+        inputs: The inputs.
+        tick: Called with the number of items just done.
 
     Yields:
         The inputs `[B, ...]`, their probabilities `[B, L]` and maps `[B, L, h, w]`.
     """
     predictor.model.eval()
-    for (view,) in inputs.batches(torch.arange(len(inputs)), ROWS, ("plain",), 0):
+    for (view,) in inputs.batches(torch.arange(len(inputs)), BATCH, ("plain",), 0):
         out = predictor.model(view)
         if out.maps is None or out.maps.shape[2:] == (1, 1):
             able = " and ".join(name for name, info in METHODS.items() if info.has_maps)

@@ -33,17 +33,17 @@ def make_optimizer(model: Classifier, method: Method, recipe: Recipe, stage: Sta
     tables = _sparse_tables(method)
     groups.append(own | {"params": [weight for weight in own["params"] if weight not in tables]})
     groups.append(own | {"params": list(tables), "rows": True})
-    kept = [group for group in groups if group["params"]]
+    groups = [group for group in groups if group["params"]]
     if recipe.optimizer == "sgd":
         if tables:
             raise InputError(
                 f"the method {method.name} keeps a table that moves row by row (for role: the "
                 "estimator 'factored'), which sgd cannot do; use optimizer = adam or adamw"
             )
-        return torch.optim.SGD(kept, lr=stage.lr, momentum=0.9)
+        return torch.optim.SGD(groups, lr=stage.lr, momentum=0.9)
     if recipe.optimizer == "adamw":
-        return (RowAdamW if tables else torch.optim.AdamW)(kept, lr=stage.lr, fused=True)
-    return (RowAdam if tables else torch.optim.Adam)(kept, lr=stage.lr, fused=True)
+        return (RowAdamW if tables else torch.optim.AdamW)(groups, lr=stage.lr, fused=True)
+    return (RowAdam if tables else torch.optim.Adam)(groups, lr=stage.lr, fused=True)
 
 
 def set_rates(optimizer: Optimizer, rates: Sequence[float], schedule: str, clock: Clock) -> None:
@@ -95,8 +95,8 @@ def _group(module: nn.Module, lr: float, weight_decay: float) -> dict[str, Any]:
 
 def _sparse_tables(module: nn.Module) -> dict[Tensor, None]:
     """The tables whose gradients are sparse, in order."""
-    found = (part for part in module.modules() if isinstance(part, nn.Embedding) and part.sparse)
-    return {part.weight: None for part in found if part.weight.requires_grad}
+    sparse = (part for part in module.modules() if isinstance(part, nn.Embedding) and part.sparse)
+    return {part.weight: None for part in sparse if part.weight.requires_grad}
 
 
 BETAS = (0.9, 0.999)
@@ -123,7 +123,7 @@ def update_rows(table: Tensor, grad: Tensor, state: dict[str, Tensor], lr: float
     Args:
         table: `[N, r]`.
         grad: Its sparse gradient; a row may occur more than once.
-        state: What `row_state` made.
+        state: The state that `row_state` gives.
         lr: Learning rate.
     """
     grad = grad.coalesce()

@@ -1,4 +1,4 @@
-"""Prediction over whole data sets; no item is ever dropped."""
+"""Prediction over all items of a data set, in order."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from plusone.parallel.processes import gather_rows, own_rows
 from plusone.training.loader import Inputs
 from plusone.types import Outputs
 
-ROWS = {"features": 65_536, "images": 8}  # larger batches of images cost more than they save
-NUMBERS = 1 << 26  # that a head may hold at once, where it makes many of an item
+ROWS = {"features": 65_536, "images": 8}  # per batch; larger batches of images are slower
+ACTIVATIONS = 1 << 26  # of a head, per batch
 
 
 @torch.inference_mode()
@@ -31,11 +31,11 @@ def predict(
     all must call it.
 
     Args:
-        module: Put into evaluation mode meanwhile.
-        forward: Gives a tensor, or `Outputs` whose logits are taken.
-        inputs: What to predict, in order.
+        module: The module, in evaluation mode meanwhile.
+        forward: Gives a tensor, or `Outputs` whose logits are used.
+        inputs: The inputs, in order.
         kind: "features" (large batches: one matrix product for most data sets) or "images".
-        tick: Called with the number of items done at a time.
+        tick: Called with the number of items just done.
 
     Returns:
         `[N, ...]`.
@@ -45,8 +45,8 @@ def predict(
     parts = []
     rows = own_rows(len(inputs))
     if not len(rows):
-        rows = torch.arange(min(len(inputs), 1))  # its answer is cut off below; its shape is needed
-    for (view,) in inputs.batches(rows, _at_once(module, kind), ("plain",), 0):
+        rows = torch.arange(min(len(inputs), 1))  # a placeholder, for the shape of the result
+    for (view,) in inputs.batches(rows, _batch_size(module, kind), ("plain",), 0):
         out = forward(view)
         parts.append(out.logits if isinstance(out, Outputs) else out)
         if tick is not None:
@@ -55,7 +55,7 @@ def predict(
     return gather_rows(torch.cat(parts)[: len(own_rows(len(inputs)))], len(inputs))
 
 
-def _at_once(module: nn.Module, kind: str) -> int:
-    """Items of a batch, fewer where the head makes many numbers of each."""
+def _batch_size(module: nn.Module, kind: str) -> int:
+    """Items per batch, fewer where the head has large activations."""
     widths = [part.width_inside for part in module.modules() if isinstance(part, Head)]
-    return min(ROWS[kind], max(1, NUMBERS // max(widths, default=1)))
+    return min(ROWS[kind], max(1, ACTIVATIONS // max(widths, default=1)))

@@ -1,16 +1,16 @@
-"""A run folder: everything a training leaves behind, and everything needed to go on with it.
+"""Training into a run folder, which holds the results and everything needed to resume.
 
 | file | content |
 | --- | --- |
 | `recipe.toml` | all settings |
 | `data.json` | data set, classes, input shape, observation scheme, versions |
-| `observed.npz` | the labels training saw, with scheme, seed and digest |
+| `observed.npz` | the observed labels, with scheme, seed and digest |
 | `records.jsonl` | one line per epoch |
 | `checkpoint.safetensors` | the state to resume from (removed when the run is complete) |
 | `model.safetensors` | the best weights |
-| `thresholds.json` | above which probability a label of each class counts; may be edited |
+| `thresholds.json` | above which probability each class is predicted; may be edited |
 | `metrics.json` | the result; it exists only when the run is complete |
-| `stopped.json` | why it stopped, if a loss or a weight was not finite any more |
+| `stopped.json` | why training stopped, if it diverged |
 
 `plusone train` adds `report.html`, and `broken.csv` if images had to be left out.
 """
@@ -72,25 +72,25 @@ def train(
 ) -> RunResult:
     """Trains into a run folder and returns what `metrics.json` holds.
 
-    Where several processes train together, one of them reads and writes the folder.
+    Where several processes train together, rank 0 reads and writes the folder.
 
     Args:
         task: The data.
         recipe: The settings.
         folder: The run folder; it must not hold a run unless `resume`.
-        resume: Go on with the run in `folder`; a complete one is returned as it is.
+        resume: Resume the run in `folder`; the result of a complete run is returned.
         on_record: Called after every epoch.
         on_step: Called after every step.
         on_extract: Called with the number of items whose features were just extracted.
-        source: How the data was read, for whoever evaluates the run later.
+        source: How the data was read, for a later evaluation.
         rules: Why settings that nobody gave are what they are, for the result.
-        features: Folder where features of image files are kept for later runs.
+        features: Folder where features of image files are cached for later runs.
     """
-    complete = broadcast(lambda: _found(task, recipe, folder, resume=resume))
+    complete = broadcast(lambda: _complete(task, recipe, folder, resume=resume))
     if complete is not None:
         return RunResult.from_json(complete, str(folder / "metrics.json"))
     check_same(f"{recipe.to_toml()} {fingerprint(task)}", "the settings or the data")
-    # Made before anything is written: settings that cannot work must leave no run behind.
+    # Before anything is written: invalid settings must not leave a run behind.
     training = Training(task, recipe, on_step=on_step, on_extract=on_extract, features=features)
     if is_main_process() and not (folder / "recipe.toml").exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ def train(
         write_text(folder / "recipe.toml", recipe.to_toml())
     spent = _restore(training, folder)
     started = saved = time.perf_counter()
-    with _keeping(training, folder):
+    with _saving_best(training, folder):
         for record in training.epochs():
             if is_main_process():
                 append_jsonl(folder / "records.jsonl", record.to_json())
@@ -118,8 +118,8 @@ def train(
     return result
 
 
-def _found(task: Task, recipe: Recipe, folder: Path, *, resume: bool) -> dict[str, Any] | None:
-    """The result of the run in a folder, if it is complete; refuses what cannot be gone on with."""
+def _complete(task: Task, recipe: Recipe, folder: Path, *, resume: bool) -> dict[str, Any] | None:
+    """The result of the run in a folder, if it is complete; refuses runs that cannot resume."""
     if not (folder / "recipe.toml").exists():
         return None
     if not resume:
@@ -135,29 +135,29 @@ def _found(task: Task, recipe: Recipe, folder: Path, *, resume: bool) -> dict[st
 
 
 @contextmanager
-def _keeping(training: Training, folder: Path) -> Iterator[None]:
-    """Keeps the best weights of a training that diverges, so that the run can be used."""
+def _saving_best(training: Training, folder: Path) -> Iterator[None]:
+    """Saves the best weights of a training that diverges, so that the run can be used."""
     try:
         yield
     except DivergedError as error:
         best = training.best or training.before
-        kept = "there are no good weights to keep yet"
+        saved = "there are no good weights to keep yet"
         if best is not None:
             _write_model(training, folder)
-            kept = f"{folder} keeps the weights of epoch {best.epoch}, plusone predict takes them"
-        if is_main_process():  # last: whoever finds this file finds the weights
+            saved = f"{folder} keeps the weights of epoch {best.epoch}, plusone predict takes them"
+        if is_main_process():  # last: where this file is, the weights are
             why = {"why": error.what, "epoch": None if best is None else best.epoch}
             write_json(folder / STOPPED, why)
         lower = training.recipe.lr / 10
         raise DivergedError(
             error.what,
-            f"{kept}; start anew with a smaller learning rate, such as --lr {lower:g}, and another "
-            "--out",
+            f"{saved}; start anew with a smaller learning rate, such as --lr {lower:g}, and "
+            "another --out",
         ) from None
 
 
 def _write_model(training: Training, folder: Path) -> None:
-    """Writes the present weights, and the thresholds that suit them."""
+    """Writes the current weights and their thresholds."""
     tensors = {f"model.{name}": value for name, value in training.model.state_dict().items()}
     tensors |= {f"method.{name}": value for name, value in training.method.state_dict().items()}
     thresholds = validation_thresholds(training)
@@ -167,7 +167,7 @@ def _write_model(training: Training, folder: Path) -> None:
 
 
 def describe(task: Task, k: Expected, source: Mapping[str, Any] | None) -> RunDescription:
-    """What a reader of the run must know of its data."""
+    """The description of the data of a run."""
     values = {
         "format": FORMAT,
         "data": task.name,
@@ -191,7 +191,7 @@ def describe(task: Task, k: Expected, source: Mapping[str, Any] | None) -> RunDe
 
 
 def fingerprint(task: Task) -> str:
-    """A hash of the items' names and of a sample of their inputs, to know the data again."""
+    """A hash of the items' names and of a sample of their inputs."""
     contents: list[object] = []
     for part in (task.train, task.val, task.test):
         if part is None:
@@ -204,7 +204,7 @@ def fingerprint(task: Task) -> str:
 
 
 def observed_table(task: Task) -> LabelTable:
-    """The labels that training and selection may see, without the truth."""
+    """The observed labels of training and validation items, without the truth."""
     parts: list[tuple[str, Part]] = [("train", task.train), ("val", task.val)]
     return LabelTable(
         ids=np.concatenate([part.ids for _, part in parts]),
@@ -216,7 +216,7 @@ def observed_table(task: Task) -> LabelTable:
 
 
 def _check_same_run(folder: Path, recipe: Recipe, task: Task) -> None:
-    """A resumed run must continue what was begun, not something else."""
+    """Refuses to resume with other settings or other data."""
     old = read_recipe(folder)
     changed = [name for name in Recipe.model_fields if getattr(old, name) != getattr(recipe, name)]
     if changed:
@@ -243,7 +243,7 @@ def _save(training: Training, folder: Path, seconds: float) -> None:
 
 
 def _restore(training: Training, folder: Path) -> float:
-    """Loads the checkpoint, if any, and cuts records it does not know; returns seconds spent."""
+    """Loads the checkpoint, if any, and drops later records; returns the seconds spent."""
     path, lines = folder / "checkpoint.safetensors", folder / "records.jsonl"
     if not broadcast(path.exists):
         if is_main_process():

@@ -47,7 +47,7 @@ def read_recipe(folder: Path) -> Recipe:
 
 
 def _made_by(folder: Path) -> object:
-    """The version that made a run, if it says so."""
+    """The version of plusone that wrote a run, if it is recorded."""
     try:
         return read_json(folder / "data.json")["versions"]["plusone"]
     except (OSError, ValueError, TypeError, KeyError):
@@ -55,7 +55,7 @@ def _made_by(folder: Path) -> object:
 
 
 def read_description(folder: Path) -> RunDescription:
-    """What `data.json` says: data set, classes, input shape, observation."""
+    """The description of the data: data set, classes, input shape, observation."""
     path = folder / "data.json"
     value = read_plain(path, ())
     refuse_newer(str(path), value.get("format"), FORMAT, _made_by(folder))
@@ -66,7 +66,7 @@ def read_description(folder: Path) -> RunDescription:
 
 
 def read_plain(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
-    """A JSON object that must have certain keys."""
+    """Reads a JSON object that must have certain keys."""
     try:
         value: dict[str, Any] = read_json(path)
     except (OSError, ValueError) as error:
@@ -86,7 +86,7 @@ def _check_keys(path: Path, value: object, keys: tuple[str, ...]) -> None:
 
 
 def refuse_diverged(folder: Path) -> None:
-    """Refuses to resume a run that would only diverge at the same place again."""
+    """Refuses to resume a run that diverged: it would diverge again."""
     if (divergence := _divergence(folder)) is not None:
         raise InputError(
             f"{folder}: {divergence['why']}, and resuming would end there again; start anew with a "
@@ -95,7 +95,7 @@ def refuse_diverged(folder: Path) -> None:
 
 
 def divergence_warning(folder: Path) -> str | None:
-    """A warning for whoever uses a run that diverged; None if it did not."""
+    """A warning for users of a run that diverged; None if it did not."""
     divergence = _divergence(folder)
     if divergence is None:
         return None

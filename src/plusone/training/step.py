@@ -164,7 +164,7 @@ def refusing_options(method: str, clock: Clock) -> Iterator[None]:
 
 
 @contextmanager
-def suitable_threads(work: int | None, wanted: int | None) -> Iterator[None]:
+def suitable_threads(work: int | None, requested: int | None) -> Iterator[None]:
     """Sets torch's number of threads inside the block.
 
     Small steps (a linear layer on a small batch) run on one thread: dividing them costs more than
@@ -172,10 +172,10 @@ def suitable_threads(work: int | None, wanted: int | None) -> Iterator[None]:
 
     Args:
         work: Multiplications of one step, roughly; None where they are many.
-        wanted: The number the recipe asks for; it wins.
+        requested: The number in the recipe; it takes precedence.
     """
     before = torch.get_num_threads()
-    threads = wanted or (1 if work is not None and work < SMALL_STEP else before)
+    threads = requested or (1 if work is not None and work < SMALL_STEP else before)
     try:
         if threads != before:
             torch.set_num_threads(threads)

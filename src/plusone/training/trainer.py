@@ -82,7 +82,7 @@ class Best:
 
 @dataclass(frozen=True)
 class Validation:
-    """What the validation items say about a model.
+    """The figures of a model on the validation items.
 
     Args:
         val_map: mAP against the labels that it was evaluated on.
@@ -183,7 +183,7 @@ class Training:
 
     @property
     def keeps_backbone(self) -> bool:
-        """Whether the present stage keeps the backbone fixed."""
+        """Whether the current stage keeps the backbone fixed."""
         stage = self.stages[self.stage]
         return stage.freeze_backbone or stage.inputs == "features"
 
@@ -211,7 +211,7 @@ class Training:
             yield self.close_epoch(losses, evaluated, probe, started)
 
     def clock(self, step: int = 0) -> Clock:
-        """Where training is, at a step of the present epoch."""
+        """Where training is, at a step of the current epoch."""
         steps = math.ceil(len(self.task.train) / self.recipe.batch_size)
         return Clock(self.stage, self.epoch, self.stages[self.stage].epochs, step, steps)
 
@@ -251,7 +251,7 @@ class Training:
         return means
 
     def _batches(self) -> Iterator[Batch]:
-        """The batches of the present epoch, the same whenever it is repeated."""
+        """The batches of the current epoch, the same whenever it is repeated."""
         train, recipe, views = self.task.train, self.recipe, self.method.views
         order = visiting_order(
             len(train), train.weights, generator(recipe.seed, "order", self.stage, self.epoch)
@@ -328,7 +328,7 @@ class Training:
         return record
 
     def predict(self, part: Part, rows: Tensor | None = None) -> Tensor:
-        """Probabilities `[N, L]` of a part of the task under the present weights.
+        """Probabilities `[N, L]` of a part of the task under the current weights.
 
         Args:
             part: The part.
@@ -340,7 +340,7 @@ class Training:
             return self.method.probabilities(predict(self.model, forward, inputs, kind=kind))
 
     def predict_inputs(self, inputs: Inputs) -> Tensor:
-        """Probabilities `[N, L]` of other inputs under the present weights."""
+        """Probabilities `[N, L]` of other inputs under the current weights."""
         kind = "images" if self.task.images else "features"
         return self.method.probabilities(predict(self.model, self.model, inputs, kind=kind))
 
@@ -370,18 +370,18 @@ class Training:
 
     def probe(self, predict: Callable[[], Tensor]) -> Probe | None:
         """Histograms of the hidden labels' probabilities, where the recipe asks for them."""
-        wanted, cheap = self.recipe.probe, self.stages[self.stage].inputs == "features"
-        if self._prober is None or wanted == "off" or (wanted == "auto" and not cheap):
+        probe, cheap = self.recipe.probe, self.stages[self.stage].inputs == "features"
+        if self._prober is None or probe == "off" or (probe == "auto" and not cheap):
             return None
         return self._prober(self.method.probabilities(predict()))
 
     def train_logits(self) -> Tensor:
-        """Logits `[N, L]` of the training items under the present weights."""
+        """Logits `[N, L]` of the training items under the current weights."""
         inputs, kind, forward = self.forward(self.task.train, self.model)
         return predict(self.model, forward, inputs, kind=kind).clone()
 
     def forward(self, part: Part, model: Classifier) -> tuple[Inputs, str, Forward]:
-        """Inputs of the present stage, their kind, and what to apply to them."""
+        """Inputs of the current stage, their kind, and what to apply to them."""
         stage = self.stages[min(self.stage, len(self.stages) - 1)]
         if not self.task.images:
             # Vectors go straight to the head; tokens may have to be pooled for it first.
@@ -391,7 +391,7 @@ class Training:
         return self._features.of(self.model, part.inputs), "features", model.head
 
     def begin_stage(self) -> None:
-        """Prepares method, optimizer and averages for the present stage."""
+        """Prepares method, optimizer and averages for the current stage."""
         stage = self.stages[self.stage]
         self._features.clear()  # the backbone may have changed since
         for weight in self._trainable:
@@ -422,7 +422,7 @@ class Training:
             self.begin_stage()
 
     def _restore(self, best: Best | None) -> None:
-        """Puts weights that were kept in place."""
+        """Loads saved weights."""
         if best is not None:
             self.model.load_state_dict(best.model)
             self.method.load_state_dict(best.method)
