@@ -1,21 +1,22 @@
-"""The training loop: it learns, repeats itself, and goes on where it was stopped."""
+"""The training loop: it learns, repeats itself, resumes, and selects the best epoch."""
 
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from plusone.data.dataset import Dataset
 from plusone.errors import InputError, RunError
 from plusone.methods import METHODS, Method, MethodInfo, Options
 from plusone.metrics import mean_average_precision
-from plusone.metrics.seen_labels import DEFAULT, get_score
-from plusone.recipe import make_recipe
+from plusone.metrics.seen_labels import DEFAULT, SCORES, get_score
+from plusone.recipe import Recipe, make_recipe
 from plusone.training import checkpoint
-from plusone.training.optim import make_optimizer
-from plusone.training.trainer import Training
-from plusone.types import Stage
+from plusone.training.task import make_task
+from plusone.training.trainer import Training, Validator
 
 FAST = {"epochs": 3, "lr": 0.02, "batch_size": 32}
 
@@ -259,23 +260,6 @@ def test_a_frozen_backbone_stays_as_it_is(training, image_data):
     assert not torch.equal(after["head.linear.weight"], before["head.linear.weight"])
 
 
-def test_optimizer_groups(training, image_data, tiny_backbone):
-    made = training(image_data(), backbone=True, method="an")
-    made.method.offsets = nn.Parameter(torch.zeros(2))
-    recipe = make_recipe({"head_lr_mult": 10.0, "weight_decay": 0.1, "optimizer": "sgd"})
-    full = make_optimizer(made.model, made.method, recipe, Stage("images", 1, 0.5)).param_groups
-    assert [group["lr"] for group in full] == [0.5, 5.0, 0.5]
-    assert [group["weight_decay"] for group in full] == [0.1, 0.1, 0.0]
-    counts = [len(list(part.parameters())) for part in (made.model.backbone, made.model.head)]
-    assert [len(group["params"]) for group in full] == [*counts, 1]
-    for stage in (Stage("features", 1, 0.5), Stage("images", 1, 0.5, freeze_backbone=True)):
-        groups = make_optimizer(made.model, made.method, recipe, stage).param_groups
-        assert [group["lr"] for group in groups] == [5.0, 0.5]
-    for name, kind in (("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)):
-        other = make_recipe({"optimizer": name})
-        assert isinstance(make_optimizer(made.model, made.method, other, stage), kind)
-
-
 @dataclasses.dataclass(frozen=True)
 class ToyOptions(Options):
     rate: float = 0.25
@@ -392,3 +376,158 @@ def test_k_is_counted_or_estimated_or_given(training, feature_data):
 def test_data_without_a_validation_share_is_refused(training, feature_data):
     with pytest.raises(InputError, match="no items are left for the val split"):
         training(feature_data(2, split=["train", "train"]))
+
+
+def test_patience_ends_a_stage(training, feature_data):
+    settings = {"epochs": 30, "lr": 0.3, "batch_size": 8}
+    records = run(training(feature_data(), patience=2, **settings))
+    best = max(range(len(records)), key=lambda number: records[number].val_map)
+    assert len(records) == best + 1 + 2 < 30
+    whole = run(training(feature_data(), **settings))
+    assert comparable(records) == comparable(whole[: len(records)])
+
+
+def test_patience_counts_in_each_stage_anew(training, feature_data):
+    stages = [{"inputs": "features", "epochs": 20, "lr": 0.3}] * 2
+    records = run(training(feature_data(), batch_size=8, patience=1, stages=stages))
+    for stage in (0, 1):
+        scores = [record.val_map for record in records if record.stage == stage]
+        assert scores.index(max(scores)) == len(scores) - 2
+
+
+def test_one_cycle_moves_every_learning_rate(training, feature_data):
+    rates = []
+    made = training(
+        feature_data(), epochs=4, batch_size=16, lr=0.01, head_lr_mult=2.0, schedule="one_cycle"
+    )
+    made.on_step = lambda clock: rates.append(made.optimizer.param_groups[0]["lr"])
+    run(made)
+    top = rates.index(max(rates))
+    assert max(rates) == pytest.approx(0.02, rel=1e-2)
+    assert rates[0] == pytest.approx(0.02 * 0.04)
+    assert 0.25 * len(rates) < top < 0.35 * len(rates)
+    assert rates[:top] == sorted(rates[:top])
+    assert rates[top:] == sorted(rates[top:], reverse=True)
+    assert rates[-1] < 0.01 * max(rates)
+
+
+class Follower(Method):
+    """Remembers what its teacher said."""
+
+    teacher = 0.75
+
+    def loss(self, outs, batch, clock):
+        (said,) = batch.teacher
+        assert not said.logits.requires_grad
+        self.heard = said.logits
+        return {"loss": (outs[0].logits - 1).square().mean()}
+
+
+def test_a_teacher_is_the_moving_average_of_the_model(training, feature_data, monkeypatch):
+    info = MethodInfo("follower", Follower, Options, "none", 2026, "for this test")
+    monkeypatch.setitem(METHODS, "follower", info)
+    made = training(feature_data(), method="follower", epochs=1, batch_size=90)
+    average = made.model.head.linear.weight.detach().clone()
+    weights = []
+    made.on_step = lambda clock: weights.append(made.model.head.linear.weight.detach().clone())
+    run(made)
+    for weight in weights:
+        average = 0.75 * average + 0.25 * weight
+    found = made.averages["teacher"].model.head.linear.weight
+    torch.testing.assert_close(found, average)
+    assert made.method.heard.shape[1] == 4
+
+
+def test_two_phases_train_one_after_the_other(training, feature_data):
+    options = {"width": 8, "heads": 2, "feedforward": 16, "delta": 0.5}
+    made = training(feature_data(80), method="lac", epochs=2, options=options)
+    records = run(made)
+    assert [(record.stage, record.epoch) for record in records] == [(0, 1), (0, 2), (1, 1), (1, 2)]
+    assert set(records[0].losses) == {"an", "plc"}
+    assert set(records[2].losses) == {"an", "plc", "lac"}
+
+
+@pytest.mark.parametrize("method", ["an", "lac"])
+def test_items_of_several_tokens(training, method):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(120, 5, 6)).astype(np.float32)
+    y = (x.mean(1) @ rng.normal(size=(6, 3)) > 0.2).astype(np.int8)
+    y[~y.any(1), 0] = 1
+    data = Dataset.from_arrays(x, y, complete=True)
+    options = {"width": 8, "heads": 2, "feedforward": 16} if method == "lac" else {}
+    made = training(data, method=method, epochs=2, lr=0.01, options=options)
+    run(made)
+    assert made.predict(made.task.val).shape == (24, 3)
+    if method == "an":
+        assert made.model.head.linear.in_features == 6
+        pooled = training(
+            Dataset.from_arrays(x.mean(1), y, complete=True), method=method, epochs=2, lr=0.01
+        )
+        run(pooled)
+        torch.testing.assert_close(
+            made.predict(made.task.val), pooled.predict(pooled.task.val), atol=1e-5, rtol=1e-4
+        )
+
+
+def test_what_an_own_backbone_keeps_fixed_stays_so(training, image_data, tiny_backbone):
+    from plusone.recipe import make_recipe
+    from plusone.training.task import make_task
+    from plusone.training.trainer import Training
+
+    tiny_backbone.layers[0].requires_grad_(False)
+    before = [weight.clone() for weight in tiny_backbone.layers[0].parameters()]
+    norm = tiny_backbone.layers[1].weight.clone()
+    recipe = make_recipe({"method": "an", "mode": "linear_init", "epochs": 1, "finetune_epochs": 1})
+    list(Training(make_task(image_data(), recipe), recipe, backbone=tiny_backbone).epochs())
+    after = list(tiny_backbone.layers[0].parameters())
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    assert not torch.equal(tiny_backbone.layers[1].weight, norm)
+
+
+def test_more_positives_than_classes_are_refused(training, feature_data):
+    with pytest.raises(InputError, match="expected_positives = 9 is more than the 4 classes"):
+        training(feature_data(), method="epr", expected_positives=9)
+    for value in (0, -1, float("nan")):
+        with pytest.raises(InputError, match="expected_positives"):
+            training(feature_data(), method="epr", expected_positives=value)
+
+
+@pytest.fixture
+def val(feature_data):
+    return make_task(feature_data(), Recipe(method="an")).val
+
+
+@pytest.fixture
+def probabilities(val):
+    return torch.from_numpy(np.random.default_rng(0).random((len(val), 4)))
+
+
+def test_all_labels_are_evaluated_by_map(val, probabilities):
+    validator = Validator(val, Recipe(select_by="pick_likelihood"))
+    validation = validator(probabilities)
+    assert (validator.selected_on, validator.selected_by) == ("truth", "map")
+    assert (
+        validation.score
+        == validation.val_map
+        == mean_average_precision(probabilities, val.truth.dense() == 1)
+    )
+
+
+@pytest.mark.parametrize("name", ["auto", *SCORES])
+def test_seen_labels_are_evaluated_by_a_score(val, probabilities, name):
+    validator = Validator(val, Recipe(select_on="observed", select_by=name))
+    validation, seen = validator(probabilities), val.observed.dense()
+    assert validator.selected_on == "observed"
+    assert validator.selected_by == (DEFAULT if name == "auto" else name)
+    assert validation.score == SCORES[validator.selected_by].function(probabilities, seen)
+    assert validation.val_map == mean_average_precision(probabilities, seen == 1)
+
+
+def test_validation_items_without_the_labels_it_needs_are_refused(val):
+    unlabelled = dataclasses.replace(val, truth=None)
+    assert Validator(unlabelled, Recipe()).selected_on == "observed"
+    with pytest.raises(InputError, match="select_on = 'truth' needs"):
+        Validator(unlabelled, Recipe(select_on="truth"))
+    nothing = type(val.observed).from_dense(np.zeros((len(val), 4), dtype=np.int8), default=0)
+    with pytest.raises(InputError, match="no validation item has a positive label"):
+        Validator(dataclasses.replace(unlabelled, observed=nothing), Recipe())

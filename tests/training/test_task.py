@@ -1,4 +1,4 @@
-"""`train_share`: fewer training items, and nothing else changes."""
+"""Tasks: the share of the training items that is used."""
 
 from itertools import pairwise
 

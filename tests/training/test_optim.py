@@ -1,4 +1,4 @@
-"""Row-wise Adam: what it shares with Adam, and that it touches nothing else."""
+"""Optimizer groups, and the row-wise Adam of sparse tables."""
 
 import pytest
 import torch
@@ -107,3 +107,20 @@ def test_sgd_is_refused_with_a_sentence(training, feature_data):
     recipe = make_recipe({"optimizer": "sgd"})
     with pytest.raises(InputError, match="which sgd cannot do; use optimizer = adam or adamw"):
         make_optimizer(made.model, made.method, recipe, Stage("features", 1, 0.1))
+
+
+def test_optimizer_groups(training, image_data, tiny_backbone):
+    made = training(image_data(), backbone=True, method="an")
+    made.method.offsets = nn.Parameter(torch.zeros(2))
+    recipe = make_recipe({"head_lr_mult": 10.0, "weight_decay": 0.1, "optimizer": "sgd"})
+    full = make_optimizer(made.model, made.method, recipe, Stage("images", 1, 0.5)).param_groups
+    assert [group["lr"] for group in full] == [0.5, 5.0, 0.5]
+    assert [group["weight_decay"] for group in full] == [0.1, 0.1, 0.0]
+    counts = [len(list(part.parameters())) for part in (made.model.backbone, made.model.head)]
+    assert [len(group["params"]) for group in full] == [*counts, 1]
+    for stage in (Stage("features", 1, 0.5), Stage("images", 1, 0.5, freeze_backbone=True)):
+        groups = make_optimizer(made.model, made.method, recipe, stage).param_groups
+        assert [group["lr"] for group in groups] == [5.0, 0.5]
+    for name, kind in (("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)):
+        other = make_recipe({"optimizer": name})
+        assert isinstance(make_optimizer(made.model, made.method, other, stage), kind)
