@@ -42,6 +42,7 @@ from plusone.training.expected import Expected
 from plusone.training.loader import ArrayInputs, MappedInputs
 from plusone.training.run_folder import (
     STOPPED,
+    Divergence,
     read_description,
     read_metrics,
     read_recipe,
@@ -146,8 +147,8 @@ def _saving_best(training: Training, folder: Path) -> Iterator[None]:
             _write_model(training, folder)
             saved = f"{folder} keeps the weights of epoch {best.epoch}, plusone predict takes them"
         if is_main_process():  # last: where this file is, the weights are
-            why = {"why": error.what, "epoch": None if best is None else best.epoch}
-            write_json(folder / STOPPED, why)
+            divergence = Divergence(why=error.what, epoch=None if best is None else best.epoch)
+            write_json(folder / STOPPED, divergence.to_json())
         lower = training.recipe.lr / 10
         raise DivergedError(
             error.what,

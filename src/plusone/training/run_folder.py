@@ -9,10 +9,22 @@ from typing import Any
 from plusone.errors import InputError
 from plusone.io.readers import read_json
 from plusone.recipe import FORMAT, Recipe, make_recipe, read_toml
-from plusone.results import RunDescription, RunResult
+from plusone.results import Record, RunDescription, RunResult
 from plusone.version import __version__, is_newer, refuse_newer
 
-STOPPED = "stopped.json"  # why a run diverged
+STOPPED = "stopped.json"
+
+
+class Divergence(Record):
+    """Why a training stopped; the content of `stopped.json`.
+
+    Args:
+        why: What is not finite, and where.
+        epoch: The epoch whose weights were saved; None if there are none.
+    """
+
+    why: str
+    epoch: int | None
 
 
 def read_metrics(folder: Path) -> RunResult:
@@ -57,7 +69,7 @@ def _made_by(folder: Path) -> object:
 def read_description(folder: Path) -> RunDescription:
     """The description of the data: data set, classes, input shape, observation."""
     path = folder / "data.json"
-    value = read_plain(path, ())
+    value = _read_object(path)
     refuse_newer(str(path), value.get("format"), FORMAT, _made_by(folder))
     description = RunDescription.from_json(value, str(path))
     if len(set(description.classes)) < len(description.classes):
@@ -65,31 +77,21 @@ def read_description(folder: Path) -> RunDescription:
     return description
 
 
-def read_plain(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
-    """Reads a JSON object that must have certain keys."""
+def _read_object(path: Path) -> dict[str, Any]:
     try:
-        value: dict[str, Any] = read_json(path)
+        value: object = read_json(path)
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({error})") from None
-    _check_keys(path, value, keys)
-    return value
-
-
-def _check_keys(path: Path, value: object, keys: tuple[str, ...]) -> None:
     if not isinstance(value, dict):
         raise InputError(f"{path}: is not what plusone writes (its content is not an object)")
-    missing = [key for key in keys if key not in value]
-    if missing:
-        raise InputError(
-            f"{path}: is not what plusone train writes (missing: {', '.join(missing)})"
-        )
+    return value
 
 
 def refuse_diverged(folder: Path) -> None:
     """Refuses to resume a run that diverged: it would diverge again."""
     if (divergence := _divergence(folder)) is not None:
         raise InputError(
-            f"{folder}: {divergence['why']}, and resuming would end there again; start anew with a "
+            f"{folder}: {divergence.why}, and resuming would end there again; start anew with a "
             "smaller learning rate and another --out"
         )
 
@@ -100,11 +102,11 @@ def divergence_warning(folder: Path) -> str | None:
     if divergence is None:
         return None
     return (
-        f"this run stopped early ({divergence['why']}); these are its weights of epoch "
-        f"{divergence['epoch']}"
+        f"this run stopped early ({divergence.why}); these are its weights of epoch "
+        f"{divergence.epoch}"
     )
 
 
-def _divergence(folder: Path) -> dict[str, Any] | None:
+def _divergence(folder: Path) -> Divergence | None:
     path = folder / STOPPED
-    return read_plain(path, ("why", "epoch")) if path.exists() else None
+    return Divergence.from_json(_read_object(path), str(path)) if path.exists() else None
