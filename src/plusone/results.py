@@ -70,7 +70,7 @@ class Record(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             name = ".".join(map(str, first["loc"])) or "its content"
-            problem = "is missing" if first["type"] == "missing" else "is not what is written there"
+            problem = "is missing" if first["type"] == "missing" else "has a wrong value"
             raise InputError(f"{source}: is not what plusone writes ({name} {problem})") from None
 
 

@@ -39,5 +39,5 @@ def tune(url, name, trials, log, manner="work"):
 
 
 if __name__ == "__main__":
-    search.HEARTBEAT, search.GRACE, search.PAUSE = 1, 3, 0.2
+    search.HEARTBEAT, search.GRACE, search.POLL_SECONDS = 1, 3, 0.2
     print(json.dumps(tune(*sys.argv[1:])))

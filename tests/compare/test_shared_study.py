@@ -18,7 +18,7 @@ import pytest
 
 from plusone.cli.app import main
 from plusone.compare import search
-from plusone.compare.search import import_optuna, open_storage, quiet, said_plainly
+from plusone.compare.search import database_errors, import_optuna, open_storage, quiet
 from plusone.errors import InputError, RunError
 
 pytest.importorskip("optuna")
@@ -201,7 +201,7 @@ def test_a_database_that_goes_away_is_said_without_its_password(tmp_path):
     optuna = import_optuna()
     with quiet(optuna):
         _refuse(optuna, tmp_path)
-    with pytest.raises(RunError, match="the same command goes on"), said_plainly("sqlite:///x"):
+    with pytest.raises(RunError, match="the same command goes on"), database_errors("sqlite:///x"):
         raise optuna.exceptions.StorageInternalError("gone")
 
 

@@ -1,7 +1,7 @@
-"""Work in parallel processes that end with this one, whatever ends it.
+"""Worker processes that end when this process ends, however it ends.
 
 The executors of the standard library wait for running work when they are stopped, and cannot say
-whose work it was when a process dies. Trainings take minutes, so both matter here.
+which item a process was working on when it died. Trainings take minutes, so both matter here.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def in_processes(
     workers: int,
     name: Callable[[Item], str],
 ) -> Generator[Result, None, None]:
-    """Results of `work(item)` as they come, from processes with one torch thread each.
+    """Yields results of `work(item)` as they finish, from processes with one torch thread each.
 
     Args:
         work: A function at the top of a module; it and the items are pickled.
-        waiting: What to work on, taken from the left; whoever reads the results may add to it.
+        waiting: Items to work on, taken from the left; the caller may add to it between results.
         workers: How many processes.
         name: What to call an item in a message.
 
@@ -74,7 +74,7 @@ def in_processes(
 def _send(pipe: Connection, item: object) -> None:
     try:
         pipe.send(item)
-    except OSError:  # it died; reading from the pipe will say so
+    except OSError:  # the process died; reading from the pipe raises the error
         return
 
 
@@ -97,7 +97,7 @@ def _start(work: Callable[[Item], Result]) -> _Worker:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(work, theirs))
-    with _ctrl_c_ignored():  # the new process inherits this: Ctrl-C is for the parent to answer
+    with _ctrl_c_ignored():  # the new process inherits this: only the parent handles Ctrl-C
         process.start()
     theirs.close()
     return _Worker(process, ours)
@@ -127,7 +127,7 @@ def _ctrl_c_ignored() -> Iterator[None]:
 
 
 def _serve(work: Callable[[Item], Result], pipe: Connection) -> None:
-    """The life of a worker process: items in, results out, until the parent closes the pipe."""
+    """The loop of a worker process: items in, results out, until the parent closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -159,7 +159,7 @@ def _end_with_parent() -> None:
 
 
 def _end(*_: object) -> None:
-    """Ends this process at once, and the processes that decode images for it."""
+    """Ends this process at once, together with the processes that decode images for it."""
     for child in multiprocessing.active_children():
         child.terminate()
     os._exit(1)

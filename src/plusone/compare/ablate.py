@@ -34,9 +34,9 @@ class AblationRow:
 
     def to_dict(self) -> dict[str, Any]:
         """The row for JSON."""
-        about = {"name": self.part.name, "paper": self.part.paper, "options": dict(self.options)}
+        part = {"name": self.part.name, "paper": self.part.paper, "options": dict(self.options)}
         figures = asdict(self.outcome) | {"keys": list(self.outcome.keys), "change": self.change}
-        return about | figures
+        return part | figures
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def run_ablation(
         rates: Learning rates; for each row validation picks one.
         settings: Settings of all trainings.
         rules: Whether rules that look at the data choose what is not given.
-        title: A line for reports; one is made if there is none.
+        title: A line for reports; empty for a default.
         command: How to repeat it.
         workers: Parallel processes.
         run: Runs jobs instead of `run_jobs`, to show progress.
@@ -107,7 +107,7 @@ def run_ablation(
     results = run_cells(cells, run or (lambda jobs: run_jobs(jobs, journal, workers=workers)))
     rows = summarise_ablation(parts, results)
     note = get_method(method).on_features
-    linear = all(result.mode == "linear" for found in results for result in found)
+    linear = all(result.mode == "linear" for trained in results for result in trained)
     return Ablation(
         title=title or f"{rows[0].outcome.data}: what the parts of {method} are worth",
         command=command,
@@ -152,16 +152,16 @@ def summarise_ablation(
     parts: Sequence[Part], results: Sequence[Sequence[JobResult]]
 ) -> tuple[AblationRow, ...]:
     """One row per part, from the results of its trainings."""
-    outcomes = [outcome(found) for found in results]
+    outcomes = [outcome(trained) for trained in results]
     (full,) = (out.test_map for part, out in zip(parts, outcomes, strict=True) if part.is_full)
     return tuple(
         AblationRow(
             part,
-            found[0].options,
+            trained[0].options,
             out,
             None if out.test_map is None or full is None else out.test_map - full,
         )
-        for part, out, found in zip(parts, outcomes, results, strict=True)
+        for part, out, trained in zip(parts, outcomes, results, strict=True)
     )
 
 

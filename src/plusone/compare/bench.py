@@ -1,4 +1,4 @@
-"""A whole comparison: settings chosen, every seed trained, rows summed up.
+"""A whole comparison: choose settings, train every seed, summarise the rows.
 
 It consists of entries: a method on a data set in a mode, which becomes one row of a table.
 """
@@ -44,9 +44,9 @@ class Bench:
     """A finished comparison.
 
     Args:
-        results: All trainings, also of settings that were not chosen.
+        results: All trainings, including those of settings that were not chosen.
         summary: One row per data set, method and mode.
-        rule: By which rule settings were chosen.
+        rule: The rule by which settings were chosen.
     """
 
     results: tuple[JobResult, ...]
@@ -68,7 +68,7 @@ def run_bench(spec: BenchSpec, folder: Path, run: Runner) -> Bench:
         entry.jobs(entry.rates(rates), spec.seeds)
     trained: dict[str, tuple[Job, JobResult]] = {}
 
-    def keep(jobs: Sequence[Job]) -> list[JobResult]:
+    def run_and_record(jobs: Sequence[Job]) -> list[JobResult]:
         results = run(jobs)
         pairs = zip(jobs, results, strict=True)
         trained.update({result.key: (job, result) for job, result in pairs})
@@ -76,9 +76,9 @@ def run_bench(spec: BenchSpec, folder: Path, run: Runner) -> Bench:
 
     grids = [entry.rates(rates) for entry in entries]
     if spec.tune:
-        grids = [[chosen] for chosen in _tune(spec, entries, folder, keep)]
+        grids = [[chosen] for chosen in _tune(spec, entries, folder, run_and_record)]
     pairs = zip(entries, grids, strict=True)
-    final = keep([job for entry, grid in pairs for job in entry.jobs(grid, spec.seeds)])
+    final = run_and_record([job for entry, grid in pairs for job in entry.jobs(grid, spec.seeds)])
     names = data_names(entries, [*trained.values()])
     named = {
         key: result.model_copy(update={"data": names[job.source]})
@@ -89,7 +89,7 @@ def run_bench(spec: BenchSpec, folder: Path, run: Runner) -> Bench:
 
 
 def rule_of(spec: BenchSpec) -> str:
-    """By which rule a comparison chooses settings."""
+    """The rule by which a comparison chooses settings."""
     if spec.tune:
         return RULES[spec.search].format(trials=spec.trials)
     return RULES["rate" if len(spec.lr) > 1 else "rules" if spec.rules else "default"]
@@ -97,13 +97,13 @@ def rule_of(spec: BenchSpec) -> str:
 
 @dataclass(frozen=True)
 class Entry:
-    """What becomes one row.
+    """A method on a data set in a mode: one row of a table.
 
     Args:
         source: The data.
         method: Name of the method.
         settings: Settings of all its trainings.
-        data: What the user calls the data, if anything.
+        data: The user's name for the data, if any.
         rules: Whether rules that look at the data choose what is not given.
     """
 
@@ -136,7 +136,7 @@ class Entry:
 def make_entries(spec: BenchSpec) -> list[Entry]:
     """The entries of a comparison; unknown data or methods and impossible modes are refused.
 
-    Settings lie over each other in this order: of the spec, of the data set, of the method, the
+    Later settings take precedence: those of the spec, of the data set, of the method, then the
     mode.
     """
     methods = list(METHODS) if "all" in spec.methods else list(spec.methods)
@@ -166,13 +166,13 @@ def make_entries(spec: BenchSpec) -> list[Entry]:
 
 def _check_modes(spec: BenchSpec, block: DataSpec, source: Source) -> None:
     """Refuses modes that need images where there are none, before anything is trained."""
-    wanted = [mode for mode in spec.modes if mode in IMAGE_MODES]
-    if not wanted or source.data == "digits":
+    image_modes = [mode for mode in spec.modes if mode in IMAGE_MODES]
+    if not image_modes or source.data == "digits":
         return
     if source.features or source.data == "digits-features" or not _has_images(source):
         raise InputError(
-            f"{block.path}: has features but no images, so the mode {wanted[0]} cannot be; leave "
-            "it out of --modes, or compare this data by itself"
+            f"{block.path}: has features but no images, so the mode {image_modes[0]} cannot be "
+            "used; leave it out of --modes, or compare this data by itself"
         )
 
 
@@ -195,7 +195,7 @@ def option_grid(method: str, chosen: Settings, given: Settings) -> list[Settings
 
 
 def best_settings(tried: Sequence[Settings], results: Sequence[JobResult]) -> Settings:
-    """The settings with the best validation score; of equals the first."""
+    """The settings with the best validation score; the first of equals."""
     scores = [result.choice_score for result in results]
     return tried[scores.index(max(scores))]
 
@@ -245,7 +245,7 @@ def _tune(spec: BenchSpec, entries: Sequence[Entry], folder: Path, run: Runner) 
 def data_names(
     entries: Sequence[Entry], trained: Sequence[tuple[Job, JobResult]]
 ) -> dict[Source, str]:
-    """What to call each data set: as the user or its reader does; equal names are numbered."""
+    """The name of each data set, given by the user or its reader; equal names are numbered."""
     given = {entry.source: entry.data for entry in entries}
     names: dict[Source, str] = {}
     for job, result in trained:

@@ -1,4 +1,4 @@
-"""`choose`: method, learning rate and epoch by seen labels alone."""
+"""`choose`: picks method, learning rate and epoch by observed labels alone."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Candidate:
     """A training that was tried.
 
     Args:
-        recipe: Its settings, as they were given.
-        score: What its best epoch is worth, higher is better.
+        recipe: Its settings, as given.
+        score: The score of its best epoch, higher is better.
         epoch: That epoch, from 1.
     """
 
@@ -37,14 +37,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """What `choose` found.
+    """The result of `choose`.
 
     Args:
-        score: Name of the score that was chosen by.
-        candidates: What was tried, best first.
+        score: Name of the score that candidates are ranked by.
+        candidates: The trainings, best first.
         failed: Settings that could not be trained, and why.
-        items: Validation items.
-        seen: Their seen positive labels.
+        items: Number of validation items.
+        seen: Number of their observed positive labels.
     """
 
     score: str
@@ -59,7 +59,7 @@ class Choice:
         return self.candidates[0]
 
     def to_dict(self) -> dict[str, Any]:
-        """The choice for JSON; settings as far as they differ from the defaults."""
+        """The choice for JSON; of the settings, those that differ from the defaults."""
         plain = asdict(self)
         plain["candidates"] = [
             {
@@ -82,15 +82,15 @@ def choose(
     on_epoch: Callable[[int], None] | None = None,
     on_extract: Callable[[int], None] | None = None,
 ) -> Choice:
-    """Trains every recipe on the same items and ranks them by a score on seen labels.
+    """Trains every recipe on the same items and ranks them by a score on observed labels.
 
-    All labels are never looked at: where they are known, all but one positive per item are hidden
-    first, and what was hidden is dropped. Images are turned into features of the backbone once, and
-    linear models are trained on these; vectors are used as they are.
+    The full labels are never used: where they are known, all but one positive per item are hidden
+    first, and the hidden labels are dropped. Images are turned into features of the backbone once,
+    and linear models are trained on these; vectors are used as they are.
 
     Args:
         dataset: The data.
-        recipes: What to try. They must agree in what concerns the data, the backbone and the score.
+        recipes: Candidates; they must agree in the settings of data, backbone and score.
         on_epoch: Called with the number of candidates that have just finished an epoch.
         on_extract: Called with the number of images whose features were just extracted.
     """
@@ -109,18 +109,18 @@ def choose(
     task = _seen_task(dataset, first)
     if task.images:
         task = feature_task(task, _trained(first), on_extract)
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     failed: list[tuple[Recipe, str]] = []
     for group in _groups(recipes):
         for recipe, outcome in _train(task, group, on_epoch):
             if isinstance(outcome, Training):
                 assert outcome.best is not None
-                found.append(Candidate(recipe, outcome.best.score, outcome.best.epoch))
+                candidates.append(Candidate(recipe, outcome.best.score, outcome.best.epoch))
             else:
                 failed.append((recipe, outcome))
-    if not found:
+    if not candidates:
         raise RunError(f"no candidate could be trained; {first.method}: {failed[0][1]}")
-    ranked = sorted(found, key=lambda each: -each.score)  # of equals the first given stays first
+    ranked = sorted(candidates, key=lambda each: -each.score)  # stable: ties keep the given order
     return Choice(
         score_name(first.select_by),
         tuple(ranked),
@@ -131,19 +131,19 @@ def choose(
 
 
 def _trained(recipe: Recipe) -> Recipe:
-    """The settings a candidate is trained with: a linear model, judged by seen labels."""
+    """The settings a candidate is trained with: a linear model, scored on observed labels."""
     update = {"observe": "given", "select_on": "observed", "mode": "linear", "probe": "off"}
     return recipe.model_copy(update=update)
 
 
 def _seen_task(dataset: Dataset, recipe: Recipe) -> Task:
-    """The data without what training may not see."""
+    """The data without the labels that training must not see."""
     table = replace(apply_observation(dataset.table, recipe), truth=None)
     return make_task(replace(dataset, table=table), _trained(recipe))
 
 
 def _groups(recipes: Sequence[Recipe]) -> list[list[Recipe]]:
-    """Recipes that differ in the learning rate and the seed only, together."""
+    """Groups of recipes that differ only in the learning rate and the seed."""
     groups: dict[str, list[Recipe]] = {}
     for recipe in recipes:
         same = recipe.model_copy(update={"lr": 1.0, "seed": 0}).model_dump_json()
@@ -154,7 +154,7 @@ def _groups(recipes: Sequence[Recipe]) -> list[list[Recipe]]:
 def _train(
     task: Task, group: Sequence[Recipe], on_epoch: Callable[[int], None] | None
 ) -> list[tuple[Recipe, Training | str]]:
-    """Trains a group, as one stack where that can be; a failure is the sentence that says why."""
+    """Trains a group, as one stack where possible; a failed training gives its error message."""
     trained = [_trained(recipe) for recipe in group]
     tick = on_epoch or (lambda count: None)
     if len(group) > 1 and why_alone(task, trained[0]) is None:
@@ -162,7 +162,7 @@ def _train(
             stack = train_stacked(task, trained, lambda _: tick(len(group)))
             return list(zip(group, (training for training, _ in stack), strict=True))
         except RunError:
-            pass  # one of them; the others shall not suffer for it
+            pass  # one of them failed; train them one by one, so that the others succeed
     outcomes: list[tuple[Recipe, Training | str]] = []
     for given, recipe in zip(group, trained, strict=True):
         try:

@@ -1,8 +1,8 @@
 """Jobs: the trainings of a comparison, run in parallel processes, each done once.
 
-A finished job is a line of the journal; a comparison that was stopped or killed goes on with the
-jobs that have none. Jobs on features that differ in learning rate and seed only are trained as one
-stack.
+Each finished job is a line of the journal; a comparison that was stopped or killed resumes with the
+jobs that have no line. Jobs on features that differ only in learning rate and seed are trained as
+one stack.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 Settings = dict[str, Any]
 FEATURES = ".features"  # folder beside the journal: features of images, extracted once
+ARRAY_FILES = (".npz", ".arff", ".xml", ".parquet")  # formats that contain features
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Job:
     Args:
         source: The data.
         recipe: All settings.
-        rules: Why settings that nobody gave are what they are.
+        rules: Which rules chose the settings that the user did not give, and why.
     """
 
     source: Source
@@ -74,12 +75,12 @@ class Job:
 
     @property
     def key(self) -> str:
-        """A name that is the same for the same training."""
+        """A hash that identifies the training."""
         options = get_method(self.recipe.method).make_options(self.recipe.options)
-        # Only what differs from the defaults, so that a setting added later changes no name.
+        # Only what differs from the defaults, so that a setting added later changes no key.
         given = sorted(self.recipe.model_dump(exclude_defaults=True).items())
         files = (self.source.data, *self.source.features, self.recipe.weights)
-        states = [file_state(Path(name)) for name in files]  # other content is other training
+        states = [file_state(Path(name)) for name in files]  # changed files are another training
         parts = (__version__, self.source, states, options, given)
         return content_key(parts)
 
@@ -90,12 +91,12 @@ class Job:
 
 
 def make_source(data: str, features: Sequence[Path], form: str, meaning: str) -> Source:
-    """How to load a data set, with paths that mean the same from any folder.
+    """How to load a data set, with absolute paths.
 
     Args:
         data: The name of an embedded data set, or a path.
         features: Feature files or folders.
-        form: The form of the labels, or auto.
+        form: The format of the labels, or auto.
         meaning: What zeros mean, or auto.
     """
     place = data if data in EMBEDDED else str(Path(data).resolve())
@@ -113,17 +114,17 @@ def make_jobs(
     *,
     rules: bool = False,
 ) -> list[Job]:
-    """One job per method, settings to try and seed; wrong settings are refused here, at once.
+    """One job per method, settings to try and seed; wrong settings are refused at once.
 
-    The rules do not see the settings to try, except the learning rate: nothing else changes with
-    them.
+    Of the settings to try, the rules see only the learning rate, so that the other settings stay
+    the same whatever is tried.
 
     Args:
         source: The data.
         methods: Names of methods.
         seeds: Seeds of each training.
         grids: Method -> settings to try.
-        settings: Settings of all trainings; those to try are laid over them.
+        settings: Settings of all trainings; those to try take precedence.
         rules: Whether rules that look at the data choose what is not given.
     """
     facts = partial(_facts, source) if rules else None
@@ -133,8 +134,8 @@ def make_jobs(
             rate = {key: tried[key] for key in ("lr",) if key in tried}
             for seed in seeds:
                 fixed = {"method": name, "seed": seed}
-                made = compose(facts, settings, rate, fixed, name=source.data, over=tried)
-                jobs.append(Job(source, made.recipe, made.rules))
+                composed = compose(facts, settings, rate, fixed, name=source.data, over=tried)
+                jobs.append(Job(source, composed.recipe, composed.rules))
     return jobs
 
 
@@ -157,8 +158,7 @@ class JobResult(RunResult):
         source: Its data; None for the result of a run folder.
         stacked: How many jobs were trained at once.
         alone: Why it was not trained together with others, where that was tried.
-        broken: Items that were left out because their images cannot be read.
-        epochs: The epochs.
+        broken: Number of items left out because their images cannot be read.
     """
 
     key: str
@@ -166,7 +166,6 @@ class JobResult(RunResult):
     stacked: int = 1
     alone: str | None = None
     broken: int = 0
-    epochs: tuple[EpochRecord, ...] = ()
 
 
 Runner = Callable[[Sequence[Job]], list[JobResult]]  # trains jobs, results in order
@@ -183,34 +182,34 @@ def run_jobs(
 
     Args:
         jobs: The trainings.
-        journal: JSON lines, one finished job each; it is added to as jobs finish, so a stopped
-            comparison goes on where it was.
-        workers: Processes; each computes on one thread, so that they do not fight for cores.
+        journal: JSON lines, one per finished job, appended as jobs finish, so that a stopped
+            comparison resumes.
+        workers: Processes; each computes on one thread, so that they do not compete for cores.
         on_done: Called with each result and whether the journal already had it.
     """
     results = {result.key: result for result in read_journal(journal)}
     keys = [job.key for job in jobs]
-    wanted = dict(zip(keys, jobs, strict=True))
-    for key in wanted:
+    jobs_by_key = dict(zip(keys, jobs, strict=True))
+    for key in jobs_by_key:
         if key in results and on_done is not None:
             on_done(results[key], True)
     journal.parent.mkdir(parents=True, exist_ok=True)
     repair_jsonl(journal)
-    open_jobs = [job for key, job in wanted.items() if key not in results]
+    open_jobs = [job for key, job in jobs_by_key.items() if key not in results]
     waiting = deque(make_units(open_jobs, workers))
     failures: list[str] = []
     train = partial(run_unit, features=journal.parent / FEATURES)
     running = in_processes(train, waiting, workers, lambda unit: unit.name)
     with closing(running):
-        for found in running:
-            if isinstance(found, Refused):
-                waiting.extendleft(reversed(found.unit.one_by_one(found.why)))
+        for outcome in running:
+            if isinstance(outcome, Refused):
+                waiting.extendleft(reversed(outcome.unit.one_by_one(outcome.why)))
                 continue
-            if isinstance(found, Failed):
-                failures.append(found.message)
+            if isinstance(outcome, Failed):
+                failures.append(outcome.message)
                 continue
-            append_jsonl(journal, *(result.to_json() for result in found))
-            for result in found:
+            append_jsonl(journal, *(result.to_json() for result in outcome))
+            for result in outcome:
                 results[result.key] = result
                 if on_done is not None:
                     on_done(result, False)
@@ -223,7 +222,7 @@ def run_jobs(
 
 
 def read_journal(journal: Path) -> Iterator[JobResult]:
-    """The results in a journal; lines that are damaged are passed over."""
+    """The results in a journal; damaged lines are skipped."""
     if not journal.exists():
         return
     for line in read_jsonl(journal, skip_damaged=True):
@@ -241,7 +240,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Failed:
-    """A training that cannot be finished, and why."""
+    """A training that failed, and why."""
 
     message: str
 
@@ -268,7 +267,7 @@ def run_unit(unit: Unit, features: Path | None = None) -> list[JobResult] | Refu
         return Refused(unit, why)
     try:
         trained = train_stacked(task, recipes)
-    except RunError as error:  # one of them; the others shall not suffer for it
+    except RunError as error:  # one of them failed; the others are trained one by one
         return Refused(unit, str(error))
     return [
         _result(job, training, records, len(trained))
@@ -289,7 +288,7 @@ def run_job(job: Job, features: Path | None = None) -> JobResult:
 def _result(
     job: Job, training: Training, records: Sequence[EpochRecord], stacked: int
 ) -> JobResult:
-    """The result of a finished training; `stacked` were trained together."""
+    """The result of a finished training, one of `stacked` that were trained together."""
     from plusone.training.summary import summarise
 
     seconds = sum(record.seconds for record in records)
@@ -303,16 +302,13 @@ def _result(
 _load = lru_cache(maxsize=2)(Source.load)
 
 
-ARRAY_FILES = (".npz", ".arff", ".xml", ".parquet")  # forms that bring features along
-
-
 @dataclass(frozen=True)
 class Unit:
     """Jobs for one process.
 
     Args:
-        jobs: They differ in the learning rate and the seed only.
-        alone: Why they cannot be stacked, where that was found out.
+        jobs: They differ only in the learning rate and the seed.
+        alone: Why they cannot be stacked, where stacking was tried.
     """
 
     jobs: tuple[Job, ...]
@@ -346,15 +342,15 @@ class Unit:
 
 
 def make_units(jobs: Sequence[Job], workers: int) -> list[Unit]:
-    """Groups jobs that differ in the learning rate and the seed only, in order of appearance.
+    """Groups jobs that differ only in the learning rate and the seed, in order of appearance.
 
     Image data is never grouped: its trainings are long and cannot be stacked. If there are fewer
-    groups than workers, the largest are halved until nobody is idle, but only between seeds: the
-    learning rates of a seed are columns of one product, and what is computed beside a column may
-    change its last digits, which training at a high rate makes visible.
+    groups than workers, the largest are halved until no worker is idle, but only between seeds: the
+    learning rates of a seed are columns of one matrix product, and other columns beside one may
+    change its last digits, which training at a high rate amplifies.
 
     Args:
-        jobs: All different.
+        jobs: Distinct jobs.
         workers: How many processes there are to keep busy.
     """
     groups: dict[object, list[Job]] = {}
@@ -372,7 +368,7 @@ def make_units(jobs: Sequence[Job], workers: int) -> list[Unit]:
 
 
 def maybe_features(source: Source) -> bool:
-    """Whether the data may be feature vectors, seen without reading it."""
+    """Whether the data may be feature vectors, decided without reading it."""
     if source.features or source.data == "digits-features":
         return True
     path = Path(source.data)

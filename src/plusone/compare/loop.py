@@ -1,8 +1,8 @@
-"""What a person's answers are worth: the reviewer is played by the truth.
+"""Simulates review: how much a person's answers improve a model, with the truth as reviewer.
 
 On fully labelled data: hide all but one positive per item, train, suggest the missing labels, ask
-the truth about some of them, train again with the answers, and measure on the test items. Nothing
-but the answers and the measure knows the truth.
+the truth about some of them, train again with the answers, and measure on the test items. The
+truth is used for the answers and the measurement only.
 """
 
 from __future__ import annotations
@@ -30,38 +30,44 @@ from plusone.training.run import fingerprint
 from plusone.training.task import make_task, split_and_observe
 from plusone.training.trainer import Training
 
+ANY = "any"  # questions drawn at random from all unobserved labels, suggested or not
+BEFORE = "before"
+ALL = "all labels"
+
 Value = dict[str, Any]
+Places = npt.NDArray[np.int64]
+Progress = Callable[[str], None]
 
 
 class Journal:
-    """Values by key, kept in a file from the moment they are known.
+    """Values by key, written to a file as soon as they are known.
 
     Args:
-        path: The file; its first line says what it belongs to.
-        about: What it belongs to: plain values. A file about something else is refused.
+        path: The file; its first line identifies the simulation it belongs to.
+        identity: Identifies the simulation, plain values. A file of another one is refused.
     """
 
-    def __init__(self, path: Path, about: Value) -> None:
+    def __init__(self, path: Path, identity: Value) -> None:
         self.path = path
         self.values: dict[str, Value] = {}
         lines = self._lines()
-        if lines and lines[0] != about:
+        if lines and lines[0] != identity:
             raise InputError(
                 f"{path}: belongs to other settings or other data; choose another --out"
             )
         self.values = {line["key"]: line["value"] for line in lines[1:]}
         if not lines:
-            write_jsonl(path, [about])
+            write_jsonl(path, [identity])
 
     def get(self, key: str, make: Callable[[], Value]) -> Value:
-        """The value of a key: as kept, or made now and kept."""
+        """The value of a key: the stored one, or one made and stored now."""
         if key not in self.values:
             self.values[key] = make()
             append_jsonl(self.path, {"key": key, "value": self.values[key]})
         return self.values[key]
 
     def _lines(self) -> list[Value]:
-        """All whole lines."""
+        """All complete lines."""
         if not self.path.exists():
             return []
         try:
@@ -74,17 +80,9 @@ class Journal:
         return lines
 
 
-ANY = "any"  # questions about labels drawn from all that are unobserved, suggested or not
-BEFORE = "before"
-ALL = "all labels"
-
-Places = npt.NDArray[np.int64]
-Progress = Callable[[str], None]
-
-
 @dataclass(frozen=True)
 class Row:
-    """What an order of questions brought, over seeds.
+    """The effect of one order of questions, over seeds.
 
     Args:
         order: Name of the order.
@@ -117,8 +115,8 @@ class Loop:
         folds: Folds of the cross-fitting behind the suggestions.
         before: mAP on the test items without any answer.
         before_sd: Its sample standard deviation.
-        all_labels: mAP of the method `bce` trained with all labels, the end of the road; learning
-            rate and all other settings are those of the method, nothing is tuned for it.
+        all_labels: mAP of the method `bce` trained with all labels, an upper bound; it has the
+            learning rate and all other settings of the method, nothing is tuned for it.
         rows: One per order and number of questions.
     """
 
@@ -135,7 +133,7 @@ class Loop:
     rows: tuple[Row, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """As `loop.json` holds it."""
+        """The content of `loop.json`."""
         return {"kind": "loop"} | asdict(self)
 
 
@@ -150,29 +148,29 @@ def simulate(
     folds: int = 5,
     on_progress: Progress | None = None,
 ) -> Loop:
-    """Plays the loop once per seed, and against random questions (the order `any`).
+    """Runs the loop once per seed, and with random questions (the order `any`) for comparison.
 
     Args:
         dataset: Fully labelled data with a test split.
-        recipe: The settings of all trainings. Epochs are chosen on seen labels alone.
-        folder: What is measured is kept here; a stopped simulation goes on.
+        recipe: The settings of all trainings. Epochs are chosen on observed labels alone.
+        folder: Measurements are stored here, so that a stopped simulation resumes.
         questions: Numbers of questions to measure after.
         orders: Names in `plusone.review.ORDERS`.
         seeds: Seeds of training, of folds and of random questions.
         folds: Folds of the cross-fitting.
-        on_progress: Called with what was just finished; `steps` says how often.
+        on_progress: Called with the name of each finished step; `steps` gives their number.
     """
     check(dataset, recipe, questions, orders, seeds)
     table = split_and_observe(dataset.table, recipe)
     blind = recipe.model_copy(update={"observe": "given", "select_on": "observed", "probe": "off"})
-    about = {
+    identity = {
         "data": dataset.name,
         "labels": table.labels.digest(),
         "items": fingerprint(make_task(replace(dataset, table=table), blind)),
         "recipe": blind.model_dump(mode="json"),
         "folds": folds,
     }
-    journal = Journal(folder / "answers.jsonl", about)
+    journal = Journal(folder / "answers.jsonl", identity)
     done = on_progress or (lambda what: None)
 
     def measured(key: str, labels: LabelTable, settings: Recipe) -> float:
@@ -188,10 +186,12 @@ def simulate(
         for name, labels, how in ((BEFORE, table, settings), (ALL, dataset.table, full)):
             value = measured(f"seed {seed}: {name}", labels, how)
             scores.setdefault((name, 0), []).append(value)
-        found = _suggestions(dataset, table, settings, folds, folder / f"suggestions-seed{seed}")
+        suggestions = _suggestions(
+            dataset, table, settings, folds, folder / f"suggestions-seed{seed}"
+        )
         done(f"seed {seed}: suggestions")
         for order in (*orders, ANY):
-            row, label = _asked(found, order, max(questions), seed)
+            row, label = _questions(suggestions, order, max(questions), seed)
             assert table.truth is not None  # checked above
             answer = table.truth.dense(row)[np.arange(len(row)), label] == 1
             for number in questions:
@@ -236,7 +236,7 @@ def check(
     orders: Sequence[str],
     seeds: Sequence[int],
 ) -> None:
-    """Refuses what `simulate` cannot play, before anything is computed."""
+    """Refuses what `simulate` cannot run, before anything is computed."""
     if dataset.table.truth is None:
         raise InputError(f"{dataset.name}: the truth plays the reviewer, so all labels are needed")
     if not len(dataset.table.rows_of("test")):
@@ -274,22 +274,24 @@ def _measure(dataset: Dataset, table: LabelTable, settings: Recipe) -> float:
 def _suggestions(
     dataset: Dataset, table: LabelTable, settings: Recipe, folds: int, folder: Path
 ) -> Suggestions:
-    """Suggestions made without the truth; those of a folder, if it has them."""
+    """Suggestions made without the truth; read from the folder if it has them."""
     if (folder / "about.json").exists():
         return read_suggestions(folder)
     blind = replace(dataset, table=replace(table, truth=None))
-    found = suggest(blind, settings, folds=folds, keep=folder / "folds")
-    write_suggestions(found, folder)
-    return found
+    suggestions = suggest(blind, settings, folds=folds, keep=folder / "folds")
+    write_suggestions(suggestions, folder)
+    return suggestions
 
 
-def _asked(found: Suggestions, order: str, budget: int, seed: int) -> tuple[Places, Places]:
+def _questions(
+    suggestions: Suggestions, order: str, budget: int, seed: int
+) -> tuple[Places, Places]:
     """Items and classes of the questions, in order."""
     if order != ANY:
-        chosen = order_questions(found, order, budget, seed)
-        row, label = found.row[chosen], found.label[chosen].astype(np.int64)
+        chosen = order_questions(suggestions, order, budget, seed)
+        row, label = suggestions.row[chosen], suggestions.label[chosen].astype(np.int64)
     else:
-        table = found.table
+        table = suggestions.table
         rows = np.setdiff1d(np.arange(len(table)), table.rows_of("test"))
         place, label = np.nonzero(table.labels.dense(rows) == 0)
         chosen = np.random.default_rng(seed).permutation(len(place))[:budget]

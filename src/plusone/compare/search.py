@@ -1,17 +1,17 @@
-"""Choosing settings by Optuna, on one machine or on several that share a database.
+"""Choosing settings with Optuna, on one machine or on several that share a database.
 
-The rule, by validation score with the first seed: for each method, data set and mode a study of N
-finished trials; a trial draws a learning rate and options from the method's search space, the first
-one has the defaults. The best of the N trials that finished first is chosen, so that all machines
-choose the same; it is trained with all seeds, and only it is reported.
+The rule, by validation score with the first seed: each method, data set and mode has a study of N
+finished trials; a trial draws a learning rate and options from the method's search space, and the
+first trial has the defaults. The best of the N trials that finished first is chosen, so that all
+machines make the same choice; it is trained with all seeds, and only it is reported.
 
 Trials that were killed do not count. Where a database is shared, trials that run elsewhere count
-while they give signs of life: nobody begins more than N, and who has none left to begin waits.
+as long as they send heartbeats: at most N are started in all, and a machine that has none left to
+start waits.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import importlib
 import threading
@@ -33,14 +33,21 @@ from plusone.version import __version__
 if TYPE_CHECKING:
     from plusone.compare.bench import Entry
 
-PAUSE = 1.0  # seconds between two looks at trials that run elsewhere
-DEFAULTS = "defaults"  # marks the trial that tries them
-GIVEN = "give "  # whether an option has a value, where its default is none
+RATE = Range(1e-5, 1e-2, log=True)  # learning rates, where none are given
+DEFAULTS = "defaults"  # attribute of the trial that tries the defaults
+GIVEN = "give "  # prefix of a parameter: whether an option has a value, where its default is none
+JOURNAL = "optuna.journal"
+DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
+DATABASE_MODULES = ("optuna", "sqlalchemy", "psycopg", "sqlite3", "pymysql", "MySQLdb")
+POLL_SECONDS = 1.0  # between two checks of trials that run elsewhere
+HEARTBEAT = 10  # seconds
+GRACE = 60  # seconds without a heartbeat after which a trial counts as failed
+TRIES = 5  # to open a new database, whose tables several processes may create at the same time
 
 
 @dataclasses.dataclass(frozen=True)
 class _Study:
-    """A study of one entry."""
+    """The study of one entry; `shared` if it is in a database."""
 
     entry: Entry
     study: Any
@@ -48,10 +55,10 @@ class _Study:
     shared: bool
 
     def live(self) -> list[Any]:
-        """Trials that are finished or, as far as is known, run: in the order of their numbers."""
+        """Trials that are finished or seem to be running, by number."""
         states = ("COMPLETE", "RUNNING")
-        found = self.study.get_trials(deepcopy=False)
-        return sorted((t for t in found if t.state.name in states), key=lambda t: t.number)
+        trials = self.study.get_trials(deepcopy=False)
+        return sorted((t for t in trials if t.state.name in states), key=lambda t: t.number)
 
     def finished(self) -> list[Any]:
         """Finished trials, in order of finishing."""
@@ -82,60 +89,60 @@ def tune_by_optuna(
         seed: The seed to choose with.
         run: Trains jobs and returns their results in order.
         trials: Finished trials of each study.
-        folder: Where the journal of the studies is kept.
-        storage: The address of a database to keep them in instead.
-        workers: How many trainings run at a time.
+        folder: Where the journal of the studies is.
+        storage: The address of a database to use instead of the journal.
+        workers: Number of parallel trainings.
     """
     optuna = import_optuna()
-    with quiet(optuna), said_plainly(storage):
-        kept = open_storage(optuna, folder, storage)
-        studies = [_begin(optuna, kept, entry, rates, seed, storage) for entry in entries]
+    with quiet(optuna), database_errors(storage):
+        opened = open_storage(optuna, folder, storage)
+        studies = [_open_study(optuna, opened, entry, rates, seed, storage) for entry in entries]
         if len({study.study.study_name for study in studies}) < len(studies):
             raise InputError("two data sets have the same name and size; give them a name each")
         if storage is None:  # trials of an earlier call; the journal of trainings has them all
-            before = [(s, _settings_of(s, trial)) for s in studies for trial in s.finished()]
-            if before:
-                run([job for study, tried in before for job in study.entry.jobs([tried], [seed])])
+            earlier = [(s, _settings_of(s, trial)) for s in studies for trial in s.finished()]
+            if earlier:
+                run([job for study, tried in earlier for job in study.entry.jobs([tried], [seed])])
         while open_studies := [study for study in studies if len(study.finished()) < trials]:
             each = max(1, workers // len(open_studies))
-            asked = [
+            new_trials = [
                 (study, *new)
                 for study in open_studies
                 for _ in range(each)
                 if (new := _ask(optuna, study, trials)) is not None
             ]
-            if asked:
-                _try(optuna, kept, asked, seed, run, shared=storage is not None)
+            if new_trials:
+                _run_trials(optuna, opened, new_trials, seed, run, shared=storage is not None)
             else:
-                time.sleep(PAUSE)
+                time.sleep(POLL_SECONDS)
         return [_chosen(study, trials) for study in studies]
 
 
-def _try(
+def _run_trials(
     optuna: Any,
     storage: Any,
-    asked: Sequence[tuple[_Study, Any, Settings]],
+    trials: Sequence[tuple[_Study, Any, Settings]],
     seed: int,
     run: Runner,
     *,
     shared: bool,
 ) -> None:
-    """Trains what trials ask for and tells their scores."""
-    told = 0
+    """Trains the settings of trials and reports their scores to Optuna."""
+    reported = 0
     try:
-        with alive(storage, [trial for _, trial, _ in asked], shared=shared):
+        with heartbeats(storage, [trial for _, trial, _ in trials], shared=shared):
             results = run(
-                [job for study, _, tried in asked for job in study.entry.jobs([tried], [seed])]
+                [job for study, _, tried in trials for job in study.entry.jobs([tried], [seed])]
             )
-            for (study, trial, _), result in zip(asked, results, strict=True):
+            for (study, trial, _), result in zip(trials, results, strict=True):
                 study.study.tell(trial, result.choice_score, skip_if_finished=True)
-                told += 1
+                reported += 1
     finally:
-        for study, trial, _ in asked[told:] if shared else ():  # so that nobody waits for them
-            _give_up(optuna, study, trial)
+        for study, trial, _ in trials[reported:] if shared else ():  # other machines wait for them
+            _fail(optuna, study, trial)
 
 
-def _begin(
+def _open_study(
     optuna: Any,
     storage: Any,
     entry: Entry,
@@ -143,7 +150,7 @@ def _begin(
     seed: int,
     address: str | None,
 ) -> _Study:
-    """Opens the study of an entry, which may have begun before or elsewhere."""
+    """Opens the study of an entry, which an earlier call or another machine may have created."""
     space = space_of(entry.method, entry.options)
     rate = Choice(tuple(rates)) if rates else RATE
     if "lr" not in entry.settings:
@@ -154,19 +161,19 @@ def _begin(
         direction="maximize",
         load_if_exists=True,
     )
-    found = _Study(entry, study, space, shared=address is not None)
-    for trial in () if found.shared else study.get_trials(deepcopy=False):
-        if trial.state.name == "RUNNING":  # it was killed: the journal is this process's alone
-            _give_up(optuna, found, trial.number)
-    return found
+    opened = _Study(entry, study, space, shared=address is not None)
+    for trial in () if opened.shared else study.get_trials(deepcopy=False):
+        if trial.state.name == "RUNNING":  # it was killed: no other process uses the journal
+            _fail(optuna, opened, trial.number)
+    return opened
 
 
 def _name(entry: Entry, space: Settings, seed: int) -> str:
-    """The same for the same search on every machine: no paths, no times of change."""
+    """Equal for the same search on every machine: no paths, no modification times."""
     given = sorted((name, repr(value)) for name, value in entry.settings.items())
     paths = [Path(name) for name in (entry.source.data, *entry.source.features)]
     files = [(path.name, path.stat().st_size if path.is_file() else None) for path in paths]
-    about = (
+    identity = (
         __version__,
         entry.data,
         files,
@@ -176,11 +183,11 @@ def _name(entry: Entry, space: Settings, seed: int) -> str:
         sorted(space.items()),
         seed,
     )
-    return f"{entry.source.name}-{entry.method}-{entry.mode}-{content_key(about, length=10)}"
+    return f"{entry.source.name}-{entry.method}-{entry.mode}-{content_key(identity, length=10)}"
 
 
 def _defaults(entry: Entry, space: Settings) -> Settings:
-    """The trial that stands for the defaults."""
+    """The parameters of the trial that has the defaults."""
     recipe = entry.jobs([{}], [0])[0].recipe
     options = _option_defaults(entry.method)
     values: Settings = {}
@@ -194,15 +201,15 @@ def _defaults(entry: Entry, space: Settings) -> Settings:
 
 
 def _ask(optuna: Any, study: _Study, trials: int) -> tuple[Any, Settings] | None:
-    """A new trial and the settings it tries; None if enough of them are finished or run."""
+    """A new trial and the settings it tries; None if enough are finished or running."""
     if study.shared:
         optuna.storages.fail_stale_trials(study.study)
     if len(study.live()) >= trials:
         return None
     trial = study.study.ask()
     before = [other for other in study.live() if other.number < trial.number]
-    if study.shared and len(before) >= trials:  # others asked at the same moment and came first
-        _give_up(optuna, study, trial)
+    if study.shared and len(before) >= trials:  # others asked at the same time and came first
+        _fail(optuna, study, trial)
         return None
     seed = int(content_key(f"{study.study.study_name} {trial.number}", length=8), 16)
     sampler: Any = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
@@ -213,8 +220,8 @@ def _ask(optuna: Any, study: _Study, trials: int) -> tuple[Any, Settings] | None
     defaults = _option_defaults(study.entry.method)
     drawn: Settings = {}
     for name, area in study.space.items():
-        none = defaults.get(name, area) is None
-        if none and not trial.suggest_categorical(GIVEN + name, [False, True]):
+        optional = defaults.get(name, area) is None
+        if optional and not trial.suggest_categorical(GIVEN + name, [False, True]):
             continue
         if isinstance(area, Choice):
             drawn[name] = trial.suggest_categorical(name, list(area.values))
@@ -224,18 +231,18 @@ def _ask(optuna: Any, study: _Study, trials: int) -> tuple[Any, Settings] | None
 
 
 def _may_have_defaults(trial: Any) -> bool:
-    """Whether a trial tries the defaults, or has yet to say what it tries."""
+    """Whether a trial tries the defaults, or has not recorded yet what it tries."""
     return DEFAULTS in trial.user_attrs or (trial.state.name == "RUNNING" and not trial.params)
 
 
-def _give_up(optuna: Any, study: _Study, trial: Any) -> None:
+def _fail(optuna: Any, study: _Study, trial: Any) -> None:
     """Ends a trial without a score."""
-    with contextlib.suppress(Exception):  # the database may be what is broken
+    with suppress(Exception):  # the database itself may be broken
         study.study.tell(trial, state=optuna.trial.TrialState.FAIL, skip_if_finished=True)
 
 
 def _chosen(study: _Study, trials: int) -> Settings:
-    """The settings of the best of the trials that finished first; of equals the earliest."""
+    """The settings of the best of the trials that finished first; the earliest of equals."""
     best = max(study.finished()[:trials], key=lambda trial: (trial.value, -trial.number))
     return _settings_of(study, best)
 
@@ -247,7 +254,7 @@ def _settings_of(study: _Study, trial: Any) -> Settings:
 
 
 def _settings(method: str, drawn: Settings) -> Settings:
-    """Recipe settings from what was drawn; options that are the defaults are left out."""
+    """Recipe settings from drawn parameters; options that equal the defaults are left out."""
     defaults = _option_defaults(method)
     options = {name: value for name, value in drawn.items() if name != "lr"}
     options = {name: value for name, value in options.items() if value != defaults[name]}
@@ -259,11 +266,8 @@ def _option_defaults(method: str) -> Settings:
     return {field.name: field.default for field in dataclasses.fields(get_method(method).options)}
 
 
-RATE = Range(1e-5, 1e-2, log=True)
-
-
 def space_of(method: str, pinned: Settings) -> dict[str, Range | Choice]:
-    """The options to search: all of the method's space that the user has not given.
+    """The options to search: the method's search space without those that the user gave.
 
     Args:
         method: Its name.
@@ -273,16 +277,8 @@ def space_of(method: str, pinned: Settings) -> dict[str, Range | Choice]:
     return {name: area for name, area in space.items() if name not in pinned}
 
 
-JOURNAL = "optuna.journal"
-DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
-HEARTBEAT = 10
-GRACE = 60
-TRIES = 5  # where several processes make the tables of a new database at the same moment
-THEIRS = ("optuna", "sqlalchemy", "psycopg", "sqlite3", "pymysql", "MySQLdb")
-
-
 def import_optuna() -> Any:
-    """Optuna, or a sentence that says how to get it."""
+    """The module optuna; an error that says how to install it if it is missing."""
     try:
         optuna = importlib.import_module("optuna")
     except ImportError:
@@ -295,7 +291,7 @@ def import_optuna() -> Any:
 
 @contextmanager
 def quiet(optuna: Any) -> Iterator[None]:
-    """Without Optuna's warnings about what is new in it."""
+    """Silences Optuna's warnings about its experimental features."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         warnings.filterwarnings("ignore", "Heartbeat of storage")
@@ -303,12 +299,12 @@ def quiet(optuna: Any) -> Iterator[None]:
 
 
 def open_storage(optuna: Any, folder: Path, address: str | None) -> Any:
-    """Where the studies are kept.
+    """Opens the storage of the studies.
 
     Args:
         optuna: The module.
         folder: Where the journal is, if there is no database.
-        address: That of a database, such as `postgresql+psycopg://me:password@host/studies`.
+        address: The address of a database, such as `postgresql+psycopg://me:password@host/studies`.
     """
     if address is None:
         return _journal(optuna, folder)
@@ -322,23 +318,23 @@ def open_storage(optuna: Any, folder: Path, address: str | None) -> Any:
             return optuna.storages.RDBStorage(
                 address, heartbeat_interval=HEARTBEAT, grace_period=GRACE
             )
-        except Exception as error:  # whatever a database has to say
-            if attempt == TRIES or not _made_elsewhere(error):
+        except Exception as error:  # each database has its own errors
+            if attempt == TRIES or not _tables_created_elsewhere(error):
                 raise InputError(
-                    f"--storage {place}: cannot be used ({_first(error, address)})"
+                    f"--storage {place}: cannot be used ({_first_line(error, address)})"
                 ) from None
         time.sleep(0.2 * attempt)
     raise AssertionError("unreachable")
 
 
-def _made_elsewhere(error: Exception) -> bool:
-    """Whether another process was making the same tables."""
+def _tables_created_elsewhere(error: Exception) -> bool:
+    """Whether another process was creating the same tables."""
     text = str(error).lower()
     return any(word in text for word in ("already exists", "duplicate", "unique", "locked"))
 
 
 def without_password(address: str) -> str:
-    """The address of a database, to be shown.
+    """The address of a database for messages.
 
     >>> without_password("postgresql://me:secret@host:5432/db")
     'host:5432/db'
@@ -346,8 +342,8 @@ def without_password(address: str) -> str:
     return address.rpartition("@")[2]
 
 
-def _first(error: Exception, address: str) -> str:
-    """The first line of what an error says, without the password."""
+def _first_line(error: Exception, address: str) -> str:
+    """The first line of an error's message, without the password."""
     text = (str(error).strip() or type(error).__name__).splitlines()[0].replace(address, "it")
     try:
         secret = urlsplit(address).password or ""
@@ -359,22 +355,22 @@ def _first(error: Exception, address: str) -> str:
 
 
 @contextmanager
-def said_plainly(address: str | None) -> Iterator[None]:
-    """Turns what a database says in the middle of a search into one sentence."""
+def database_errors(address: str | None) -> Iterator[None]:
+    """Turns an error of the database during a search into a `RunError` of one sentence."""
     try:
         yield
     except Exception as error:
-        if address is None or type(error).__module__.partition(".")[0] not in THEIRS:
+        if address is None or type(error).__module__.partition(".")[0] not in DATABASE_MODULES:
             raise
         raise RunError(
             f"--storage {without_password(address)}: stopped answering "
-            f"({_first(error, address)}); what finished is kept, the same command goes on"
+            f"({_first_line(error, address)}); what finished is kept, the same command goes on"
         ) from None
 
 
 @contextmanager
-def alive(storage: Any, trials: Sequence[Any], *, shared: bool) -> Iterator[None]:
-    """Gives signs of life of trials while they run; trials that are broken off count as failed."""
+def heartbeats(storage: Any, trials: Sequence[Any], *, shared: bool) -> Iterator[None]:
+    """Sends heartbeats of running trials; trials whose heartbeats stop count as failed."""
     if not shared:
         yield
         return
@@ -383,7 +379,7 @@ def alive(storage: Any, trials: Sequence[Any], *, shared: bool) -> Iterator[None
     def beat() -> None:
         while True:
             for trial in trials:
-                with suppress(Exception):  # the next one may succeed; `tell` says what is wrong
+                with suppress(Exception):  # the next may succeed; `tell` raises if none does
                     storage.record_heartbeat(trial._trial_id)
             if stop.wait(HEARTBEAT):
                 return
@@ -402,16 +398,16 @@ def _journal(optuna: Any, folder: Path) -> Any:
     folder.mkdir(parents=True, exist_ok=True)
     path = (folder / JOURNAL).resolve()  # its lock is a link to this path
     try:
-        _mend(path)
+        _drop_cut_line(path)
         return optuna.storages.JournalStorage(journal.JournalFileBackend(str(path)))
-    except (ValueError, KeyError, AssertionError, TypeError):  # whatever stands in the file
+    except (ValueError, KeyError, AssertionError, TypeError):  # depending on what the file contains
         raise InputError(
             f"{folder / JOURNAL}: cannot be read; delete it to begin the search again"
         ) from None
 
 
-def _mend(path: Path) -> None:
-    """Drops a line that a kill cut off, unless another process may be writing it now.
+def _drop_cut_line(path: Path) -> None:
+    """Drops an incomplete last line, unless another process may be writing it now.
 
     Raises:
         ValueError: Another line is not JSON.

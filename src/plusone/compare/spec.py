@@ -1,4 +1,4 @@
-"""`BenchSpec`: what a comparison consists of, strict, readable from TOML and written again."""
+"""`BenchSpec`: the validated description of a comparison, read from and written to TOML."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Value = TypeVar("Value")
 
 
 def _with_none(value: Any) -> Any:
-    """Settings with None for the word none, which TOML has no other way to say."""
+    """Settings with None in place of the word none, since TOML has no null."""
     if isinstance(value, dict):
         return {name: _with_none(entry) for name, entry in value.items()}
     return None if isinstance(value, str) and value.lower() == "none" else value
 
 
 def _without_none(value: Any) -> Any:
-    """The opposite of `_with_none`."""
+    """The inverse of `_with_none`."""
     if isinstance(value, dict):
         return {name: _without_none(entry) for name, entry in value.items()}
     return "none" if value is None else value
@@ -54,9 +54,9 @@ class DataSpec(BaseModel):
     Args:
         path: An embedded data set, or a path; relative paths start at the TOML file.
         features: Feature files or folders.
-        format: The form of the labels.
+        format: The format of the labels.
         labels: What zeros mean.
-        name: What to call it in tables; by default what its reader calls it.
+        name: Its name in tables; by default the one its reader gives.
         settings: Recipe settings for this data.
     """
 
@@ -76,9 +76,9 @@ class BenchSpec(BaseModel):
         data: The data sets.
         methods: Names of methods; "all" is every one.
         seeds: Seeds; tuning uses the first.
-        modes: How to train; none = what the data suggests.
+        modes: How to train; none = chosen by the data.
         lr: Learning rates to choose from; none = each method's default.
-        tune: Choose each method's options on validation too.
+        tune: Choose each method's options on validation data too.
         search: How: a small grid, or Optuna.
         trials: Finished trials of a study, for Optuna.
         storage: Database of the studies; none = a journal file in the folder.
@@ -86,7 +86,7 @@ class BenchSpec(BaseModel):
         method: Recipe settings of single methods, by name.
         workers: Parallel trainings.
         rules: Whether rules that look at the data choose what is not given, as in `plusone train`.
-            A file describes a comparison in full: there they are off unless it says otherwise.
+            A file describes a comparison in full: in it, rules are off unless switched on.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -110,7 +110,7 @@ class BenchSpec(BaseModel):
     rules: bool = False
 
     def to_toml(self, folder: Path) -> str:
-        """The spec as TOML, to be read from `folder`: paths are given from there.
+        """The spec as TOML for a file in `folder`; paths are relative to that folder.
 
         The storage is left out: the address of a database may hold a password.
         """
@@ -122,12 +122,12 @@ class BenchSpec(BaseModel):
         lines = [
             "# The comparison of this folder; plusone bench bench.toml --out . goes on with it"
         ]
-        kept = {name: value for name, value in plain.items() if value not in ([], {})}
-        lines += [f"{name} = {to_toml_value(value)}" for name, value in kept.items()]
+        filled = {name: value for name, value in plain.items() if value not in ([], {})}
+        lines += [f"{name} = {to_toml_value(value)}" for name, value in filled.items()]
         for block in data:
             block["settings"] = _without_none(block["settings"])
-            block["path"] = _seen_from(folder, block["path"])
-            block["features"] = [_seen_from(folder, path) for path in block["features"]]
+            block["path"] = _relative_to(folder, block["path"])
+            block["features"] = [_relative_to(folder, path) for path in block["features"]]
             lines += ["", "[[data]]"]
             lines += [f"{name} = {to_toml_value(value)}" for name, value in block.items() if value]
         for name, settings in method.items():
@@ -144,16 +144,16 @@ def read_spec(path: Path, flags: Mapping[str, Any], settings: Settings) -> Bench
     Args:
         path: The file; relative paths in it start at its folder.
         flags: Fields that replace those of the file.
-        settings: Recipe settings that win over all of the file's.
+        settings: Recipe settings that take precedence over all of the file's.
     """
-    said = read_toml(path)
-    tunes = {"tune": True} if "search" in said else {}
-    spec = make_spec({"methods": ["all"]} | tunes | said | dict(flags), source=str(path))
+    fields = read_toml(path)
+    tunes = {"tune": True} if "search" in fields else {}
+    spec = make_spec({"methods": ["all"]} | tunes | fields | dict(flags), source=str(path))
     blocks = [
         block.model_copy(
             update={
-                "path": _placed(path.parent, block.path),
-                "features": tuple(_placed(path.parent, entry) for entry in block.features),
+                "path": _resolved(path.parent, block.path),
+                "features": tuple(_resolved(path.parent, entry) for entry in block.features),
                 "settings": _without(block.settings, settings),
             }
         )
@@ -161,13 +161,13 @@ def read_spec(path: Path, flags: Mapping[str, Any], settings: Settings) -> Bench
     ]
     methods = {name: _without(given, settings) for name, given in spec.method.items()}
     merged = merge_settings(spec.settings, settings)
-    whole = spec.model_copy(update={"data": tuple(blocks), "method": methods, "settings": merged})
-    _check_settings(whole, "--set")
-    return whole
+    spec = spec.model_copy(update={"data": tuple(blocks), "method": methods, "settings": merged})
+    _check_settings(spec, "--set")
+    return spec
 
 
 def make_spec(values: Mapping[str, Any], *, source: str) -> BenchSpec:
-    """Builds a spec, refusing what it does not know.
+    """Builds a spec, refusing unknown fields and wrong values.
 
     Args:
         values: Its fields.
@@ -182,7 +182,7 @@ def make_spec(values: Mapping[str, Any], *, source: str) -> BenchSpec:
 
 
 def _check_settings(spec: BenchSpec, source: str) -> None:
-    """Refuses settings that something else decides, so that none is silently ignored."""
+    """Refuses settings that another field determines, so that none is silently ignored."""
     general = [spec.settings, *(block.settings for block in spec.data)]
     rules = (
         ("method", "methods", True, [*general, *spec.method.values()]),
@@ -196,23 +196,23 @@ def _check_settings(spec: BenchSpec, source: str) -> None:
 
 
 def merge_settings(first: Settings, second: Settings) -> Settings:
-    """Settings laid over each other, the second ones winning; `options` are merged key by key."""
+    """Both settings, the second taking precedence; `options` are merged key by key."""
     options = {**first.get("options", {}), **second.get("options", {})}
     return {**first, **second} | ({"options": options} if options else {})
 
 
 def _without(settings: Settings, given: Settings) -> Settings:
     """Settings without those that are given elsewhere."""
-    kept = {name: value for name, value in settings.items() if name not in given}
+    remaining = {name: value for name, value in settings.items() if name not in given}
     if isinstance(settings.get("options"), dict):
         pinned = given.get("options", {})
         options = settings["options"].items()
-        kept["options"] = {name: value for name, value in options if name not in pinned}
-    return kept
+        remaining["options"] = {name: value for name, value in options if name not in pinned}
+    return remaining
 
 
 def _explain(error: ValidationError) -> str:
-    """What is wrong with a spec, in one line a person can act on."""
+    """What is wrong with a spec, in one line the user can act on."""
     parts = []
     for problem in error.errors():
         place = problem["loc"]
@@ -227,13 +227,13 @@ def _explain(error: ValidationError) -> str:
     return first_of(parts)
 
 
-def _placed(folder: Path, name: str) -> str:
-    """A path in a file, as seen from here."""
+def _resolved(folder: Path, name: str) -> str:
+    """The path that a file of `folder` means."""
     return name if name in EMBEDDED else os.fspath(folder / name)
 
 
-def _seen_from(folder: Path, name: str) -> str:
-    """A path of ours, as seen from a folder."""
+def _relative_to(folder: Path, name: str) -> str:
+    """A path as written in a file of `folder`."""
     if name in EMBEDDED:
         return name
     return Path(os.path.relpath(Path(name).resolve(), folder.resolve())).as_posix()

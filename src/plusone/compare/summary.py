@@ -65,7 +65,7 @@ class Row(Outcome):
         published: The published figure for the same data, labels and mode, in per cent.
         published_source: Where it was published.
         best: Whether it is the best of the methods that see single positives.
-        within_noise: Whether it cannot be told from the best one.
+        within_noise: Whether it cannot be distinguished from the best one.
         p_seeds: Paired t-test over seeds against the best.
         p_classes: Wilcoxon's signed-rank test over classes against the best.
     """
@@ -106,7 +106,7 @@ class Row(Outcome):
 
 @dataclass(frozen=True)
 class Summary:
-    """What `summarise` found.
+    """The result of `summarise`.
 
     Args:
         rows: One per data set, method and mode, in order of appearance.
@@ -118,10 +118,10 @@ class Summary:
 
     def tables(self) -> dict[tuple[str, str], list[Row]]:
         """The rows of each data set and mode."""
-        found: dict[tuple[str, str], list[Row]] = {}
+        tables: dict[tuple[str, str], list[Row]] = {}
         for row in self.rows:
-            found.setdefault((row.data, row.mode), []).append(row)
-        return found
+            tables.setdefault((row.data, row.mode), []).append(row)
+        return tables
 
 
 def summarise(results: Iterable[JobResult]) -> Summary:
@@ -137,8 +137,8 @@ def summarise(results: Iterable[JobResult]) -> Summary:
     tests = []
     for (data, mode), methods in groups.items():
         chosen = {name: max(tried.values(), key=mean_score) for name, tried in methods.items()}
-        found, noise = compare([_row(runs) for runs in chosen.values()], chosen)
-        rows += found
+        compared, noise = compare([_row(runs) for runs in chosen.values()], chosen)
+        rows += compared
         tests += [{"data": data, "mode": mode} | noise.to_dict()] if noise else []
     return Summary(tuple(rows), tuple(tests))
 

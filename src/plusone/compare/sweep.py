@@ -1,14 +1,14 @@
-"""Sweeps: one setting takes several values, everything else stays; a curve per method.
+"""Sweeps: one setting takes several values, everything else stays fixed; a curve per method.
 
-The setting is any of the recipe's, or `options.NAME` for an option of the methods. Three sweeps of
-the papers have something of their own:
+The setting is any of the recipe's, or `options.NAME` for an option of the methods. Three sweeps
+from papers are treated specially:
 
 - `train_share`: mAP against the number of labels (Cole et al. 2021, Fig. 1). The items of a smaller
   share are part of every larger one. Rows hold `labels`, the number of labels seen in training:
   one per item, or one per item and class for `bce`.
 - `keep`: each positive is seen with this probability and nothing else is, the general missing-label
-  setting (Zhou et al. 2022). What is seen at a small share is seen at every larger one; unlike with
-  one positive per item, some items then have no label at all.
+  setting (Zhou et al. 2022). Labels seen at a small share are seen at every larger one; unlike with
+  one positive per item, some items may have no label at all.
 - `expected_positives`: a wrong k (Cole et al. 2021, App. B).
 """
 
@@ -58,7 +58,7 @@ REFUSED = {
 
 
 def parse_over(text: str) -> tuple[str, tuple[Any, ...]]:
-    """The setting and its different values; three dots continue a row of numbers.
+    """The setting and its distinct values; three dots continue a sequence of numbers.
 
     >>> parse_over("options.alpha=0.1,0.2,...,0.5")
     ('options.alpha', (0.1, 0.2, 0.3, 0.4, 0.5))
@@ -105,19 +105,19 @@ def settings_for(over: str, value: Any, method: str) -> Settings:
 
 
 def label_of(over: str) -> str:
-    """What to write on the axis of the values."""
+    """The label of the axis of the values."""
     return LABELS.get(over, over.removeprefix("options."))
 
 
 def _split(text: str) -> list[str]:
-    """Parts between commas that are in no brackets."""
+    """The parts between commas outside brackets."""
     parts, depth = [""], 0
-    for sign in text:
-        depth += (sign in "([{") - (sign in ")]}")
-        if sign == "," and depth <= 0:
+    for char in text:
+        depth += (char in "([{") - (char in ")]}")
+        if char == "," and depth <= 0:
             parts.append("")
         else:
-            parts[-1] += sign
+            parts[-1] += char
     return [part.strip() for part in parts if part.strip()]
 
 
@@ -128,8 +128,8 @@ def _parse(text: str) -> Any:
 def _continued(text: str, parts: list[str]) -> tuple[float, ...]:
     """The numbers of "first, second, ..., last"."""
     numbers = [_parse(part) for part in parts if part != "..."]
-    plain = all(isinstance(number, (int, float)) for number in numbers)
-    if parts[2:3] != ["..."] or len(parts) != 4 or not plain:
+    numeric = all(isinstance(number, (int, float)) for number in numbers)
+    if parts[2:3] != ["..."] or len(parts) != 4 or not numeric:
         raise InputError(f"--over {text!r}: write three dots as in 0.1,0.2,...,1.0")
     first, second, last = numbers
     step = second - first
@@ -141,7 +141,7 @@ def _continued(text: str, parts: list[str]) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Point:
-    """A place on a curve: a method, a value, and how many labels training sees there if counted."""
+    """A point of a curve: a method, a value, and the number of labels seen, where counted."""
 
     method: str
     value: Any
@@ -150,7 +150,7 @@ class Point:
 
 @dataclass(frozen=True)
 class SweepRow:
-    """What the trainings of a point gave."""
+    """The outcome of the trainings of a point."""
 
     point: Point
     outcome: Outcome
@@ -166,8 +166,8 @@ class Sweep:
     """The result of a sweep.
 
     Args:
-        title: What it is, in a line.
-        command: How to repeat it.
+        title: A line for reports.
+        command: The command that repeats it.
         over: The setting.
         values: Its values.
         rows: One per method and value.
@@ -226,7 +226,7 @@ def run_sweep(
     workers: int = 2,
     run: Runner | None = None,
 ) -> Sweep:
-    """Trains every method with every value and seed; what `folder` already holds is not repeated.
+    """Trains every method with every value and seed; trainings in the journal are not repeated.
 
     Args:
         source: The data.
@@ -239,10 +239,10 @@ def run_sweep(
         settings: Settings of all trainings.
         rules: Whether rules that look at the data choose what is not given.
         baseline: A method trained once, without the setting and with its default options.
-        title: A line for reports; one is made if there is none.
-        command: How to repeat it.
+        title: A line for reports; empty for a default.
+        command: The command that repeats it.
         workers: Parallel processes.
-        run: Runs jobs instead of `run_jobs`, to show progress.
+        run: Trains jobs in place of `run_jobs`, to show progress.
     """
     given = settings or {}
     points = [Point(method, value) for method in methods for value in values]
@@ -259,7 +259,7 @@ def run_sweep(
         )
         for point in points
     ]
-    points = _looked_at(points, [cell[0] for cell in cells], over)
+    points = _check_against_data(points, [cell[0] for cell in cells], over)
     if baseline is not None:
         general = {name: value for name, value in given.items() if name != "options"}
         cells.append(plan(baseline, f"baseline {baseline}", general, {}))
@@ -285,14 +285,14 @@ def summarise_sweep(
 ) -> tuple[SweepRow, ...]:
     """One row per point, from the results of its trainings."""
     return tuple(
-        SweepRow(point, outcome(found)) for point, found in zip(points, results, strict=True)
+        SweepRow(point, outcome(trained)) for point, trained in zip(points, results, strict=True)
     )
 
 
 def tidy_runs(
     rows: Sequence[SweepRow], results: Sequence[Sequence[JobResult]]
 ) -> tuple[dict[str, Any], ...]:
-    """One entry per training; `chosen` says whether its learning rate was."""
+    """One entry per training; `chosen` says whether its learning rate was the chosen one."""
     return tuple(
         {
             "data": result.data,
@@ -307,8 +307,8 @@ def tidy_runs(
             "seconds": result.seconds,
             "key": result.key,
         }
-        for row, found in zip(rows, results, strict=True)
-        for result in found
+        for row, trained in zip(rows, results, strict=True)
+        for result in trained
     )
 
 
@@ -318,9 +318,9 @@ def sweep_table(sweep: Sweep, *, with_sd: bool = True) -> tuple[list[str], list[
     It is the test mAP, or the validation mAP where there is no test split.
     """
     methods = list(dict.fromkeys(row.point.method for row in sweep.rows))
-    found = {(row.point.method, repr(row.point.value)): row.outcome for row in sweep.rows}
+    outcomes = {(row.point.method, repr(row.point.value)): row.outcome for row in sweep.rows}
     lines = [
-        [str(value), *(_figure(found[name, repr(value)], with_sd) for name in methods)]
+        [str(value), *(_figure(outcomes[name, repr(value)], with_sd) for name in methods)]
         for value in sweep.values
     ]
     if sweep.baseline is not None:
@@ -329,10 +329,10 @@ def sweep_table(sweep: Sweep, *, with_sd: bool = True) -> tuple[list[str], list[
     return [sweep.over, *methods], lines
 
 
-def _figure(found: Outcome, with_sd: bool) -> str:
-    if found.test_map is None:
-        return percent(found.val_map)
-    return spread(found.test_map, found.test_sd if with_sd else None)
+def _figure(result: Outcome, with_sd: bool) -> str:
+    if result.test_map is None:
+        return percent(result.val_map)
+    return spread(result.test_map, result.test_sd if with_sd else None)
 
 
 def write_sweep(sweep: Sweep, folder: Path) -> tuple[Path, Path]:
@@ -358,16 +358,16 @@ def plan_cell(
     *,
     rules: bool = False,
 ) -> list[Job]:
-    """The trainings of a cell; settings that the method refuses are refused here, by name.
+    """The trainings of a cell; an error names the cell whose settings the method refuses.
 
     Args:
-        name: What to call the cell in a message.
+        name: The name of the cell in messages.
         source: The data.
         method: The method.
         seeds: Its seeds.
         rates: Learning rates to choose from; None is the method's own.
         settings: Settings of all cells.
-        own: Settings of this cell, laid over the others.
+        own: Settings of this cell, which take precedence.
         rules: Whether rules that look at the data choose what is not given.
     """
     tried = [rate | own for rate in rate_grid(rates)]
@@ -384,8 +384,8 @@ def run_cells(cells: Sequence[Sequence[Job]], run: Runner) -> list[list[JobResul
     return [[results[job.key] for job in cell] for cell in cells]
 
 
-def _looked_at(points: Sequence[Point], jobs: Sequence[Job], over: str) -> list[Point]:
-    """The points with what only the data can tell: that k can be, and how many labels are seen."""
+def _check_against_data(points: Sequence[Point], jobs: Sequence[Job], over: str) -> list[Point]:
+    """Checks that each k is possible for the data, or counts the labels that each point sees."""
     if over not in ("train_share", "expected_positives"):
         return list(points)
     source = jobs[0].source
@@ -394,11 +394,11 @@ def _looked_at(points: Sequence[Point], jobs: Sequence[Job], over: str) -> list[
         for job in jobs:
             check_expected_positives(job.recipe, len(table.classes))
         return list(points)
-    counts: dict[tuple[str, Any], int] = {}  # observing large tables again and again takes minutes
+    counts: dict[tuple[str, Any], int] = {}  # observing a large table takes long
     for point, job in zip(points, jobs, strict=True):
-        place = get_method(point.method).scheme, point.value
-        if place not in counts:
-            counts[place] = seen_labels(table, job.recipe)
+        key = get_method(point.method).scheme, point.value
+        if key not in counts:
+            counts[key] = seen_labels(table, job.recipe)
     return [
         replace(point, labels=counts[get_method(point.method).scheme, point.value])
         for point in points
@@ -409,11 +409,11 @@ def _default(over: str, recipes: Sequence[Recipe]) -> Any:
     """The value that `over` has without the sweep, if it is the same for all."""
     if over == KEEP:
         return None
-    found = []
+    values = []
     for recipe in recipes:
         if over.startswith("options."):
             options = get_method(recipe.method).make_options(recipe.options)
-            found.append(getattr(options, over.removeprefix("options.")))
+            values.append(getattr(options, over.removeprefix("options.")))
         else:
-            found.append(getattr(recipe, over))
-    return found[0] if all(value == found[0] for value in found) else None
+            values.append(getattr(recipe, over))
+    return values[0] if all(value == values[0] for value in values) else None

@@ -243,10 +243,11 @@ def latex_tables(summary: Summary, inputs: Mapping[str, str], notes: Sequence[st
         inputs: Data set -> what our models had for input, to stand beside published figures.
         notes: Lines to begin with, as comments.
     """
-    found = summary.tables().items()
+    tables = summary.tables().items()
     lines = [f"% {line}" for line in (*notes, r"needs \usepackage{booktabs}")]
     return (
-        "\n\n".join(["\n".join(lines), *(_latex(*key, rows, inputs) for key, rows in found)]) + "\n"
+        "\n\n".join(["\n".join(lines), *(_latex(*key, rows, inputs) for key, rows in tables)])
+        + "\n"
     )
 
 
