@@ -284,12 +284,13 @@ def test_compiled_and_plain_agree(feature_data, image_data):
         assert ends[0] == pytest.approx(ends[1], rel=1e-3)
 
 
-def test_without_a_compiler_it_trains_the_plain_way(feature_data, monkeypatch):
-    monkeypatch.setattr("plusone.training.trainer.compiler_problem", lambda: "no compiler")
-    recipe = make_recipe({"method": "an", "epochs": 1, "compile": True})
-    made = Training(make_task(feature_data(60), recipe), recipe)
-    assert made.loss == made.method.loss
-    assert len(list(made.epochs())) == 1
+def test_without_a_compiler_it_says_so_and_trains_the_plain_way(feature_data, monkeypatch):
+    for module in ("trainer", "api"):
+        name = f"plusone.training.{module}.compiler_problem"
+        monkeypatch.setattr(name, lambda: "there is no compiler")
+    with pytest.warns(UserWarning, match="there is no compiler"):
+        fitted = plusone.fit(feature_data(60), "an", epochs=1, compile=True)
+    assert fitted.training.loss == fitted.training.method.loss
 
 
 @pytest.mark.parametrize("options", [{"gamma": 5.0}, {"gamma": -1.0}])

@@ -126,6 +126,7 @@ def train(
     from plusone.training.expected import expected
     from plusone.training.run import train as run
     from plusone.training.task import make_task
+    from plusone.training.trainer import compiler_problem
 
     flags: dict[str, Any] = {
         "method": method,
@@ -174,6 +175,8 @@ def train(
         say(f"rule: {sentence}")
     if not task.images and (idle := sorted(IMAGES_ONLY & full.model_fields_set)):
         say(f"without effect on features: {', '.join(idle)}")
+    if full.compile and (problem := compiler_problem()) is not None:
+        say(problem)
     if (k := expected(full, task)).source in K_FROM:
         say(f"expected positives per item: {k.k:.3g}, {K_FROM[k.source]}")
     stages = full.resolved_stages(images=task.images, phases=get_method(full.method).phases)

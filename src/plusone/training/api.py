@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +22,7 @@ from plusone.results import EpochRecord, RunResult
 from plusone.training.loader import ArrayInputs
 from plusone.training.summary import summarise
 from plusone.training.task import make_task, same_kind
-from plusone.training.trainer import Training
+from plusone.training.trainer import Training, compiler_problem
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,8 @@ def fit(
     recipe = composed.recipe
     if module is not None and recipe.weights != "auto":
         raise InputError("weights apply to backbones by name; load them into the module yourself")
+    if recipe.compile and (problem := compiler_problem()) is not None:
+        warnings.warn(problem, stacklevel=2)
     training = Training(make_task(dataset, recipe), recipe, backbone=module)
     records = []
     for record in training.epochs():
