@@ -189,7 +189,7 @@ def test_one_command_on_photos(cli, folder, tmp_path):
     assert f"report: {tmp_path / 'r' / 'report.html'}" in answer.err
     page = (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
     assert "Whether they are right is not known" in page
-    assert "what was not seen counts as absent" in page
+    assert "unobserved labels count as negative" in page
     assert "Rule: method em" in page
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / ".features").iterdir()}
     assert len(kept) == 2  # of the training and of the validation items
