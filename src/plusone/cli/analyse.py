@@ -67,7 +67,7 @@ def gradients(
 
     if to is not None:
         check_folder(to)
-    found = gradient_curves(
+    gradients = gradient_curves(
         methods,
         at=epoch or sorted({1, epochs}),
         epochs=epochs,
@@ -77,11 +77,11 @@ def gradients(
         rest=rest,
     )
     if to is not None:
-        _write_gradients(found, to)
+        _write_gradients(gradients, to)
     if as_json:
-        emit(found.to_json())
+        emit(gradients.to_json())
     elif to is None:
-        _print_gradients(found)
+        _print_gradients(gradients)
 
 
 def surface(
@@ -110,7 +110,7 @@ def surface(
     from plusone.analysis.surface import surface_of_run
 
     with progress("computing", steps * steps) as (bar, task):
-        found = surface_of_run(
+        loss = surface_of_run(
             run,
             lambda: dataset_of(run, data, features, form, meaning),
             extent=extent,
@@ -120,14 +120,14 @@ def surface(
             on_progress=lambda done: bar.advance(task, done),
         )
     if as_json:
-        emit(found.to_json())
+        emit(loss.to_json())
         return
     rows = [
-        ("training items", found.train_items),
-        ("loss of the solution", _number(found.centre)),
-        (f"mean rise at distance {found.radius:g}", _number(found.rise)),
+        ("training items", loss.train_items),
+        ("loss of the solution", _number(loss.centre)),
+        (f"mean rise at distance {loss.radius:g}", _number(loss.rise)),
     ]
-    out.print(table(f"{run} ({found.method})", ("loss surface", ""), rows))
+    out.print(table(f"{run} ({loss.method})", ("loss surface", ""), rows))
     say(f"{run / 'surface.json'}; plusone report draws it")
 
 
@@ -156,21 +156,21 @@ def intervals(
 
     if to is not None:
         check_folder(to)
-    wanted = None if sizes is None else _sizes(sizes)
+    numbers = None if sizes is None else _sizes(sizes)
     name, counts, classes = _positives(data, split, form, meaning)
-    if wanted is None:
-        wanted = [size for size in SIZES if size <= len(counts)] or [len(counts)]
-    found = k_intervals(counts, wanted, draws=draws, seed=seed, level=level)
+    if numbers is None:
+        numbers = [size for size in SIZES if size <= len(counts)] or [len(counts)]
+    ranges = k_intervals(counts, numbers, draws=draws, seed=seed, level=level)
     estimate = interval_of(counts, draws=draws, seed=seed, level=level)
     result = {"kind": "intervals", "data": name, "split": split, "classes": classes}
-    result |= found.to_dict() | {"estimate": estimate.to_dict()}
+    result |= ranges.to_dict() | {"estimate": estimate.to_dict()}
     if to is not None:
         write_json(to / "intervals.json", result)
         say(f"{to / 'intervals.json'}")
     if as_json:
         emit(result)
         return
-    rows = [(row.size, f"{row.low:.2f}", f"{row.high:.2f}") for row in found.rows]
+    rows = [(row.size, f"{row.low:.2f}", f"{row.high:.2f}") for row in ranges.rows]
     title = f"{name} ({split})"
     out.print(table(title, ("labelled items", "k from", "to"), rows))
     say(f"{100 * level:g} % of {draws} random samples of this size give a k in this range")
@@ -185,49 +185,49 @@ def _method_options(texts: list[str]) -> dict[str, dict[str, Any]]:
     """Method -> options, from `method.name=value` texts."""
     from plusone.recipe import parse_settings
 
-    found: dict[str, dict[str, Any]] = {}
+    options: dict[str, dict[str, Any]] = {}
     for name, value in parse_settings(texts).items():
         method, dot, option = name.partition(".")
         if not dot or not option:
             raise InputError(f"--set {name}: write it as method.option=value, such as gr.w=2")
-        found.setdefault(method, {})[option] = value
-    return found
+        options.setdefault(method, {})[option] = value
+    return options
 
 
-def _write_gradients(found: Gradients, folder: Path) -> None:
+def _write_gradients(gradients: Gradients, folder: Path) -> None:
     from plusone.io.files import write_json
 
     try:
         from plusone.report.gradients import gradient_regimes
         from plusone.report.page import save_figure
 
-        figure = gradient_regimes(found)
+        figure = gradient_regimes(gradients)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise
         raise InputError(
             "figures need matplotlib: pip install 'plusone[plots]'; without --out there is a table"
         ) from None
-    write_json(folder / "gradients.json", found.to_json())
+    write_json(folder / "gradients.json", gradients.to_json())
     for path in (folder / "gradients.json", *save_figure(figure, folder, "gradients")):
         say(str(path))
 
 
-def _print_gradients(found: Gradients) -> None:
+def _print_gradients(gradients: Gradients) -> None:
     from plusone.analysis.gradients import SHOWN, at_probabilities
 
     columns = ("d loss / d logit", *(f"p {value:g}" for value in SHOWN))
     for title, side in (("an unobserved label", "unobserved"), ("a seen positive", "observed")):
         rows = []
-        for curve in found.curves:
+        for curve in gradients.curves:
             grad = getattr(curve, side).grad
             mark = "" if curve.independent else " *"
-            values = [f"{value + 0.0:.3f}" for value in at_probabilities(found, grad)]
+            values = [f"{value + 0.0:.3f}" for value in at_probabilities(gradients, grad)]
             rows.append((curve.label + mark, *values))
         out.print(table(title, columns, rows))
     say("above 0 the loss pushes the probability down, below 0 up")
-    if not all(curve.independent for curve in found.curves):
-        say(f"* depends on the other labels, whose probability is {found.rest:g} here (--rest)")
+    if not all(curve.independent for curve in gradients.curves):
+        say(f"* depends on the other labels, whose probability is {gradients.rest:g} here (--rest)")
 
 
 def _sizes(text: str) -> list[int]:

@@ -18,7 +18,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from plusone.cli.processes import check_command, tell, together
+from plusone.cli.processes import check_command, print_error, together
 from plusone.errors import InputError, RunError
 from plusone.io.files import room
 from plusone.version import __version__
@@ -72,7 +72,7 @@ class _CtrlC(Exception):  # noqa: N818 (it is no error)
 
 
 class _Loaded(MutableMapping[str, Any]):
-    """The commands by name, each loaded when it is first asked for."""
+    """The commands by name, each loaded on first use."""
 
     def __init__(self) -> None:
         self._commands: dict[str, Any] = dict.fromkeys(COMMANDS)
@@ -147,7 +147,7 @@ def _load(name: str) -> Any:
 def show_help(group: Any, ctx: Any) -> None:
     """Prints usage, options and commands, in the style of typer's help pages.
 
-    Typer's own pages import a Markdown reader and a traceback printer, which takes as long again.
+    Typer's own pages import a Markdown reader and a traceback printer, which would double the time.
 
     Args:
         group: The group of commands, as typer made it.
@@ -196,8 +196,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(__version__)
         raise typer.Exit
 
@@ -218,18 +218,18 @@ def main(arguments: list[str] | None = None) -> None:
         with together():
             app(args=arguments, prog_name="plusone")  # always leaves by SystemExit or an error
     except (_CtrlC, KeyboardInterrupt):
-        tell("plusone: stopped by Ctrl-C\n")
+        print_error("plusone: stopped by Ctrl-C\n")
         sys.exit(130)
     except Exception as error:
         if os.environ.get(SHOW_TRACEBACKS):
             raise
         sentence, code = explain(error)
-        tell(f"plusone: {sentence}\n")
+        print_error(f"plusone: {sentence}\n")
         sys.exit(code)
 
 
 def explain(error: Exception) -> tuple[str, int]:
-    """What to tell the user about an error, and the exit code."""
+    """The message for the user about an error, and the exit code."""
     text = str(error).strip()
     if "Original Traceback" in text:  # from a process that decodes images; the last line counts
         text = text.splitlines()[-1].removeprefix("plusone.errors.InputError: ")

@@ -56,6 +56,22 @@ if TYPE_CHECKING:
 
 DEMO_METHODS = ("an", "an_ls", "wan", "epr", "em", "gr", "softmax", "bce")
 TITLE = "Scenes of handwritten digits, one positive label per image"
+# the methods that were best on some data set, and an
+CANDIDATES = ("gr", "em", "softmax", "wan", "hill", "en", "an")
+RATES = (1e-2, 1e-3, 1e-4, 1e-5)
+LISTED = 12  # candidates that are printed
+LINES_AROUND = 7  # lines of the live display around the rows of its table
+NEAR = "= "  # before a figure that is within noise of the best
+NARROW, WIDE = 80, 120  # widths of the terminal from which more columns are shown
+
+Kind = tuple[str, str, str]  # data, method, mode
+Seeds = Annotated[str, typer.Option(help="Seeds, comma-separated.")]
+Rates = Annotated[
+    str | None,
+    typer.Option("--lr", help="Learning rates, comma-separated; validation picks one each."),
+]
+Workers = Annotated[int, typer.Option(min=1, help="Parallel trainings, one core each.")]
+OneSeed = Annotated[int | None, typer.Option("--seed", help="One seed instead of --seeds.")]
 
 
 def demo(
@@ -181,7 +197,7 @@ def bench(
     from plusone.recipe import parse_settings
 
     optuna_only = {"--trials": trials, "--storage": storage}
-    given: dict[str, Any] = {
+    flags: dict[str, Any] = {
         "methods": _parts(names, str, "--methods"),
         "seeds": [seed] if seed is not None else _parts(seeds, int, "--seeds"),
         "modes": _parts(modes, str, "--modes"),
@@ -193,7 +209,7 @@ def bench(
         "workers": workers,
         "rules": rules,
     }
-    flags = {name: value for name, value in given.items() if value is not None}
+    flags = {name: value for name, value in flags.items() if value is not None}
     given_settings = parse_settings(settings or [])
     spec = _spec(data or ["digits"], features or [], form, meaning, flags, given_settings)
     if spec.search != "optuna" and (idle := [name for name, value in optuna_only.items() if value]):
@@ -250,24 +266,15 @@ def _spec(
 
 
 def parts(text: str, kind: type, flag: str) -> list[Any]:
-    """The different values of a comma-separated list."""
+    """The distinct values of a comma-separated list."""
     try:
-        found = [kind(part.strip()) for part in text.split(",") if part.strip()]
+        values = [kind(part.strip()) for part in text.split(",") if part.strip()]
     except ValueError:
-        found = []
-    if not found:
+        values = []
+    if not values:
         what = "names" if kind is str else "numbers"
         raise InputError(f"{flag} {text!r}: write {what} separated by commas")
-    return list(dict.fromkeys(found))
-
-
-Seeds = Annotated[str, typer.Option(help="Seeds, comma-separated.")]
-Rates = Annotated[
-    str | None,
-    typer.Option("--lr", help="Learning rates, comma-separated; validation picks one each."),
-]
-Workers = Annotated[int, typer.Option(min=1, help="Parallel trainings, one core each.")]
-OneSeed = Annotated[int | None, typer.Option("--seed", help="One seed instead of --seeds.")]
+    return list(dict.fromkeys(values))
 
 
 def sweep(
@@ -405,19 +412,6 @@ def _show_ablation(result: Ablation) -> None:
         say(note)
 
 
-CANDIDATES = (
-    "gr",
-    "em",
-    "softmax",
-    "wan",
-    "hill",
-    "en",
-    "an",
-)  # that trained best somewhere, and an
-RATES = (1e-2, 1e-3, 1e-4, 1e-5)
-LISTED = 12
-
-
 def choose(
     data: Data = "digits-features",
     names: Annotated[
@@ -507,7 +501,7 @@ def _train_words(
     best: Recipe,
     given_settings: Mapping[str, Any],
 ) -> list[str]:
-    """What comes after `plusone train` for the winner."""
+    """The arguments of `plusone train` for the winner."""
     words = [data, *(word for path in features for word in ("-x", str(path)))]
     words += ["--format", form] if form != "auto" else []
     words += ["--labels", meaning] if meaning != "auto" else []
@@ -617,14 +611,14 @@ def loop(
             on_progress=lambda what: bar.update(task, advance=1, description=what),
         )
     command = command_line(context, ("as_json",))
-    found = result.to_dict() | {"command": command, "title": f"Answers on {result.data}"}
-    write_json(to / "loop.json", found)
+    document = result.to_dict() | {"command": command, "title": f"Answers on {result.data}"}
+    write_json(to / "loop.json", document)
     if report:
         from plusone.report.build import write_report
 
         write_report([to / "loop.json"], to / "report.html")
     if as_json:
-        emit(found)
+        emit(document)
     else:
         before = ("no questions", 0, None, spread(result.before, result.before_sd), None)
         rows = [
@@ -658,12 +652,8 @@ def _with_features(dataset: Dataset, path: Path, backbone: str) -> Dataset:
     return replace(dataset, features=align(read_features([path]), dataset.table))
 
 
-Kind = tuple[str, str, str]  # data, method, mode
-LINES_AROUND = 7  # of the display that are not rows of its table
-
-
 def run_shown(jobs: Sequence[Job], folder: Path, workers: int) -> list[JobResult]:
-    """Runs the jobs that `folder` does not hold yet; returns the results of all, in order.
+    """Runs the jobs that are not in the journal of `folder`; returns the results of all, in order.
 
     A terminal shows a live table; anything else gets a line per training.
 
@@ -694,9 +684,9 @@ def run_shown(jobs: Sequence[Job], folder: Path, workers: int) -> list[JobResult
 
 def line_of(result: JobResult, before: bool) -> str:
     """A finished training in a line."""
-    tried = "".join(f"  {name} {value}" for name, value in result.options.items())
+    options = "".join(f"  {name} {value}" for name, value in result.options.items())
     return (
-        f"{result.method:12s} seed {result.seed}  lr {result.lr:g}{tried}  "
+        f"{result.method:12s} seed {result.seed}  lr {result.lr:g}{options}  "
         f"val mAP {percent(result.val_map)}  {result.seconds:.1f} s"
         f"{'  (done before)' if before else ''}"
     )
@@ -719,11 +709,11 @@ class Board:
         self.several = len({data for data, _, _ in self.open.values()}) > 1
         self.done: list[tuple[Kind, float]] = []
         self.rows: dict[Kind, list[JobResult]] = {kind: [] for kind in self.open.values()}
-        self.wanted = {kind: [*self.open.values()].count(kind) for kind in self.rows}
+        self.expected = {kind: [*self.open.values()].count(kind) for kind in self.rows}
         self.touched = time.monotonic()
 
     def add(self, result: JobResult) -> None:
-        """Notes a finished training."""
+        """Adds a finished training."""
         kind = self.open.pop(result.key)
         self.done.append((kind, result.seconds))
         self.rows[kind] = [*self.rows.pop(kind), result]  # what changed last comes last
@@ -739,7 +729,7 @@ class Board:
         return f"about {hours}:{minutes:02d}:{whole % 60:02d} left"
 
     def table(self, height: int) -> Table:
-        """The rows that fit: those that changed last, then those not begun."""
+        """The rows that fit: those that changed last, then those not started."""
         begun = [kind for kind, results in reversed(self.rows.items()) if results]
         shown = [*begun, *(kind for kind, results in self.rows.items() if not results)]
         cells = []
@@ -749,7 +739,7 @@ class Board:
             cells.append(
                 (
                     *kind[: 3 if self._modes() else 2],
-                    f"{len(results)}/{self.wanted[kind]}",
+                    f"{len(results)}/{self.expected[kind]}",
                     percent(best.val_map if best else None),
                     percent(best.test_map if best else None),
                 )
@@ -797,11 +787,6 @@ def seconds_left(
     return total / max(1, min(workers, len(open_jobs)))
 
 
-NEAR = "= "  # before a figure that is within noise of the best
-NARROW = 80
-WIDE = 120
-
-
 def finish(
     bench: Bench,
     spec: BenchSpec,
@@ -817,10 +802,10 @@ def finish(
 
     Args:
         bench: The comparison.
-        spec: What was asked for.
-        folder: Where to.
-        title: What this is, in a line.
-        command: How to repeat it.
+        spec: Its description.
+        folder: The folder to write into.
+        title: A line for reports.
+        command: The command that repeats it.
         as_json: Print JSON instead of tables.
         report: Also write the report.
         titles: Data set -> a line above its tables.
@@ -882,7 +867,7 @@ def _options(options: Mapping[str, Any]) -> str:
 
 
 def _shown(column: str, rows: Sequence[Row]) -> bool:
-    """Whether a column is worth its width: narrow terminals get the ones that matter most."""
+    """Whether a column is shown: narrow terminals get the most important ones."""
     needed = {
         "sd": out.width >= NARROW and any(row.test_sd is not None for row in rows),
         "published": out.width >= WIDE and any(row.published is not None for row in rows),
@@ -916,7 +901,7 @@ def _write_report(folder: Path) -> None:
 
         try:
             place = write_report([folder], folder / "report.html", on_progress=on_progress)
-        except Exception as error:  # hours of training must not end in failure for a figure
+        except Exception as error:  # hours of training must not be lost over a figure
             raise RunError(
                 f"the results are written, but the report could not be ({type(error).__name__}: "
                 f"{error}); plusone report {folder} tries again"

@@ -186,7 +186,7 @@ def load(
         def on_image(done: int, total: int) -> None:
             bar.update(task, description="checking images", completed=done, total=total)
 
-        found = load_source(
+        dataset = load_source(
             data,
             features=features or (),
             format=form,
@@ -194,9 +194,9 @@ def load(
             check_images=check_images,
             on_image=on_image,
         )
-    if found.broken:
-        say(sentence(found.broken))
-    return found
+    if dataset.broken:
+        say(sentence(dataset.broken))
+    return dataset
 
 
 def check_folder(path: Path, *, flag: str = "--out") -> None:
@@ -231,7 +231,7 @@ def check_file(path: Path, *, flag: str = "--out") -> None:
 
 
 def command_line(context: typer.Context, leave_out: tuple[str, ...] = ()) -> str:
-    """The command with all that was given to it, as one would type it.
+    """The command with all its arguments, as typed.
 
     Args:
         context: Of the command that runs.

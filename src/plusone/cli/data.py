@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from plusone.data.table import LabelTable
 
 
+FILE = "labels.npz"
 AUDITED = 100
 NEW = 50
 
@@ -65,9 +66,6 @@ def example(
         return
     say(f"{items} pictures with one tag each in {folder / 'photos'}")
     say(f"next: plusone train {folder / 'photos'}")
-
-
-FILE = "labels.npz"
 
 
 def prepare(
@@ -102,56 +100,56 @@ def prepare(
     from plusone.data.public import prepare as read
 
     check_folder(to)
-    made = read(data, root, split=split, missing=missing, seed=seed)
-    if strict and made.differences:
-        raise InputError("\n".join(_warnings(made)))
-    write(made.table, to / FILE)
+    prepared = read(data, root, split=split, missing=missing, seed=seed)
+    if strict and prepared.differences:
+        raise InputError("\n".join(_warnings(prepared)))
+    write(prepared.table, to / FILE)
     if as_json:
-        emit(_summary(made, to / FILE))
+        emit(_summary(prepared, to / FILE))
         return
     rows: list[tuple[str, object, object]] = [
-        (count.what, _figure(count.found), _figure(count.expected)) for count in made.counts
+        (count.what, _figure(count.found), _figure(count.expected)) for count in prepared.counts
     ]
-    rows.append(("items without a positive", _figure(_without_positive(made)), None))
-    out.print(table(made.data.title, ("", "found", "published"), rows))
-    for note in made.table.notes:
+    rows.append(("items without a positive", _figure(_without_positive(prepared)), None))
+    out.print(table(prepared.data.title, ("", "found", "published"), rows))
+    for note in prepared.table.notes:
         say(f"note: {note}")
-    for warning in _warnings(made):
+    for warning in _warnings(prepared):
         say(f"warning: {warning}")
     say(f"next: plusone train {to / FILE} --recipe recipes/{data}/gr.toml")
 
 
-def _warnings(made: Prepared) -> list[str]:
+def _warnings(prepared: Prepared) -> list[str]:
     """One sentence for each count that is not the published one."""
-    source = made.expected.source
-    return [f"{made.data.title}, {count.sentence} ({source})" for count in made.differences]
+    source = prepared.expected.source
+    return [f"{prepared.data.title}, {count.sentence} ({source})" for count in prepared.differences]
 
 
-def _without_positive(made: Prepared) -> int:
-    return int((made.table.labels.per_item(1) == 0).sum())
+def _without_positive(prepared: Prepared) -> int:
+    return int((prepared.table.labels.per_item(1) == 0).sum())
 
 
 def _figure(value: float | None) -> str | None:
     return None if value is None else f"{value:,}"
 
 
-def _summary(made: Prepared, file: Path) -> dict[str, Any]:
-    """What is printed, for machines."""
-    labels = made.table
+def _summary(prepared: Prepared, file: Path) -> dict[str, Any]:
+    """The output of `--json`."""
+    labels = prepared.table
     return {
         "out": str(file),
-        "data": made.data.title,
+        "data": prepared.data.title,
         "images": None if labels.root is None else str(labels.root),
         "items": {split: len(labels.rows_of(split)) for split in ("train", "test")},
         "classes": len(labels.classes),
-        "items_without_positive": _without_positive(made),
+        "items_without_positive": _without_positive(prepared),
         "counts": [
             {"what": c.what, "found": c.found, "published": c.expected, "agrees": c.fits}
-            for c in made.counts
+            for c in prepared.counts
         ],
-        "source": made.expected.source,
-        "agrees": not made.differences,
-        "warnings": _warnings(made),
+        "source": prepared.expected.source,
+        "agrees": not prepared.differences,
+        "warnings": _warnings(prepared),
         "notes": list(labels.notes),
     }
 

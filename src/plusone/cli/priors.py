@@ -73,8 +73,8 @@ def priors(
         result["k"] = result["single"]["k"]
     if checked is not None:
         towards = None if result["single"] is None else result["single"]["priors"]
-        found = from_audit(checked, towards=towards, seed=seed)
-        result |= {"audit": found.to_dict(), "k": found.k}
+        estimate = from_audit(checked, towards=towards, seed=seed)
+        result |= {"audit": estimate.to_dict(), "k": estimate.k}
     if as_json:
         emit(result)
     else:
@@ -113,7 +113,7 @@ def _has_inputs(dataset: Dataset) -> bool:
 
 
 def _from_single(dataset: Dataset, settings: list[str], seed: int) -> dict[str, Any]:
-    """What the training items' single positives say, and the truth where it is known."""
+    """The estimate from the training items' single positives, and the truth where it is known."""
     from plusone.priors.features import from_features, usable_rows
     from plusone.recipe import make_recipe, parse_settings
     from plusone.training.features import vectors_of
@@ -126,7 +126,7 @@ def _from_single(dataset: Dataset, settings: list[str], seed: int) -> dict[str, 
     with progress("features", len(rows)) as (bar, making):
         x = vectors_of(recipe, task, rows, tick=lambda n: bar.advance(making, n))
     with progress("fitting", None) as (bar, fitting):
-        found = from_features(
+        estimate = from_features(
             x,
             task.train.observed.take(rows),
             seed=seed,
@@ -135,7 +135,7 @@ def _from_single(dataset: Dataset, settings: list[str], seed: int) -> dict[str, 
     truth = task.train.truth
     true = None if truth is None else (truth.per_class(1) / len(truth)).tolist()
     return {
-        "single": found.to_dict(),
+        "single": estimate.to_dict(),
         "true": None if true is None else {"k": sum(true), "priors": true},
     }
 
@@ -184,6 +184,6 @@ def _class_rows(result: dict[str, Any], rows: int) -> tuple[list[str], list[list
     return ["class", *shown], grid
 
 
-def _ranges(found: dict[str, Any]) -> list[str]:
-    ends = zip(found["prior_low"], found["prior_high"], strict=True)
+def _ranges(estimate: dict[str, Any]) -> list[str]:
+    ends = zip(estimate["prior_low"], estimate["prior_high"], strict=True)
     return [f"{100 * low:.1f} to {100 * high:.1f}" for low, high in ends]

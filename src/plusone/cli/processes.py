@@ -13,7 +13,9 @@ from typing import Any
 from plusone.errors import InputError
 
 TOGETHER = ("train", "evaluate", "predict", "features")
-INSTEAD = dict.fromkeys(("bench", "sweep", "ablate"), "; its --workers trains several at a time")
+ALTERNATIVES = dict.fromkeys(
+    ("bench", "sweep", "ablate"), "; its --workers trains several at a time"
+)
 
 
 class _Stopped(BaseException):
@@ -34,7 +36,8 @@ def check_command(name: str | None) -> None:
     """Refuses commands that cannot run in several processes."""
     if several() and name is not None and name not in TOGETHER:
         raise InputError(
-            f"plusone {name} runs in one process; start it without torchrun{INSTEAD.get(name, '')}"
+            f"plusone {name} runs in one process; start it without torchrun"
+            f"{ALTERNATIVES.get(name, '')}"
         )
 
 
@@ -62,18 +65,18 @@ def together() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the process is ending already
 
 
-def tell(sentence: str) -> None:
-    """Prints why the program ends; of several processes only the first that fails does."""
+def print_error(sentence: str) -> None:
+    """Prints why the program ends; of several processes only the first that fails prints."""
     if several():
         from plusone.parallel.processes import is_first_to_report
 
         if not is_first_to_report():
             return
-    stream = sys.stderr if leads() else sys.__stderr__  # the others have none of their own
+    stream = sys.stderr if leads() else sys.__stderr__  # the other ranks' is redirected
     if stream is not None:
         stream.write(sentence)
 
 
 def _stop(number: int, frame: Any) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # ignore further signals
     raise _Stopped

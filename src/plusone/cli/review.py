@@ -113,12 +113,18 @@ def _report(desk: Desk, export: Path | None, summary: bool, as_json: bool) -> No
 
     result: dict[str, Any] = {"progress": desk.progress()}
     if export is not None:
-        found = reviewed_table(desk)
-        write(found.table, export)
-        result |= {"out": str(export), "yes": found.yes, "no": found.no, "left_out": found.left_out}
-        say(f"{found.yes} positives and {found.no} negatives from answers in {export}")
-        if found.left_out:
-            say(f"{found.left_out} answers are about items or classes that are not there any more")
+        reviewed = reviewed_table(desk)
+        write(reviewed.table, export)
+        result |= {
+            "out": str(export),
+            "yes": reviewed.yes,
+            "no": reviewed.no,
+            "left_out": reviewed.left_out,
+        }
+        say(f"{reviewed.yes} positives and {reviewed.no} negatives from answers in {export}")
+        if reviewed.left_out:
+            count = reviewed.left_out
+            say(f"{count} answers are about items or classes that are not there any more")
     if summary:
         result["classes"] = class_counts(desk)
         if not as_json:
@@ -169,6 +175,6 @@ def _serve(
         with opened_in_browser(server.url, desk.store.path) if browser else nullcontext():
             server.run(stop_after)
     except KeyboardInterrupt:
-        pass  # how a server is stopped, here before it began
+        pass  # Ctrl-C before the server had started
     progress = desk.progress()
     say(f"stopped; {progress['answered']} answered, all in {desk.store.path}")

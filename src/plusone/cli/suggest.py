@@ -94,15 +94,15 @@ def suggest(
     from plusone.suggest.outputs import ACCEPTED, write_accepted, write_as
     from plusone.training.run_folder import read_recipe
 
-    for wanted in also or ():
-        if wanted not in FORMS:
-            raise InputError(f"--also {wanted}: take one of {', '.join(FORMS)}")
+    for format_ in also or ():
+        if format_ not in FORMS:
+            raise InputError(f"--also {format_}: take one of {', '.join(FORMS)}")
     folder = to or run.with_name(f"{run.name}-suggestions")
     check_folder(folder)
     more_labels = labels or folder / ACCEPTED
     check_file(more_labels, flag="--accepted")
     recipe = read_recipe(run)
-    if recipe.expected_positives == "truth":  # which must not be looked at here
+    if recipe.expected_positives == "truth":  # which must not be used here
         recipe = recipe.model_copy(update={"expected_positives": "estimate"})
     if seed is not None:
         recipe = recipe.model_copy(update={"seed": seed})
@@ -131,15 +131,15 @@ def suggest(
         clear_leftovers(folder / "folds")
         write_broken(folder, dataset.broken)
 
-        def on_fold(number: int, kept: bool) -> None:
+        def on_fold(number: int, resumed: bool) -> None:
             bar.update(fitting, completed=(number + 1) * epochs)
 
-        seen = bar.add_task("features", total=len(dataset.table), visible=False)
+        extracting = bar.add_task("features", total=len(dataset.table), visible=False)
 
         def on_extract(n: int) -> None:
-            bar.update(seen, advance=n, visible=True)
+            bar.update(extracting, advance=n, visible=True)
 
-        found = find(
+        fitted = find(
             dataset,
             recipe,
             folds,
@@ -150,18 +150,21 @@ def suggest(
             on_fold=on_fold,
             on_extract=on_extract,
         )
-    made = accept(found.calibrated, found.observed, precision, per_class=per_class)
-    suggestions = found.suggestions(least=least, top=top)
-    truth, hidden = found.truth, 0
+    accepted = accept(fitted.calibrated, fitted.observed, precision, per_class=per_class)
+    suggestions = fitted.suggestions(least=least, top=top)
+    truth, hidden = fitted.truth, 0
     if truth is not None:
-        hidden = int((truth & (found.observed == 0)).sum())
-    accepted = summary(made, dataset.table.classes, truth, hidden)
-    more = {"run": str(run), "backbone_saw_items": linear, "accepted": accepted}
+        hidden = int((truth & (fitted.observed == 0)).sum())
+    more = {
+        "run": str(run),
+        "backbone_saw_items": linear,
+        "accepted": summary(accepted, dataset.table.classes, truth, hidden),
+    }
     more |= {"broken": len(dataset.broken)} if dataset.broken else {}
     suggestions = replace(suggestions, about=dict(suggestions.about) | more)
-    row, label = made.mask.nonzero()
-    write_accepted(dataset.table, found.rows[row], label, more_labels)
-    files = [name for wanted in also or () for name in write_as(suggestions, folder, wanted)]
+    row, label = accepted.mask.nonzero()
+    write_accepted(dataset.table, fitted.rows[row], label, more_labels)
+    files = [name for format_ in also or () for name in write_as(suggestions, folder, format_)]
     write_suggestions(suggestions, folder)
     result = {"out": str(folder), "suggestions": len(suggestions)} | dict(suggestions.about)
     result["files"] = ["suggestions.csv", "seen.npz", "about.json", *files]
@@ -174,7 +177,7 @@ def suggest(
 
 
 def _print(result: dict[str, Any], training: list[str]) -> None:
-    """Which labels can be accepted, how far that can be trusted, and what to do next.
+    """Prints which labels can be accepted, how reliable they are, and what to do next.
 
     Args:
         result: What `--json` gives.

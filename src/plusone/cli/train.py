@@ -46,7 +46,8 @@ IMAGES_ONLY = frozenset(
     }
 )  # fmt: skip
 BETWEEN_MOVES = 0.1  # seconds, of the progress bar
-KEPT = ".features"  # beside the runs: features of images, for the next run
+NAMED = 5  # classes without a seen positive that are named
+FEATURES_FOLDER = ".features"  # beside the runs: features of images, for the next run
 LABELS = {"truth": "all labels", "observed": "the seen labels"}
 K_FROM = {
     "validation": "counted on the validation items",
@@ -222,7 +223,7 @@ def train(
             on_extract=on_extract,
             source=source,
             rules=composed.rules,
-            features=folder.parent / KEPT if task.images else None,
+            features=folder.parent / FEATURES_FOLDER if task.images else None,
         )
     if leads() and (report if report is not None else not as_json):
         _report(folder)
@@ -298,14 +299,11 @@ def _print(result: RunResult, data: str) -> None:
     say(f"      plusone predict {run} NEW_ITEMS --out tags.csv")
 
 
-NAMED = 5
-
-
 def notes(task: Task) -> list[str]:
     """Warnings about the data, a sentence each."""
-    found = []
+    sentences = []
     if task.val.of is not None:
-        found.append(
+        sentences.append(
             f"validation looks at a sample: {len(task.val)} of {task.val.of} items, because "
             "figures of all would take much memory"
         )
@@ -313,11 +311,11 @@ def notes(task: Task) -> list[str]:
     names = [name for name, count in zip(task.classes, seen, strict=True) if not count]
     if names:
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        found.append(
+        sentences.append(
             "warning: no seen positive, so nothing can be learned of "
             f"{'it' if len(names) == 1 else 'them'}: {', '.join(names[:NAMED])}{more}"
         )
-    return found
+    return sentences
 
 
 def methods(
@@ -355,13 +353,13 @@ def methods(
 
 def _print_one(name: str, row: dict[str, Any]) -> None:
     k = "yes: --set expected_positives=K" if row["needs_k"] else "no"
-    about = [
+    rows = [
         ("what it does", row["summary"]),
         ("paper", f"{row['paper']} {row['year']}"),
         ("labels seen", row["labels_seen"]),
         ("needs the positives per item", k),
     ]
-    out.print(table(name, ("method", ""), about, text=2))
+    out.print(table(name, ("method", ""), rows, text=2))
     if row["options"]:
         out.print(table("", ("option", "default"), list(row["options"].items())))
         first, value = next(iter(row["options"].items()))

@@ -88,9 +88,9 @@ def evaluate(
             tick=lambda done: bar.advance(task, done),
         )
     if as_json:
-        about = {"run": str(run), "data": dataset.name, "split": split}
-        about |= {"broken": len(dataset.broken)} if dataset.broken else {}
-        emit(about | {"thresholds": cuts.origin} | result.to_json())
+        header = {"run": str(run), "data": dataset.name, "split": split}
+        header |= {"broken": len(dataset.broken)} if dataset.broken else {}
+        emit(header | {"thresholds": cuts.origin} | result.to_json())
         return
     if absent := result.not_measured:
         say(f"not measured, as the data does not have these classes: {', '.join(absent)}")
@@ -155,12 +155,12 @@ def predict(
             sinks.append(JsonTags(sys.stdout, predictor.classes, cuts))
         elif to is None:
             sinks.append(CsvTags(sys.stdout, predictor.classes, cuts))
-        for found in predict_all(predictor, items):
+        for batch in predict_all(predictor, items):
             for sink in sinks:
-                sink.add(found)
-            done += len(found.ids)
-            skipped += found.skipped
-            bar.advance(task, len(found.ids) + len(found.skipped))
+                sink.add(batch)
+            done += len(batch.ids)
+            skipped += batch.skipped
+            bar.advance(task, len(batch.ids) + len(batch.skipped))
         if not done:
             _list(skipped)
             raise RunError(f"none of the {total} images could be read")
@@ -175,7 +175,7 @@ def predict(
 
 
 def _warn(run: Path) -> None:
-    """Says it if a run stopped early."""
+    """Prints a warning if a run stopped early."""
     from plusone.training.run_folder import divergence_warning as warning
 
     if (sentence := warning(run)) is not None:
@@ -183,7 +183,7 @@ def _warn(run: Path) -> None:
 
 
 def _list(skipped: Sequence[Skipped]) -> None:
-    """Says what could not be read."""
+    """Prints which images could not be read."""
     for one in skipped[:SHOWN]:
         say(f"skipped {one.id}: {one.reason}")
     if len(skipped) > SHOWN:
@@ -191,7 +191,7 @@ def _list(skipped: Sequence[Skipped]) -> None:
 
 
 def _thresholds(run: Path, classes: Sequence[str], given: float | None) -> Thresholds:
-    """What counts as a label: as the user says, or the run."""
+    """The threshold of the user, or those of the run."""
     from plusone.training.thresholds import Thresholds, read_thresholds
 
     if given is not None:
@@ -255,7 +255,7 @@ def maps(
         raise InputError(f"{data}: has no items")
     if (to / "maps.npz").exists():
         raise InputError(f"{to}: holds maps already; choose another --out")
-    found, scores, drawn = [], [], 0
+    all_maps, scores, drawn = [], [], 0
     with progress("looking", len(ids)) as (bar, task):
         for views, likely, places in class_maps(predictor, inputs, lambda n: bar.advance(task, n)):
             to.mkdir(parents=True, exist_ok=True)
@@ -268,7 +268,7 @@ def maps(
                 with replacing(to / f"{drawn:04d}.png") as part:
                     sheet.save(part, format="png")
                 drawn += 1
-            found.append(places.half())
+            all_maps.append(places.half())
             scores.append(likely)
     with replacing(to / "maps.npz") as part, part.open("wb") as file:
         np.savez(
@@ -277,7 +277,7 @@ def maps(
             ids=np.asarray(ids, dtype=np.str_),
             classes=np.asarray(predictor.classes, dtype=np.str_),
             probabilities=torch.cat(scores).numpy(),
-            maps=torch.cat(found).numpy(),
+            maps=torch.cat(all_maps).numpy(),
         )
     if as_json:
         emit({"out": str(to), "items": len(ids), "pictures": drawn})

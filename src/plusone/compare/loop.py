@@ -115,7 +115,7 @@ class Loop:
         folds: Folds of the cross-fitting behind the suggestions.
         before: mAP on the test items without any answer.
         before_sd: Its sample standard deviation.
-        all_labels: mAP of the method `bce` trained with all labels, an upper bound; it has the
+        all_labels: mAP of the method `bce` trained with all labels, for reference; it has the
             learning rate and all other settings of the method, nothing is tuned for it.
         rows: One per order and number of questions.
     """

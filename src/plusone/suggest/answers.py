@@ -11,7 +11,7 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 
-FEWEST_FOR_K = 20
+FEWEST_FOR_K = 20  # items from which k is counted
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class Answers:
 
     @property
     def items(self) -> int:
-        """Number of items they are about."""
+        """Number of distinct items."""
         return len(np.unique(self.row))
 
 
 def answers_from(audit: LabelTable, table: LabelTable, *, seed: int = 0) -> Answers:
     """Answers of an audit about labels of a table, except the seen label of each item.
 
-    An audit without any negative is taken as complete: all labels of a few items. Otherwise only
+    An audit without any negative is treated as complete: all labels of a few items. Otherwise only
     its 1 and -1 are answers, as in a table that `plusone review` exports.
 
     A run may have been trained with the answers: then an item has several seen positives, one of
@@ -65,19 +65,19 @@ def answers_from(audit: LabelTable, table: LabelTable, *, seed: int = 0) -> Answ
     known[:, columns] = _complete(audit.labels).dense()
     seen = table.labels.dense(rows) == 1
     order = np.random.default_rng(seed).random(seen.shape)
-    named = np.where(seen, order + 1, 0.0).argmax(axis=1)
-    asked = known != 0
-    asked[np.flatnonzero(seen.any(axis=1)), named[seen.any(axis=1)]] = False
-    at, label = np.nonzero(asked)
+    first_seen = np.where(seen, order + 1, 0.0).argmax(axis=1)
+    answered = known != 0
+    answered[np.flatnonzero(seen.any(axis=1)), first_seen[seen.any(axis=1)]] = False
+    at, label = np.nonzero(answered)
     if not len(at):
         raise InputError("the audit has no labels other than those already seen")
-    whole = np.flatnonzero((known != 0).all(axis=1))
-    k = float((known[whole] == 1).sum(axis=1).mean()) if len(whole) >= FEWEST_FOR_K else None
+    complete = np.flatnonzero((known != 0).all(axis=1))
+    k = float((known[complete] == 1).sum(axis=1).mean()) if len(complete) >= FEWEST_FOR_K else None
     return Answers(
         row=rows[at],
         label=label,
         yes=known[at, label] == 1,
-        complete=len(whole),
+        complete=len(complete),
         k=None if k is None else max(k, 1.0),
     )
 

@@ -161,7 +161,7 @@ class AuditCounts:
 
     Args:
         answers: Number of answers.
-        items: Number of items they are about.
+        items: Number of distinct items.
         yes: Number of answers that are yes.
     """
 
@@ -241,10 +241,10 @@ def calibrate(
     before = apply_curve(curve, values, states)
     if answers is None:
         return Calibrated(before, (), before, CalibrationSummary(k, origin))
-    asked = apply_curve(curve, values, without_answers)[answers.row, answers.label]
+    audited = apply_curve(curve, values, without_answers)[answers.row, answers.label]
     n_classes = observed.n_classes
-    correction = fit_correction(asked, answers.label, answers.yes, n_classes)
-    resamples = resampled(asked, answers, n_classes, correction, RESAMPLES, seed)
+    correction = fit_correction(audited, answers.label, answers.yes, n_classes)
+    resamples = resampled(audited, answers, n_classes, correction, RESAMPLES, seed)
     counts = AuditCounts(len(answers), answers.items, int(answers.yes.sum()))
     return Calibrated(
         np.where(states == 0, correction(before), before),

@@ -113,11 +113,11 @@ def suggest(
     keep: Path | None = None,
     on_epoch: Callable[[int], None] | None = None,
 ) -> Suggestions:
-    """Suggests labels that items may have and nobody gave, with calibrated probabilities.
+    """Suggests labels that items may have but were not given, with calibrated probabilities.
 
     Args:
         dataset: The data. Partial labels are used as they are; where all labels are known, the
-            recipe's scheme hides some first. Test items are left alone.
+            recipe's scheme hides some first. Test items are left out.
         recipe: The settings; one model is trained per fold.
         folds: Folds of the cross-fitting.
         audit: All labels of a few of the items, or the answers of a review; test items in it are
@@ -178,10 +178,9 @@ def find(
         on_extract=on_extract,
         keep=keep,
     )
-    given = positives
-    if given is None and isinstance(recipe.expected_positives, float):
-        given = recipe.expected_positives
-    k, origin = _k(fit, table, given, answers)
+    if positives is None and isinstance(recipe.expected_positives, float):
+        positives = recipe.expected_positives
+    k, origin = _k(fit, table, positives, answers)
     calibrated = calibrate(
         fit.probabilities, table.labels, k=k, origin=origin, answers=answers, seed=recipe.seed
     )
@@ -198,13 +197,13 @@ def find(
 
 
 def _k(
-    fit: CrossFit, table: LabelTable, given: float | None, answers: Answers | None
+    fit: CrossFit, table: LabelTable, positives: float | None, answers: Answers | None
 ) -> tuple[float, Origin]:
     """Mean number of labels per item, and where it comes from."""
-    if given is not None:
-        return given, "given"
+    if positives is not None:
+        return positives, "given"
     if fit.features is not None:
-        rows = usable_rows(table.labels)  # not more than it needs
+        rows = usable_rows(table.labels)  # a sample where there are more than it needs
         x = torch.from_numpy(np.asarray(fit.features[rows], dtype=np.float32))
         estimate = from_features(x, table.labels.take(rows), interval=False).k
     else:
@@ -215,7 +214,7 @@ def _k(
 
 
 def cautious(k: float) -> float:
-    """A slightly lower estimate of k, for probabilities that nobody checks.
+    """A slightly lower estimate of k, for probabilities that no audit checks.
 
     >>> round(cautious(2.0), 6)
     1.9
@@ -231,21 +230,21 @@ def blended_k(estimate: float, answers: Answers) -> float:
     return share * answers.k + (1 - share) * estimate
 
 
-def run_labels(run: Path, given: LabelTable, recipe: Recipe) -> LabelTable:
+def run_labels(run: Path, data: LabelTable, recipe: Recipe) -> LabelTable:
     """The data with the seen labels of a finished run, for the items that the run has.
 
     Args:
         run: The run folder.
-        given: The data, of the run or other data with the same classes.
+        data: The table of the run or other data with the same classes.
         recipe: The run's settings; they determine the seen labels of other items.
     """
     seen = read(run / "observed.npz").table
-    if set(seen.classes) != set(given.classes):
+    if set(seen.classes) != set(data.classes):
         raise InputError(
             f"{run}: was trained on other classes than the data has; in the data "
-            f"{difference(seen.classes, given.classes)}"
+            f"{difference(seen.classes, data.classes)}"
         )
-    table = apply_observation(given.with_classes(seen.classes), recipe)
+    table = apply_observation(data.with_classes(seen.classes), recipe)
     rows = {name: row for row, name in enumerate(table.ids.tolist())}
     pairs = [(rows[name], row) for row, name in enumerate(seen.ids.tolist()) if name in rows]
     if not pairs:

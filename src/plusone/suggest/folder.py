@@ -27,6 +27,10 @@ from plusone.io.files import write_json, write_text
 from plusone.io.readers import LARGE_FILE, read_json, read_text
 from plusone.version import __version__, refuse_newer
 
+COLUMNS = ("image", "label", "probability", "score")
+KIND = "suggestions"
+FORMAT = 1
+
 
 @dataclass(frozen=True)
 class Suggestions:
@@ -52,11 +56,6 @@ class Suggestions:
         return len(self.row)
 
 
-COLUMNS = ("image", "label", "probability", "score")
-KIND = "suggestions"
-FORMAT = 1
-
-
 def write_suggestions(suggestions: Suggestions, folder: Path) -> None:
     """Writes the folder; `about.json` comes last, so a folder that has it is complete."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -65,8 +64,8 @@ def write_suggestions(suggestions: Suggestions, folder: Path) -> None:
     write_table(replace(table, root=None, truth=None), folder / "seen.npz")
     write_text(folder / "suggestions.csv", to_csv(suggestions))
     root = None if table.root is None else str(table.root.resolve())
-    about = {"kind": KIND, "format": FORMAT, "version": __version__, "root": root}
-    write_json(folder / "about.json", about | dict(suggestions.about))
+    header = {"kind": KIND, "format": FORMAT, "version": __version__, "root": root}
+    write_json(folder / "about.json", header | dict(suggestions.about))
 
 
 def to_csv(suggestions: Suggestions) -> str:
@@ -84,14 +83,14 @@ def to_csv(suggestions: Suggestions) -> str:
 
 def read_suggestions(folder: Path) -> Suggestions:
     """Reads the folder; problems are reported with their line numbers."""
-    about = _about(folder)
+    about = _read_about(folder)
     table = read_table(folder / "seen.npz").table
     root = about.get("root")
     table = replace(table, root=None if root is None else Path(root))
     return _parse(folder / "suggestions.csv", table, about)
 
 
-def _about(folder: Path) -> dict[str, Any]:
+def _read_about(folder: Path) -> dict[str, Any]:
     path = folder / "about.json"
     if not path.is_file():
         raise InputError(

@@ -84,7 +84,7 @@ def _label_studio(suggestions: Suggestions, folder: Path) -> list[str]:
         entries = list(_entries(suggestions, part))
         chosen = [(name, probability) for name, probability, _ in entries if probability > 0.5]
         seen = [table.classes[label] for label in table.labels.positives(row)]
-        sureness = min((probability for _, probability in chosen), default=entries[0][1])
+        least = min((probability for _, probability in chosen), default=entries[0][1])
         result = {
             "from_name": "labels",
             "to_name": "image",
@@ -98,7 +98,7 @@ def _label_studio(suggestions: Suggestions, folder: Path) -> list[str]:
                     "seen": seen,
                     "suggestions": {name: probability for name, probability, _ in entries},
                 },
-                "predictions": [{"model_version": version, "score": sureness, "result": [result]}],
+                "predictions": [{"model_version": version, "score": least, "result": [result]}],
             }
         )
     write_json(folder / "label-studio.json", tasks)
@@ -113,7 +113,7 @@ def _fiftyone(suggestions: Suggestions, folder: Path) -> list[str]:
     labels: dict[str, list[dict[str, Any]]] = {}
     files: dict[str, str] = {}
     for row, part in by_item(suggestions):
-        key = f"{row:08d}"  # a name with a dot would lose what follows it
+        key = f"{row:08d}"  # FiftyOne cuts names at a dot
         files[key] = str(table.path(row).resolve())
         labels[key] = [
             {"label": int(label), "confidence": round(float(probability), 6)}
