@@ -53,16 +53,16 @@ def arrays(tmp_path):
 
 @pytest.fixture
 def trained(monkeypatch):
-    """Trains in this process and tells what was trained."""
-    seen = []
+    """Trains in this process; lists the keys of the jobs that were trained."""
+    keys = []
 
     def here(work, waiting, workers, name):
         while waiting:
             unit = waiting.popleft()
-            found = work(unit)
-            if isinstance(found, list):
-                seen.extend(job.key for job in unit.jobs)
-            yield found
+            outcome = work(unit)
+            if isinstance(outcome, list):
+                keys.extend(job.key for job in unit.jobs)
+            yield outcome
 
     monkeypatch.setattr(module, "in_processes", here)
-    return seen
+    return keys
