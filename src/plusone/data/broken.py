@@ -1,10 +1,10 @@
-"""Image files that cannot be decoded: found before the work begins, and left out of it.
+"""Image files that cannot be decoded: detected before training starts, and left out.
 
-A data set is read as if their rows were not there, so one bad file among 100,000 does not end a
-night of training. Where more than a tenth is bad, something else is wrong, and nothing begins.
+Their rows are dropped from the data set, so that one bad file among 100,000 does not stop a long
+run. If more than a tenth of the files are bad, something else is wrong and the data is refused.
 
-What was found is kept in the cache folder, under a name made of the files' paths, sizes and times
-of change: files that have not changed are not looked at again.
+The result is cached under a key of the files' paths, sizes and modification times: files that have
+not changed are not decoded again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from plusone.io.readers import read_json
 MOST = 0.1  # share of the images that may be broken
 AT_ONCE = 1024
 THREADS = 4
-VERSION = 1  # to be raised when decoding changes
+VERSION = 1  # increase it when decoding changes
 FILE = "broken.csv"
 
 
@@ -36,8 +36,8 @@ def without_broken(dataset: Dataset, on_image: Callable[[int, int], None] | None
     """The data set without the items whose image file cannot be decoded; `broken` names them.
 
     Args:
-        dataset: The data; features, and items without files, are given back as they are.
-        on_image: Called with how many files were looked at, and how many there are.
+        dataset: The data; returned unchanged if it holds features or has no image files.
+        on_image: Called with the number of files checked so far and the total.
 
     Raises:
         InputError: More than a tenth of the files are broken.
@@ -51,7 +51,7 @@ def without_broken(dataset: Dataset, on_image: Callable[[int, int], None] | None
         return dataset
     if len(faults) > MOST * len(paths):
         problems = Problems(dataset.name)
-        if len(faults) > 1:  # first: of many problems only the first ones are shown
+        if len(faults) > 1:  # added first, because only the first problems are shown
             problems.add(f"{len(faults)} of {len(paths)} images cannot be read; too many to go on")
         for row, reason in faults.items():
             problems.add(reason, source=paths[row])
@@ -64,36 +64,36 @@ def without_broken(dataset: Dataset, on_image: Callable[[int, int], None] | None
 def find_faults(
     paths: Sequence[Path], on_image: Callable[[int, int], None] | None = None
 ) -> dict[int, str]:
-    """Which files cannot be decoded, by their number, and why."""
-    kept = _kept(paths)
-    if kept is None:
-        return _look(paths, on_image)
-    if (known := _read(kept, len(paths))) is not None:
-        return known
-    with in_turn(kept.with_suffix(".lock")):  # of several processes one looks, for all of them
-        if (known := _read(kept, len(paths))) is None:
-            known = _look(paths, on_image)
-            _write(kept, known)
-    return known
+    """The files that cannot be decoded: position in `paths` -> reason."""
+    cache = _cache_file(paths)
+    if cache is None:
+        return _decode_all(paths, on_image)
+    if (faults := _read_cache(cache, len(paths))) is not None:
+        return faults
+    with in_turn(cache.with_suffix(".lock")):  # one of several processes decodes for all of them
+        if (faults := _read_cache(cache, len(paths))) is None:
+            faults = _decode_all(paths, on_image)
+            _write_cache(cache, faults)
+    return faults
 
 
-def _look(
+def _decode_all(
     paths: Sequence[Path], on_image: Callable[[int, int], None] | None = None
 ) -> dict[int, str]:
-    """The same, by decoding every file."""
-    found: dict[int, str] = {}
+    """The faults found by decoding every file."""
+    faults: dict[int, str] = {}
     with ThreadPoolExecutor(THREADS) as pool:
         for start in range(0, len(paths), AT_ONCE):
-            for row, why in enumerate(pool.map(fault, paths[start : start + AT_ONCE]), start):
-                if why is not None:
-                    found[row] = why
+            for row, reason in enumerate(pool.map(fault, paths[start : start + AT_ONCE]), start):
+                if reason is not None:
+                    faults[row] = reason
                 if on_image is not None:
                     on_image(row + 1, len(paths))
-    return found
+    return faults
 
 
 def write_broken(folder: Path, broken: Sequence[Broken]) -> None:
-    """Writes `broken.csv`, with `image,reason` for each file, if there are any."""
+    """Writes `broken.csv` with one row `image,reason` per file; nothing if there are none."""
     if not broken:
         return
     text = io.StringIO()
@@ -104,7 +104,7 @@ def write_broken(folder: Path, broken: Sequence[Broken]) -> None:
 
 
 def sentence(broken: Sequence[Broken]) -> str:
-    """What to tell a person about files that were left out.
+    """A sentence that names the files that were left out.
 
     >>> sentence([Broken("a.jpg", "cannot be read as an image (the file is empty)")])
     'left out, as it cannot be read as an image: a.jpg'
@@ -116,30 +116,30 @@ def sentence(broken: Sequence[Broken]) -> str:
     return f"{len(broken)} items left out, as they cannot be read as images: {names}{more}"
 
 
-def _kept(paths: Sequence[Path]) -> Path | None:
-    """The file with what is known of these files; None without a cache folder."""
+def _cache_file(paths: Sequence[Path]) -> Path | None:
+    """The cache file for these images; None without a cache folder or if an image is missing."""
     folder = cache_folder()
     if folder is None:
         return None
     states = [file_state(path) for path in paths]
     if None in states:
-        return None  # it may be back at any time, unchanged
+        return None  # a missing file can reappear with the same state
     names = [str(path.absolute()) for path in paths]
     return folder / "checked" / f"{content_key(VERSION, *zip(names, states, strict=True))}.json"
 
 
-def _read(path: Path, count: int) -> dict[int, str] | None:
-    """What a file of the cache says; None if it cannot be used."""
+def _read_cache(path: Path, count: int) -> dict[int, str] | None:
+    """The cached faults; None if the file is missing or cannot be used."""
     try:
-        found = {int(row): str(why) for row, why in dict(read_json(path)).items()}
+        faults = {int(row): str(reason) for row, reason in dict(read_json(path)).items()}
     except (OSError, ValueError, TypeError):
         return None
-    return found if all(0 <= row < count for row in found) else None
+    return faults if all(0 <= row < count for row in faults) else None
 
 
-def _write(path: Path, found: dict[int, str]) -> None:
-    """Keeps what was found; a cache that cannot be written is no error."""
+def _write_cache(path: Path, faults: dict[int, str]) -> None:
+    """Writes the cache; failing to write it is not an error."""
     try:
-        write_json(path, {str(row): why for row, why in found.items()})
+        write_json(path, {str(row): reason for row, reason in faults.items()})
     except OSError:
         return

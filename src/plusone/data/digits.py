@@ -1,19 +1,18 @@
-"""Multi-label scenes made of scikit-learn's handwritten digits: a data set with no download.
+"""Multi-label scenes made of scikit-learn's handwritten digits: a data set without a download.
 
-Every scene is a 64 x 64 grey canvas with a few handwritten digits on clutter, and its label is
-the set of digits on it. The pixels are real handwriting (1797 images of 8 x 8, shipped inside
-scikit-learn), so there is something to learn, and the truth is complete by construction, so
-that the cost of seeing one positive label per item can be measured.
+Every scene is a 64 x 64 grey image with a few handwritten digits on a cluttered background; its
+labels are the digits on it. The digits are real handwriting (1797 images of 8 x 8 pixels, shipped
+with scikit-learn), and all true labels are known by construction, so that the cost of observing
+only one positive label per item can be measured.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -24,7 +23,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from plusone.errors import InputError
-from plusone.io.files import cache_folder
+from plusone.io.files import cache_folder, replacing
 from plusone.io.keys import content_key
 
 __all__ = [
@@ -61,10 +60,10 @@ def source_digits() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
 
 
 def source_indices() -> tuple[npt.NDArray[np.int64], ...]:
-    """Which of scikit-learn's digits each split may use.
+    """The digits of scikit-learn that each split may use.
 
     The assignment is stratified by class and does not depend on the scene seed, so that a test
-    digit is never a training digit, whatever two seeds are compared.
+    digit is never a training digit of any seed.
 
     Returns:
         Sorted int64 indices into `sklearn.datasets.load_digits()` for train, val and test,
@@ -83,13 +82,13 @@ def source_indices() -> tuple[npt.NDArray[np.int64], ...]:
 
 @dataclass(frozen=True)
 class Look:
-    """Everything that decides how a scene looks; part of the cache's file name.
+    """The parameters of the appearance of a scene; part of the cache key.
 
     Attributes:
         counts: Probability of 1, 2, ... 5 distinct classes on a scene.
         twice: Chance that one more digit of a class already on the scene is added.
         weights: Relative weight of each class, before the theme.
-        themes: Groups of classes that like to appear together.
+        themes: Groups of classes that tend to appear together.
         theme_shares: Probability of each theme.
         theme_pull: Factor on the weight of a class that belongs to the scene's theme.
         height: Smallest and largest height of a digit in pixels.
@@ -97,8 +96,8 @@ class Look:
         turn: Largest rotation in radians, either way.
         shear: Largest horizontal shear, either way.
         ink: Smallest and largest brightness of a digit above the background.
-        overlap: Share of a digit's box that others may cover before another place is tried.
-        tries: Places tried per digit; the least covered one is taken.
+        overlap: Share of a digit's box that others may cover before another position is tried.
+        tries: Positions tried per digit; the least covered one is used.
         fragments: Smallest and largest number of clutter pieces (torn from digits).
         fragment_ink: Smallest and largest brightness of a clutter piece.
         ground: Largest brightness of the uneven background.
@@ -184,14 +183,14 @@ def find_places(
     height: npt.NDArray[np.float32],
     look: Look,
 ) -> npt.NDArray[np.float32]:
-    """Finds a place for every digit: the first try covered little enough, else the least covered.
+    """Chooses a position for every digit: the first try with little overlap, else the least.
 
     Args:
-        rng: Source of the tries.
-        present: bool [chunk, 6], where there is a digit.
+        rng: Generator of the tries.
+        present: bool [chunk, 6], true where there is a digit.
         width: float32 [chunk, 6] in pixels.
         height: float32 [chunk, 6] in pixels.
-        look: Gives the number of tries and the overlap that is accepted.
+        look: Holds the number of tries and the accepted overlap.
 
     Returns:
         float32 [chunk, 6, 4] centre x, centre y, width, height.
@@ -221,7 +220,7 @@ def paste(
     x: npt.NDArray[np.float32],
     y: npt.NDArray[np.float32],
 ) -> None:
-    """Lays patches [M, side, side] over canvases [chunk, 64 + 2 side, ...]; bright ink wins."""
+    """Pastes patches [M, side, side] onto canvases [chunk, 64 + 2 side, ...] by maximum."""
     side = patches.shape[-1]
     tops = np.round(y - side / 2).astype(int) + side
     lefts = np.round(x - side / 2).astype(int) + side
@@ -232,17 +231,17 @@ def paste(
         np.maximum(window, patch, out=window)
 
 
-CHUNK = 128  # scenes drawn together: whole chunks only, so that a larger split extends a smaller
+CHUNK = 128  # scenes drawn together; always whole chunks, so that a larger split extends a smaller
 
 
 @dataclass(frozen=True)
 class Scenes:
-    """Scenes of one split with a record of what was pasted.
+    """Scenes of one split, with the digits that were pasted.
 
     Attributes:
         images: uint8 [N, 64, 64] grey values.
         truth: uint8 [N, 10], 1 where the digit is on the scene.
-        sources: int16 [N, 6] indices into scikit-learn's 1797 digits, -1 for an empty place.
+        sources: int16 [N, 6] indices into scikit-learn's 1797 digits, -1 for an unused position.
         boxes: float32 [N, 6, 4] centre x, centre y, width, height of each digit in pixels.
     """
 
@@ -259,7 +258,7 @@ def _choose_classes(rng: np.random.Generator, look: Look) -> npt.NDArray[np.int6
     without replacement with the theme's weights (the k largest of log weight + Gumbel noise).
 
     Returns:
-        int64 [chunk, 6] classes, -1 for an empty place.
+        int64 [chunk, 6] classes, -1 for an unused position.
     """
     c = len(CLASSES)
     weights = np.tile(np.asarray(look.weights), (len(look.themes), 1))
@@ -347,16 +346,16 @@ def compose(split: int, n: int, seed: int = 0, look: Look = LOOK) -> Scenes:
     """Composes the scenes of one split.
 
     Args:
-        split: 0 train, 1 val, 2 test; decides which source digits are used.
+        split: 0 train, 1 val, 2 test; determines the source digits.
         n: Number of scenes. A larger number extends a smaller one: the first scenes are equal.
         seed: Seed of the scenes.
-        look: How the scenes look; the calibrated one unless told.
+        look: Appearance of the scenes; the calibrated one by default.
 
     Returns:
-        `n` scenes with the record of their digits.
+        `n` scenes with their source digits.
 
     Raises:
-        InputError: If `split` is not 0, 1 or 2, or `n` or `seed` is negative.
+        InputError: `split` is not 0, 1 or 2, or `n` or `seed` is negative.
     """
     if split not in range(len(SPLITS)):
         raise InputError(f"The split must be 0 (train), 1 (val) or 2 (test), not {split}.")
@@ -378,7 +377,7 @@ def compose(split: int, n: int, seed: int = 0, look: Look = LOOK) -> Scenes:
 
 
 N_TRAIN, N_VAL, N_TEST = 4000, 600, 1500
-FORMAT = 1  # raise it whenever the code makes other pixels from the same look
+FORMAT = 1  # increase it whenever the code draws other pixels for the same look
 
 
 @dataclass(frozen=True)
@@ -399,10 +398,10 @@ class Digits:
 
 
 def _cache_file(folder: Path | None, sizes: tuple[int, ...], seed: int, look: Look) -> Path | None:
-    """Where the scenes are kept, or None when PLUSONE_CACHE is set and empty."""
+    """The cache file of these scenes; None if there is no cache folder."""
     if folder is None and (folder := cache_folder()) is None:
         return None
-    made_from = {
+    settings = {
         "format": FORMAT,
         "numpy": np.__version__,
         "sizes": sizes,
@@ -411,39 +410,30 @@ def _cache_file(folder: Path | None, sizes: tuple[int, ...], seed: int, look: Lo
         "source split": (SPLIT_SEED, SHARES),
         "chunk": CHUNK,
     }
-    key = content_key(json.dumps(made_from, sort_keys=True))
+    key = content_key(json.dumps(settings, sort_keys=True))
     return folder / f"digits-v{FORMAT}-{key}.npz"
 
 
 def _read_cache(file: Path, split: npt.NDArray[np.int8]) -> Digits | None:
-    """The cached scenes, or None if there are none that can be used."""
+    """The cached scenes; None if the file is missing or cannot be used."""
     n = len(split)
     try:
         with np.load(file, allow_pickle=False) as stored:
-            images, truth, kept = stored["images"], stored["truth"], stored["split"]
+            images, truth, stored_split = stored["images"], stored["truth"], stored["split"]
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error):
         return None
     good = (
         (images.dtype == np.uint8 and images.shape == (n, SIZE, SIZE))
         and (truth.dtype == np.uint8 and truth.shape == (n, len(CLASSES)))
-        and (kept.dtype == np.int8 and np.array_equal(kept, split))
+        and (stored_split.dtype == np.int8 and np.array_equal(stored_split, split))
     )
-    return Digits(images, truth, kept) if good else None
+    return Digits(images, truth, stored_split) if good else None
 
 
 def _write_cache(file: Path, scenes: Digits) -> None:
-    """Writes the cache in one step; a folder that cannot be written is no error."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=file.parent, prefix=f"{file.stem}.", suffix=".tmp")
-    except OSError:
-        return
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            np.savez(stream, images=scenes.images, truth=scenes.truth, split=scenes.split)
-        os.replace(name, file)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
+    """Writes the cache atomically; failing to write it is not an error."""
+    with suppress(OSError), replacing(file) as temporary, temporary.open("wb") as stream:
+        np.savez(stream, images=scenes.images, truth=scenes.truth, split=scenes.split)
 
 
 def load_digits_scenes(
@@ -454,7 +444,7 @@ def load_digits_scenes(
     cache: Path | None = None,
     look: Look = LOOK,
 ) -> Digits:
-    """Makes the scenes of the three splits, or reads them from the cache.
+    """Composes the scenes of the three splits, or reads them from the cache.
 
     Each split has its own generator, seeded by (seed, split): changing the size of one split
     leaves the others as they are, and a larger split begins with the scenes of a smaller one.
@@ -467,30 +457,30 @@ def load_digits_scenes(
         cache: Folder of the cache file. None means the folder named by the environment variable
             PLUSONE_CACHE, else `~/.cache/plusone`; an empty PLUSONE_CACHE means no cache. A
             cache that is damaged or cannot be written is never an error.
-        look: How the scenes look; the calibrated one unless told.
+        look: Appearance of the scenes; the calibrated one by default.
 
     Returns:
         All scenes in the order train, val, test.
 
     Raises:
-        InputError: If a size or the seed is negative.
+        InputError: A size or the seed is negative.
     """
     sizes = (n_train, n_val, n_test)
     if min(*sizes, seed) < 0:
         raise InputError(f"The sizes {sizes} and the seed {seed} must not be negative.")
     split = np.repeat(np.arange(len(SPLITS), dtype=np.int8), sizes)
     file = _cache_file(cache, sizes, seed, look)
-    if file is not None and (kept := _read_cache(file, split)) is not None:
-        return kept
+    if file is not None and (cached := _read_cache(file, split)) is not None:
+        return cached
     parts = [compose(i, n, seed, look) for i, n in enumerate(sizes)]
-    made = Digits(
+    scenes = Digits(
         np.concatenate([p.images for p in parts]),
         np.concatenate([p.truth for p in parts]),
         split,
     )
     if file is not None:
-        _write_cache(file, made)
-    return made
+        _write_cache(file, scenes)
+    return scenes
 
 
 FILTER_SIDE = 9
@@ -499,25 +489,25 @@ FILTER_SIDE = 9
 def random_conv_features(
     images: npt.NDArray[np.uint8], dim: int = 1024, seed: int = 0, batch: int = 64
 ) -> npt.NDArray[np.float32]:
-    """Describes images by a fixed random convolution, for methods that train a linear model.
+    """Features from a fixed random convolution, for training a linear model.
 
-    The image is halved; smooth random filters of 9 x 9 with mean 0 and norm 1 are applied,
-    cut off below a threshold (ReLU), and pooled over the whole image: the first half of the
-    features are the filters' largest responses, the second half their mean responses. Nothing
-    is learned from data. Each image is first brought to mean 0 and standard deviation 1.
+    Each image is standardised (mean 0, standard deviation 1) and downsampled by 2; smooth random
+    9 x 9 filters with mean 0 and norm 1 are applied and pooled over the whole image. The first
+    half of the features are the largest responses of the filters, the second half the means of
+    their responses above a threshold (ReLU). Nothing is learned from data.
 
     Args:
         images: uint8 [N, H, W], H and W at least 18.
         dim: Number of features; even.
         seed: Seed of the filters.
-        batch: Images at a time, which bounds the memory.
+        batch: Number of images processed at once, which bounds the memory.
 
     Returns:
         float32 [N, dim].
 
     Raises:
-        InputError: If the images are not [N, H, W] of at least 18 x 18, or `dim` is not a
-            positive even number.
+        InputError: The images are not [N, H, W] of at least 18 x 18, or `dim` is not a positive
+            even number.
     """
     if images.ndim != 3 or min(images.shape[1:]) < 2 * FILTER_SIDE:
         raise InputError(
@@ -530,7 +520,7 @@ def random_conv_features(
     raw = torch.from_numpy(
         rng.standard_normal((dim // 2, 1, FILTER_SIDE + 2, FILTER_SIDE + 2), dtype=np.float32)
     )
-    filters = F.avg_pool2d(raw, 3, 1)  # smooth: neighbouring weights are alike
+    filters = F.avg_pool2d(raw, 3, 1)  # smooth: neighbouring weights are similar
     filters -= filters.mean((2, 3), keepdim=True)
     filters /= filters.flatten(1).norm(dim=1)[:, None, None, None]
     features = np.empty((len(images), dim), np.float32)

@@ -1,4 +1,4 @@
-"""The scenes as files on disk, to try on what works on a folder of your own."""
+"""The embedded scenes as files on disk: an example of a user's own folder of images."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ def write_example(
     seed: int = 0,
     tick: Callable[[], None] | None = None,
 ) -> None:
-    """Writes pictures with one tag each, and what goes with them, all or nothing.
+    """Writes images with one label each, and the files that go with them; all or nothing.
 
     | file | content |
     | --- | --- |
-    | `photos/CLASS/*.png` | pictures in the folder of the one class that was seen on them |
-    | `labels.csv` | the same as a table, `image,labels` |
-    | `embeddings.npz` | a feature vector of each picture, in the order of the table |
-    | `audit.csv` | all labels of a random few of them, named as below `photos` |
-    | `test.csv` | all labels of the pictures in `new` |
-    | `new/*.png` | pictures without tags |
+    | `photos/CLASS/*.png` | images, in the folder of their one seen class |
+    | `labels.csv` | the same labels as a table, `image,labels` |
+    | `embeddings.npz` | a feature vector per image, in the order of the table |
+    | `audit.csv` | all labels of a random sample of them, with paths relative to `photos` |
+    | `test.csv` | all labels of the images in `new` |
+    | `new/*.png` | images without labels |
 
     Args:
-        folder: The folder; it must not exist or be empty.
-        items: How many pictures have a tag.
-        audited: How many of them are in `audit.csv`.
-        new: How many pictures have none.
-        seed: Seed of the annotator and of the audit.
-        tick: Called once per picture.
+        folder: The folder; it must be empty or not exist yet.
+        items: Number of labelled images.
+        audited: Number of them in `audit.csv`.
+        new: Number of images without a label.
+        seed: Seed of the simulated annotator and of the audit.
+        tick: Called once per image.
     """
     scenes = load_digits_scenes()
     train, test = _rows(scenes, "train", items), _rows(scenes, "test", new)
@@ -56,10 +56,10 @@ def write_example(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: is there already; name a new folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".example.", dir=folder.parent) as place:
-        made = Path(place) / "made"
-        _write(made, scenes, train, test, audited, seed, tick)
-        made.rename(folder)
+    with tempfile.TemporaryDirectory(prefix=".example.", dir=folder.parent) as temporary:
+        example = Path(temporary) / "example"
+        _write(example, scenes, train, test, audited, seed, tick)
+        example.rename(folder)
 
 
 def _write(
@@ -101,15 +101,15 @@ def _write(
         write(LabelTable.complete(ids, classes, labels), folder / name)
 
 
-def _rows(scenes: Digits, split: str, wanted: int) -> Rows:
+def _rows(scenes: Digits, split: str, count: int) -> Rows:
     """The first scenes of a split."""
     rows = np.flatnonzero(scenes.split == SPLITS.index(split))
-    if not 1 <= wanted <= len(rows):
-        raise InputError(f"there are 1 to {len(rows)} pictures to write here, not {wanted}")
-    return rows[:wanted]
+    if not 1 <= count <= len(rows):
+        raise InputError(f"there are 1 to {len(rows)} pictures to write here, not {count}")
+    return rows[:count]
 
 
 def _by_name(scenes: Digits) -> tuple[tuple[str, ...], npt.NDArray[np.int8]]:
-    """Class names in alphabetical order, as folders are read, and the truth in that order."""
+    """Class names in alphabetical order, as for folders, and the truth in that order."""
     order = sorted(range(len(scenes.classes)), key=lambda label: scenes.classes[label])
     return tuple(scenes.classes[label] for label in order), scenes.truth[:, order].astype(np.int8)

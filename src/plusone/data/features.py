@@ -1,8 +1,7 @@
 """Feature files: `x` `[N, D]` or `[N, T, D]` and the `ids` (or `names`) of its rows.
 
-They are npz files with both, or npy files with `x` alone and the ids beside them, one a line, in
-`NAME.ids.txt`. Large arrays that were stored without compression are not read but mapped: see
-`plusone.data.lazy`.
+They are npz files with both, or npy files with `x` alone and a text file `NAME.ids.txt` beside
+them with one id per line. Large uncompressed arrays are memory-mapped: see `plusone.data.lazy`.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ class FeatureFile:
 
     Args:
         ids: `[N]`.
-        x: float16 or float32 `[N, D]` or `[N, T, D]`; lazy where they are large.
-        meta: What the writer noted (backbone, preprocessing, ...); of several files, what they
-            agree on.
+        x: float16 or float32 `[N, D]` or `[N, T, D]`; lazy if it is large.
+        meta: Metadata of the writer (backbone, preprocessing, ...); for several files, the entries
+            that all of them share.
     """
 
     ids: Strings
@@ -48,10 +47,16 @@ class FeatureFile:
 
 
 def read_features(paths: Sequence[Path]) -> FeatureFile:
-    """Reads feature files, one after the other; a folder means all npz and npy files in it, sorted.
+    """Reads and concatenates feature files.
 
-    float16 stays float16. Large arrays stay in their files. `InputError` for files that do not fit
-    together, and for NaN and infinite values, naming file, row and id.
+    float16 stays float16. Large arrays are not loaded into memory.
+
+    Args:
+        paths: Files; a folder stands for all npz and npy files in it, sorted.
+
+    Raises:
+        InputError: A file cannot be read, the files do not fit together, or a value is NaN or
+            infinite (with file, row and id).
     """
     files: list[Path] = []
     for path in map(Path, paths):
@@ -95,7 +100,7 @@ def _load(file: Path) -> Arrays:
 
 
 def _listed_ids(file: Path) -> Strings:
-    """The ids of the rows of an npy file, which lie beside it, one a line."""
+    """The ids of the rows of an npy file, from the text file beside it, one per line."""
     beside = file.with_suffix(".ids.txt")
     if not beside.is_file():
         raise InputError(
@@ -116,8 +121,8 @@ def _read_one(file: Path) -> tuple[Strings, Features, dict[str, object]]:
     arrays = _load(file)
     key = next((name for name in ID_KEYS if name in arrays), None)
     if key is None or "x" not in arrays:
-        found = ", ".join(arrays) or "nothing"
-        raise InputError(f"{file}: needs the arrays x and ids (or names), found {found}")
+        present = ", ".join(arrays) or "nothing"
+        raise InputError(f"{file}: needs the arrays x and ids (or names), found {present}")
     x, ids = arrays.pop("x"), as_texts(file, key, arrays[key])
     if x.ndim not in (2, 3) or x.dtype.kind not in "fiub" or ids.shape != (len(x),):
         raise InputError(
@@ -138,13 +143,13 @@ def _read_one(file: Path) -> tuple[Strings, Features, dict[str, object]]:
 
 
 def write_features(path: Path, ids: Sequence[str] | Strings, x: Features, meta: object) -> None:
-    """Writes a feature file in one step.
+    """Writes a feature file atomically.
 
     Args:
         path: An npz file.
         ids: `[N]`.
         x: float16 or float32 `[N, D]` or `[N, T, D]`.
-        meta: Anything JSON can hold, usually a dict.
+        meta: Any JSON value, usually a dict.
     """
     names = np.asarray(ids, dtype=np.str_)
     if x.ndim not in (2, 3) or names.shape != (len(x),):
@@ -156,12 +161,14 @@ def write_features(path: Path, ids: Sequence[str] | Strings, x: Features, meta: 
 def align(features: FeatureFile, table: LabelTable) -> Features | LazyArray:
     """The features of the items of a table, float16 or float32 `[len(table), ...]`.
 
-    Large ones in another order than the table stay where they are: what comes back is lazy.
+    Large features in another order than the table are not copied: the result is lazy.
 
-    An item belongs to the row with its exact id; else to the one with its file name; else to
-    the one with its file name without suffix. Where both names have folders, these must agree:
-    `1.jpg` may stand for `dog/1.jpg`, but `cat/1.jpg` may not. `InputError` if items have no row,
-    or if it is not clear which.
+    An item is matched to the row with the same id, else to the row with the same file name, else
+    to the row with the same file name without its suffix. If both names contain folders, these
+    must agree: `1.jpg` matches `dog/1.jpg`, but `cat/1.jpg` does not.
+
+    Raises:
+        InputError: An item matches no row, or several.
     """
     if np.array_equal(features.ids, table.ids) and not repeats(table.ids):
         return features.x
@@ -202,7 +209,7 @@ def _keys(ids: Strings, key: Any) -> Strings:
 
 
 def _same_folders(one: str, other: str) -> bool:
-    """Whether the folders of two names agree as far as the shorter one goes."""
+    """Whether the folders of two names agree, compared up to the length of the shorter one."""
     first, second = one.split("/")[-2::-1], other.split("/")[-2::-1]
     return all(a == b for a, b in zip(first, second, strict=False))
 

@@ -1,4 +1,4 @@
-"""What a table holds, in numbers; how they are shown is somebody else's task."""
+"""Summary statistics of a label table, for `plusone inspect`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from plusone.data.table import LabelTable
 
 @dataclass(frozen=True)
 class Spread:
-    """How a count is spread over the items.
+    """Distribution of a count over the items.
 
     Args:
         least: The smallest count.
         mean: The mean count.
         most: The largest count.
-        items: Count -> how many items have it, ascending.
+        items: Count -> number of items with it, ascending.
     """
 
     least: int
@@ -30,7 +30,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class ClassCount:
-    """One class: in how many items it is seen positive, seen negative, truly positive."""
+    """One class: the number of items where it is seen positive, seen negative, truly positive."""
 
     name: str
     seen_positive: int
@@ -40,7 +40,7 @@ class ClassCount:
 
 @dataclass(frozen=True)
 class Summary:
-    """What `summarise` found.
+    """The result of `summarise`.
 
     Args:
         items: `N`.
@@ -48,18 +48,18 @@ class Summary:
         splits: Split -> items; empty if the table has no splits.
         images: Whether the items are image files.
         positives: Seen positives per item.
-        seen_positives: Seen positives in all.
-        seen_negatives: Seen negatives in all.
-        unobserved_share: Share of the `N * L` labels that nobody said anything about.
+        seen_positives: Total number of seen positives.
+        seen_negatives: Total number of seen negatives.
+        unobserved_share: Share of the `N * L` labels that are unobserved.
         rows_without_positive: Items without a seen positive.
         rows_with_several: Items with more than one.
         complete: Whether every label of every item is seen.
         per_class: Counts of each class, in class order.
         classes_without_positive: Names of classes that are positive in no item.
-        truth: Whether the truth is there.
-        true_positives: True positives per item, None without a truth.
-        observation: How the labels came about; empty if they were given.
-        notes: Sentences about choices made while reading.
+        truth: Whether the table has the true labels.
+        true_positives: True positives per item; None without true labels.
+        observation: How the labels were simulated; empty if they were given.
+        notes: Sentences about choices made by the reader.
     """
 
     items: int
@@ -86,7 +86,7 @@ class Summary:
 
 
 def summarise(table: LabelTable) -> Summary:
-    """Counts everything worth knowing about a table.
+    """Computes the summary of a table.
 
     >>> labels = LabelMatrix.from_dense([[1, 0], [0, 0]])
     >>> summarise(LabelTable(np.array(["a", "b"]), ("x", "y"), labels)).rows_without_positive
@@ -110,8 +110,8 @@ def summarise(table: LabelTable) -> Summary:
         rows_with_several=int((positives > 1).sum()),
         complete=table.is_complete,
         per_class=tuple(
-            ClassCount(name, seen, no, None if true is None else true[place])
-            for place, (name, seen, no) in enumerate(
+            ClassCount(name, positive, negative, None if true is None else true[label])
+            for label, (name, positive, negative) in enumerate(
                 zip(table.classes, per_class.tolist(), labels.per_class(-1).tolist(), strict=True)
             )
         ),

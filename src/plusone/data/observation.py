@@ -3,7 +3,7 @@
 `single` under the protocol of Cole et al. 2021 ("Multi-Label Learning from Single Positive
 Labels", CVPR) is reproduced bit for bit: one `numpy.random.RandomState(seed)`; row by row, first
 the positives and then the negatives are shuffled, and the first of each are kept. The negatives
-are shuffled even when none is kept, so that the stream of random numbers is the released one.
+are shuffled even if none is kept, so that the random numbers match those of the released code.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Observation:
     """The outcome of a scheme.
 
     Args:
-        labels: What the annotator told, three states `[N, L]`.
-        questions: How many yes/no questions each item took, int64 `[N]`; None if none were asked.
+        labels: The observed labels, three states `[N, L]`.
+        questions: Number of yes/no questions per item, int64 `[N]`; None if none were asked.
     """
 
     labels: LabelMatrix
@@ -130,9 +130,9 @@ class Biased:
     """One positive per item, picked in proportion to weights: annotators have preferences.
 
     Args:
-        weights: Per class `[L]` (familiar classes first), or per label `[N, L]` (larger objects
-            first). They are normalised over the positives of each item. An item whose positives
-            all weigh 0 gets no label.
+        weights: One per class `[L]` (some classes are more familiar) or one per label `[N, L]`
+            (larger objects are noticed first). They are normalised over the positives of each
+            item. An item whose positives all have weight 0 gets no label.
     """
 
     weights: tuple[float, ...] | npt.NDArray[np.floating[Any]]
@@ -152,7 +152,7 @@ class Biased:
         positives = truth.only_positives()
         rows, columns = positives.row_of_entry(), positives.indices
         weight = weights[columns] if weights.ndim == 1 else weights[rows, columns]
-        # The smallest of exponentials with rates w falls on entry i with probability w_i / sum w.
+        # Among exponentials with rates w, entry i is the smallest with probability w_i / sum w.
         with np.errstate(divide="ignore"):
             arrival = np.random.default_rng(seed).exponential(size=len(rows)) / weight
         order = np.lexsort((arrival, rows))
@@ -164,10 +164,10 @@ class Biased:
 
 @dataclass(frozen=True)
 class YesNo:
-    """Classes are asked one by one in random order until a yes (LASD, section 5.1).
+    """Classes are asked about one by one in random order until a yes (LASD, section 5.1).
 
-    The positive found is uniform among the item's positives. The answers "no" on the way are seen
-    negatives; they are dropped unless `keep_negatives`, to leave one positive and nothing else.
+    The positive is then uniform among the item's positives. The "no" answers before it are seen
+    negatives if `keep_negatives` is true; by default they are dropped.
     """
 
     keep_negatives: bool = False
@@ -178,10 +178,10 @@ class YesNo:
         parts = []
         for start in range(0, len(truth), ROWS_AT_ONCE):
             chunk = truth.take(np.arange(start, min(start + ROWS_AT_ONCE, len(truth))))
-            turn = rng.random(chunk.shape)  # the class with the smallest number is asked first
+            turn = rng.random(chunk.shape)  # classes are asked about in increasing order
             yes = chunk.dense() == 1
-            found = np.where(yes, turn, np.inf).min(axis=1, keepdims=True)
-            asked = turn <= found
+            first_yes = np.where(yes, turn, np.inf).min(axis=1, keepdims=True)
+            asked = turn <= first_yes
             questions[start : start + len(chunk)] = asked.sum(axis=1)
             answers = np.where(asked & yes, 1, -1 if self.keep_negatives else 0)
             parts.append(LabelMatrix.from_dense(np.where(asked, answers, 0)))
@@ -202,7 +202,7 @@ SCHEMES: Mapping[str, Callable[..., Scheme]] = {
 
 
 def parse_scheme(text: str) -> Scheme:
-    """Reads a scheme as written on the command line or in a recipe.
+    """Parses a scheme as written on the command line or in a recipe.
 
     >>> parse_scheme("positives_and_negatives(1, n_neg=None)")
     PositivesAndNegatives(n_pos=1, n_neg=None)
@@ -231,7 +231,7 @@ def parse_scheme(text: str) -> Scheme:
 
 
 def describe_scheme(scheme: Scheme) -> str:
-    """The text that `parse_scheme` reads back (weights per label are summarised)."""
+    """The text from which `parse_scheme` restores a scheme (weights per label are summarised)."""
     name = next(name for name, build in SCHEMES.items() if type(scheme) is build)
     options = asdict(scheme)
     if isinstance(scheme, Biased):
@@ -262,10 +262,10 @@ def observe(truth: Labels, scheme: str | Scheme = "single", seed: int = 1200) ->
         truth: All labels `[N, L]` as a `LabelMatrix`, a numpy array or a torch tensor; 1 is
             positive, 0 and -1 are negative.
         scheme: A scheme or its text, see `SCHEMES`.
-        seed: The seed of the annotator.
+        seed: Seed of the simulated annotator.
 
     Returns:
-        The observed labels in three states, in the same kind of container (int8).
+        The observed labels in three states (int8), in the same kind of container as `truth`.
 
     >>> observe(np.array([[1, 1, 0], [0, 0, 1]])).tolist()
     [[1, 0, 0], [0, 0, 1]]
@@ -288,12 +288,12 @@ def observe(truth: Labels, scheme: str | Scheme = "single", seed: int = 1200) ->
 def observe_table(
     table: LabelTable, scheme: str | Scheme = "single", seed: int = 1200
 ) -> LabelTable:
-    """Replaces the seen labels of a table by what the scheme lets through of its truth.
+    """Replaces the seen labels of a table by those that the scheme draws from its truth.
 
-    Every split is observed on its own with a fresh generator, as one file per split is in the
-    protocol. The validation rows of a table that `hold_out_validation` has split count as
-    training rows here, so observe before holding out. Scheme, seed and the digest of the result
-    are recorded in `observation`.
+    Every split is observed separately with a fresh generator, as in the protocol, where each split
+    is a file. Validation rows that `hold_out_validation` sets aside count as training rows in the
+    protocol, so observe before holding out. Scheme, seed and the digest of the result are recorded
+    in `observation`.
     """
     if table.truth is None:
         raise InputError(
@@ -321,7 +321,7 @@ def observe_table(
 
 
 def _for_rows(rule: Scheme, rows: npt.NDArray[np.int64]) -> Scheme:
-    """The rule for some rows of a table: weights per label are cut to them."""
+    """The scheme for a subset of the rows: weights per label are restricted to them."""
     if isinstance(rule, Biased) and np.ndim(rule.weights) == 2:
         return Biased(np.asarray(rule.weights)[rows])
     return rule

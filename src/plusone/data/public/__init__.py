@@ -1,4 +1,4 @@
-"""Public data sets as downloaded -> a label table, checked against the papers' counts."""
+"""Public data sets in their download layout as label tables, checked against published counts."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ SPLITS = ("papers", "official")
 
 @dataclass(frozen=True)
 class Prepared:
-    """What `prepare` made.
+    """The result of `prepare`.
 
     Args:
         data: The data set.
-        table: Its labels, all of them known, with splits and the place of the images.
+        table: Its labels, all of them known, with splits and the image folder.
         expected: The published counts.
-        counts: Counts of the table beside them.
+        counts: The counts of the table, compared with the published ones.
     """
 
     data: PublicData
@@ -49,27 +49,27 @@ def prepare(
     missing: str | None = None,
     seed: int = 1200,
 ) -> Prepared:
-    """Reads a public data set in the layout it is downloaded in.
+    """Reads a public data set in its download layout.
 
     Args:
         name: A name in `PUBLIC`.
         root: The folder of the downloaded and unpacked files.
         split: "papers" or "official"; they differ for NUS-WIDE only.
         missing: What to do with items whose image is missing: "refuse", "drop" or "keep" them;
-            None leaves it to the data set.
+            None for the default of the data set.
         seed: Seed of a random split (NUS-WIDE).
 
     Raises:
-        InputError: With what is missing and where to get it, or every bad row.
+        InputError: A file is missing (the message says where to get it), or rows are invalid.
     """
     root = Path(root)
-    for value, known, what in (
+    for value, allowed, what in (
         (name, tuple(PUBLIC), "data set"),
         (split, SPLITS, "split"),
         (missing or WAYS[0], WAYS, "choice of missing images"),
     ):
-        if value not in known:
-            raise InputError(f"{value!r} is no {what}; choose one of {', '.join(known)}")
+        if value not in allowed:
+            raise InputError(f"{value!r} is no {what}; choose one of {', '.join(allowed)}")
     data = PUBLIC[name]
     if not root.is_dir():
         raise InputError(

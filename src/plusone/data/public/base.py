@@ -1,4 +1,4 @@
-"""What is known of a public data set, and how a table is checked against the papers' counts."""
+"""Description of a public data set, and the comparison of a table with the published counts."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ CHEN = "Chen et al. 2024, Table 5"
 
 @dataclass(frozen=True)
 class Expected:
-    """Counts that the papers give.
+    """Published counts.
 
     Args:
-        train: Training items, those held out for validation included.
-        test: Test items.
-        classes: Classes.
-        positives: Mean positives of a training item; None where no paper gives it.
-        within: How far from `positives` still agrees: what rounding (or a random split) explains.
+        train: Number of training items, including those held out for validation.
+        test: Number of test items.
+        classes: Number of classes.
+        positives: Mean number of positives of a training item; None if no paper gives it.
+        within: Tolerance of `positives`, for rounding or a random split.
         source: Where the counts are published.
     """
 
@@ -45,13 +45,13 @@ class PublicData:
 
     Args:
         title: Its name.
-        page: Where it is obtained.
-        read: Reads the downloaded files below a folder. The table's `root` is where its images
-            belong, whether they are there or not.
+        page: Where to download it.
+        read: Reads the downloaded files below a folder. The table's `root` is the folder of the
+            images, even if they are missing.
         expected: Counts of the papers' split.
-        draw: Makes the papers' random split from (table, seed), where they have one.
-        official: Counts of the official split, where the papers have another one.
-        missing: What to do by default with items whose image file is missing.
+        draw: Draws the papers' random split from (table, seed), if they have one.
+        official: Counts of the official split, if the papers use another one.
+        missing: Default for items whose image file is missing.
     """
 
     title: str
@@ -65,12 +65,12 @@ class PublicData:
 
 @dataclass(frozen=True)
 class Count:
-    """One figure of a table beside the published one.
+    """One count of a table, compared with the published one.
 
     Args:
         what: What was counted.
         found: The count in the table.
-        expected: The published one; None if there is none.
+        expected: The published count; None if there is none.
         fits: Whether they agree.
     """
 
@@ -81,30 +81,30 @@ class Count:
 
     @property
     def sentence(self) -> str:
-        """Both figures, for a message."""
+        """Both counts, for a message."""
         return f"{self.what}: {self.found:,} found, {self.expected:,} published"
 
 
 def compare(table: LabelTable, expected: Expected) -> tuple[Count, ...]:
-    """The counts of a table beside the published ones."""
+    """Compares the counts of a table with the published ones."""
     train = table.take(table.rows_of("train"))
     mean = float(train.labels.per_item(1).mean()) if len(train) else 0.0
-    whole = (
+    totals = (
         ("train items", len(train), expected.train),
         ("test items", len(table.rows_of("test")), expected.test),
         ("classes", len(table.classes), expected.classes),
     )
     near = expected.positives is None or abs(mean - expected.positives) <= expected.within
     return (
-        *(Count(what, found, wanted, found == wanted) for what, found, wanted in whole),
+        *(Count(what, count, published, count == published) for what, count, published in totals),
         Count("positives per train item", round(mean, 3), expected.positives, near),
     )
 
 
 def first_of(places: Sequence[Path], *, title: str, page: str) -> Path:
-    """The first of these places that exists, or one sentence that says what is missing."""
+    """The first of these paths that exists; `InputError` if none does."""
     for place in places:
-        if os.path.exists(place):  # also says no to names that are too long
+        if os.path.exists(place):  # false, not an error, for names that are too long
             return place
     also = "".join(f" or {place}" for place in places[1:])
     raise InputError(f"{places[0]}{also}: is missing; {title} is obtained from {page}")
@@ -114,13 +114,14 @@ WAYS = ("refuse", "drop", "keep")
 
 
 def settle_images(table: LabelTable, way: str, *, title: str, page: str) -> LabelTable:
-    """The table with its missing images dealt with, and a note that counts them.
+    """Applies a choice about missing images, and adds a note with their number.
 
     Args:
-        table: A table whose `root` is where the images belong.
-        way: "refuse" them, "drop" their items, or "keep" the items (to train on features).
+        table: A table whose `root` is the folder of the images.
+        way: "refuse" missing images, "drop" their items, or "keep" the items (to train on
+            features).
         title: Name of the data set.
-        page: Where it is obtained.
+        page: Where to download it.
     """
     root = table.root
     if root is None or not len(table):
@@ -155,8 +156,8 @@ NUMBER = re.compile("[0-9]{1,18}")
 
 
 def text_lines(path: Path, problems: Problems) -> list[tuple[int, str]]:
-    """Row number (from 1) and text of every line that is not blank, without outer spaces."""
-    found = []
+    """Row number (from 1) and stripped text of every line that is not blank."""
+    lines = []
     for row, raw in enumerate(path.read_bytes().removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
         try:
             text = raw.decode("utf-8").strip()
@@ -164,26 +165,26 @@ def text_lines(path: Path, problems: Problems) -> list[tuple[int, str]]:
             problems.add(f"{raw[:80]!r} is not UTF-8", row=row, source=path)
             continue
         if text:
-            found.append((row, text))
-    return found
+            lines.append((row, text))
+    return lines
 
 
 def numbered(path: Path, problems: Problems) -> dict[int, tuple[int, str]]:
     """Lines `number text` as number -> (row, text), in the order of the file."""
-    found: dict[int, tuple[int, str]] = {}
+    entries: dict[int, tuple[int, str]] = {}
     for row, line in text_lines(path, problems):
         number, _, text = line.partition(" ")
         if not NUMBER.fullmatch(number) or not text.strip():
             problems.add(f"{line[:80]!r} is not a number and a value", row=row, source=path)
-        elif int(number) in found:
+        elif int(number) in entries:
             problems.add(f"number {number} occurs twice", row=row, source=path)
         else:
-            found[int(number)] = (row, text.strip())
-    return found
+            entries[int(number)] = (row, text.strip())
+    return entries
 
 
 def check_classes(path: Path, names: list[tuple[int, str]], problems: Problems) -> None:
-    """Records class names, given with their rows, that are unprintable or occur twice."""
+    """Reports class names (given with their rows) that are unprintable or occur twice."""
     seen: set[str] = set()
     for row, name in names:
         if fault := name_fault(name):

@@ -1,8 +1,8 @@
 """MS-COCO 2014 as downloaded: two instance files, and a folder of images for each.
 
 The official train file is the training set and the official val file the test set, as in the
-papers. Images without annotation are left out, which leaves the published 82,081 and 40,137.
-Classes come in the order of category ids, items in the order of the text of their image number.
+papers. Images without annotation are left out, which gives the published 82,081 and 40,137.
+Classes are in the order of category ids; items are sorted by their image number as text.
 """
 
 from __future__ import annotations

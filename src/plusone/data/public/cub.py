@@ -2,7 +2,7 @@
 
 The classes are the attributes, not the species, as in the papers; an attribute applies if its
 third column is 1, whatever the certainty. Lines of the attribute file may have more columns than
-the documented five (some of the public file do): only the first three are read. Items come in the
+the documented five (some in the public file do): only the first three are read. Items are in the
 order of `images.txt`, training items first.
 """
 

@@ -1,11 +1,11 @@
 """NUS-WIDE as downloaded: image lists, one 0/1 file per concept and part, images in `Flickr`.
 
 The papers merge the official parts and draw the training items at random: 150,000 of the 210,260
-images they had (Cole et al. 2021, section 6.1). Their draw is not published, so ours takes the
-same share with a seed of our own. Rows without any positive stay.
+images they had (Cole et al. 2021, section 6.1). Their draw is not published, so the same share is
+drawn here with a seed. Rows without a positive are kept.
 
-One cell of the public files is damaged: row 78,372 of `Labels_lake_Train.txt` is -1130179. That
-one is read as 0; any other value but 0 and 1 is refused.
+One cell of the public files is damaged: row 78,372 of `Labels_lake_Train.txt` is -1130179. It is
+read as 0; any other value except 0 and 1 is refused.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def read(root: Path) -> LabelTable:
     names = text_lines(concepts, problems)
     check_classes(concepts, names, problems)
     for row, name in names:
-        if "/" in name or "\\" in name:  # it is part of the name of a file to be read
+        if "/" in name or "\\" in name:  # the class name is part of a file name
             problems.add(f"class name {name!r} names another folder", row=row)
     problems.raise_if_any()
     classes = [name for _, name in names]
@@ -44,12 +44,12 @@ def read(root: Path) -> LabelTable:
     parts: list[LabelMatrix] = []
     notes: list[str] = []
     for part, _ in PARTS:
-        found = _images(_find(root, f"ImageList/{part}Imagelist.txt", f"{part}Imagelist.txt"))
-        ids += found
-        parts.append(_labels(root, part, classes, len(found), notes))
+        images = _images(_find(root, f"ImageList/{part}Imagelist.txt", f"{part}Imagelist.txt"))
+        ids += images
+        parts.append(_labels(root, part, classes, len(images), notes))
     id_array = np.asarray(ids, dtype=np.str_)
     problems = Problems(root / "ImageList")
-    check_ids(id_array, problems)  # each list alone is sound: this finds images of both
+    check_ids(id_array, problems)  # each list was checked alone: this finds images in both
     problems.raise_if_any()
     flickr, other = root / "Flickr", root / "images"
     return LabelTable.complete(
@@ -79,7 +79,7 @@ def _find(root: Path, *names: str) -> Path:
 
 
 def _images(file: Path) -> list[str]:
-    """The images of a list, with `/` for the backslash the lists have between folders."""
+    """The images of a list, with `/` instead of the backslash between folders."""
     problems = Problems(file)
     lines = text_lines(file, problems)
     ids = [line[:LONGEST_ID].replace("\\", "/") for _, line in lines]
@@ -91,7 +91,7 @@ def _images(file: Path) -> list[str]:
 
 
 def _labels(root: Path, part: str, classes: list[str], items: int, notes: list[str]) -> LabelMatrix:
-    """The truth of one part `[items, classes]`; adds a note if the damaged cell was met."""
+    """The truth of one part `[items, classes]`; adds a note if it has the damaged cell."""
     rows: list[npt.NDArray[np.int64]] = []
     folder = _find(root, "Groundtruth/TrainTestLabels", "TrainTestLabels")
     problems = Problems(folder)

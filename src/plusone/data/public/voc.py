@@ -28,7 +28,7 @@ def read(root: Path) -> LabelTable:
     if not lists.is_dir():
         lists = first_of(places, title=TITLE, page=PAGE)
     table = read_form(lists.parent.parent, format="voc", check_images=False).table
-    # A devkit with test lists of its own: they are no part of the papers' protocol.
+    # Some devkits have test lists; they are not part of the papers' protocol.
     if len(table.rows_of("val")):
         table = table.take(np.union1d(table.rows_of("train"), table.rows_of("val")))
         note = (
