@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # torch takes a second to load, and pages need no tensors
 IMAGE_KINDS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 CROPPED = 256 / 224  # short side over the crop's side, the common choice for ImageNet models
-VERSION = 2  # of the cache of decoded images; to be raised when decoding changes
+VERSION = 2  # of the cache of decoded images; increase it when decoding changes
 
 # Pillow warns from half of `MAX_PIXELS` on; that limit is the one that counts here.
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
@@ -106,10 +106,10 @@ def fault(path: Path) -> str | None:
 def _opened(path: Path) -> Iterator[Image.Image]:
     """An image file within the limits; an error inside the block becomes an `InputError`."""
     try:
-        about = path.stat()
-        if not S_ISREG(about.st_mode):  # reading from a pipe would wait for ever
+        status = path.stat()
+        if not S_ISREG(status.st_mode):  # reading from a pipe would wait for ever
             raise InputError(f"{path}: cannot be read as an image (it is no file)")
-        if not about.st_size:
+        if not status.st_size:
             raise InputError(f"{path}: cannot be read as an image (the file is empty)")
         with Image.open(path, formats=IMAGE_KINDS) as opened:
             if opened.width * opened.height > MAX_PIXELS:

@@ -1,4 +1,4 @@
-"""From what a user names on the command line to a data set."""
+"""Loading the data set that a user names on the command line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EMBEDDED = {
     "digits-features": "the same scenes as fixed random convolution features",
 }
 
-# Settings that suit a data set better than the general ones; anything the user says wins.
+# Defaults for the embedded data sets; the user's settings take precedence.
 DATA_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "digits": {
         "epochs": 8,
@@ -43,31 +43,31 @@ def load_source(
     check_images: bool = True,
     on_image: Callable[[int, int], None] | None = None,
 ) -> Dataset:
-    """Loads a data set: an embedded one by name, or a file or folder in any known form.
+    """Loads a data set: an embedded one by name, or a file or folder in any known format.
 
     Args:
         data: A name in `EMBEDDED`, or a path.
         features: Feature files that hold a vector for each item.
-        format: The form of the labels, if it should not be detected.
-        labels: "seen" or "complete": what zeros mean, if it should not be detected.
+        format: The format of the labels; "auto" detects it.
+        labels: "seen" or "complete": the meaning of zeros; "auto" detects it.
         check_images: Whether items whose image cannot be decoded are left out, see
             `plusone.data.broken`.
-        on_image: Called with how many images were checked, and how many there are.
+        on_image: Called with the number of images checked so far and the total.
     """
     if data in EMBEDDED:
         return _digits(data)
     dataset = read(Path(data), format=format, labels=labels, check_images=not features)
     if features:
-        found = read_features(features)
-        dataset = _without(dataset, found.meta.get("broken"))
-        return replace(dataset, features=align(found, dataset.table))
+        feature_file = read_features(features)
+        dataset = _without(dataset, feature_file.meta.get("broken"))
+        return replace(dataset, features=align(feature_file, dataset.table))
     if not check_images:
         return dataset
     return without_broken(dataset, on_image)
 
 
 def _without(dataset: Dataset, broken: object) -> Dataset:
-    """The data without items that had no readable image when the features were made."""
+    """The data without items that had no readable image when the features were computed."""
     if not isinstance(broken, Mapping) or not broken:
         return dataset
     table = dataset.table

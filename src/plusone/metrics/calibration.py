@@ -22,7 +22,7 @@ def expected_calibration_error(probabilities: Array, truth: Array, *, bins: int 
         The error, in `[0, 1]`, 0 is best.
 
     Raises:
-        ValueError: The inputs are not as said.
+        ValueError: An input has a wrong shape, type or value.
 
     >>> expected_calibration_error(np.array([[0.75], [0.75]]), np.array([[1], [0]]))
     0.25
@@ -49,7 +49,7 @@ def brier_score(probabilities: Array, truth: Array) -> float:
         The score, in `[0, 1]`, 0 is best.
 
     Raises:
-        ValueError: The inputs are not as said.
+        ValueError: An input has a wrong shape, type or value.
 
     >>> brier_score(np.array([[0.75], [0.75]]), np.array([[1], [0]]))
     0.3125

@@ -41,7 +41,7 @@ def average_precision(scores: Array, truth: Array) -> Tensor:
         `[L]`, float64 on the CPU; NaN for a class without a positive.
 
     Raises:
-        ValueError: The inputs are not as said.
+        ValueError: An input has a wrong shape, type or value.
 
     >>> average_precision(torch.tensor([[0.9], [0.8], [0.7]]), torch.tensor([[1], [0], [1]]))
     tensor([0.8333], dtype=torch.float64)
@@ -93,7 +93,7 @@ def mean_average_precision(scores: Array, truth: Array, empty: Empty = "skip") -
         The mean average precision.
 
     Raises:
-        ValueError: The inputs are not as said.
+        ValueError: An input has a wrong shape, type or value.
 
     >>> scores, truth = torch.tensor([[0.9, 0.1], [0.2, 0.3]]), torch.tensor([[1, 0], [0, 0]])
     >>> mean_average_precision(scores, truth)
@@ -119,7 +119,7 @@ def coverage_error(scores: Array, truth: Array) -> float:
         The mean over items, in `[0, L]`; the best value is the mean number of positives.
 
     Raises:
-        ValueError: The inputs are not as said.
+        ValueError: An input has a wrong shape, type or value.
 
     >>> coverage_error(torch.tensor([[0.9, 0.8, 0.7]]), torch.tensor([[1, 0, 1]]))
     3.0
@@ -146,7 +146,7 @@ def ranking_loss(scores: Array, truth: Array) -> float:
         The mean over items, in `[0, 1]`, 0 is best.
 
     Raises:
-        ValueError: The inputs are not as said.
+        ValueError: An input has a wrong shape, type or value.
 
     >>> ranking_loss(torch.tensor([[0.9, 0.8, 0.7]]), torch.tensor([[1, 0, 1]]))
     0.5
@@ -188,7 +188,7 @@ def one_error(scores: Array, truth: Array) -> float:
         The share, in `[0, 1]`, 0 is best; NaN if no item has a positive.
 
     Raises:
-        ValueError: The inputs are not as said.
+        ValueError: An input has a wrong shape, type or value.
 
     >>> one_error(torch.tensor([[0.9, 0.1], [0.9, 0.1]]), torch.tensor([[1, 0], [0, 1]]))
     0.5

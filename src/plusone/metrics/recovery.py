@@ -39,7 +39,7 @@ def hidden_average_precision(scores: Array, truth: Array, observed: Array) -> Te
         `[L]`, float64 on the CPU; NaN for a class without a hidden positive.
 
     Raises:
-        ValueError: The inputs are not as said.
+        ValueError: An input has a wrong shape, type or value.
 
     >>> scores = torch.tensor([[0.9], [0.8], [0.7]])
     >>> truth, observed = torch.tensor([[1], [0], [1]]), torch.tensor([[1], [0], [0]])
@@ -88,7 +88,7 @@ def evaluate_recovery(
         - `hidden_positives`: how many there are.
 
     Raises:
-        ValueError: The inputs are not as said.
+        ValueError: An input has a wrong shape, type or value.
 
     >>> scores = torch.tensor([[0.9, 0.2], [0.8, 0.6], [0.7, 0.1]])
     >>> truth = torch.tensor([[1, 0], [0, 1], [1, 1]])

@@ -38,7 +38,7 @@ def evaluate(
         The keys depend on `top_k` only. NaN always says that a value does not exist.
 
     Raises:
-        ValueError: The inputs are not as said.
+        ValueError: An input has a wrong shape, type or value.
 
     >>> import torch
     >>> scores = torch.tensor([[0.9, 0.6, 0.1], [0.2, 0.7, 0.3]])

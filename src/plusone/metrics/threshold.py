@@ -80,7 +80,7 @@ def precision_recall(
         The keys `cp, cr, cf1, op, or, of1`; recall and F1 are NaN if there is no positive to find.
 
     Raises:
-        ValueError: The inputs are not as said.
+        ValueError: An input has a wrong shape, type or value.
 
     >>> scores, truth = np.array([[0.9, 0.6], [0.2, 0.7]]), np.array([[1, 0], [1, 1]])
     >>> {key: round(value, 3) for key, value in precision_recall(scores, truth).items()}
@@ -122,7 +122,7 @@ def hamming_loss(
         The share, in `[0, 1]`, 0 is best.
 
     Raises:
-        ValueError: The inputs are not as said.
+        ValueError: An input has a wrong shape, type or value.
 
     >>> hamming_loss(np.array([[0.9, 0.6], [0.2, 0.7]]), np.array([[1, 0], [1, 1]]))
     0.5
@@ -151,7 +151,7 @@ def predictive_values(scores: Array, truth: Array, *, threshold: Cut = 0.5) -> d
         The keys `ppv, npv, ppv_pooled, npv_pooled`; NaN where there is no such prediction at all.
 
     Raises:
-        ValueError: The inputs are not as said.
+        ValueError: An input has a wrong shape, type or value.
 
     >>> scores, truth = np.array([[0.9, 0.6], [0.2, 0.7]]), np.array([[1, 0], [1, 1]])
     >>> {key: round(value, 3) for key, value in predictive_values(scores, truth).items()}

@@ -1,6 +1,6 @@
-"""Reading and writing label tables: one file per form, one table of forms.
+"""Reading and writing label tables: one module per format, and the table of formats.
 
-What the three states of a label mean is written in `plusone.data.matrix`.
+The three states of a label are described in `plusone.data.matrix`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from plusone.io.files import NO_ROOM
 
 __all__ = ["FORMATS", "Format", "ReadOptions", "detect", "read", "write"]
 
-# Order matters: `detect` takes the first form that recognises a path.
+# Order matters: `detect` returns the first format that recognises a path.
 FORMATS: dict[str, Format] = {
     "csv-long": Format(
         "CSV, image,labels[,negatives][,truth][,split], names separated by |",
@@ -67,16 +67,16 @@ FORMATS: dict[str, Format] = {
 
 
 def detect(path: Path | str) -> str:
-    """The name of the form of a file or folder; `InputError` if it is none."""
+    """The name of the format of a file or folder; `InputError` if no format fits."""
     path = Path(path)
     if not path.exists():
         raise InputError(f"{path}: no such file or folder")
-    found = next((name for name, form in FORMATS.items() if form.detects(path)), None)
-    if found is None:
+    detected = next((name for name, entry in FORMATS.items() if entry.detects(path)), None)
+    if detected is None:
         what = "folder" if path.is_dir() else "file"
-        known = "; ".join(f"{name} ({form.summary})" for name, form in FORMATS.items())
+        known = "; ".join(f"{name} ({entry.summary})" for name, entry in FORMATS.items())
         raise InputError(f"{path}: this {what} is of no known form; the forms are: {known}")
-    return found
+    return detected
 
 
 def read(
@@ -94,15 +94,15 @@ def read(
     Args:
         path: File or folder. A folder with a `labels.csv` in it is read through that file.
         format: A name in `FORMATS`, or "auto".
-        labels: "seen" (what is not given is unobserved), "complete" (it is negative), or "auto",
-            which leaves it to the form.
+        labels: "seen" (labels that are not given are unobserved), "complete" (they are negative),
+            or "auto" (the format decides).
         check_images: Whether image files must exist.
         classes: The allowed classes in order (csv-long, csv-wide, parquet, folders, voc).
-        images: Folder of the images, if it is not where the form puts it.
+        images: Folder of the images, if it is not the usual one of the format.
         keep_empty: COCO: keep images without annotation.
 
     Raises:
-        InputError: With every problem found, the first 20 in full.
+        InputError: The data cannot be read; the message lists the problems, the first 20 in full.
     """
     path = Path(path)
     if labels not in LABEL_MODES:
@@ -132,19 +132,19 @@ def read(
 
 
 def write(data: Dataset | LabelTable, path: Path | str, *, format: str = "auto") -> None:
-    """Writes a table in one step; nobody ever finds half a file.
+    """Writes a table atomically.
 
     Args:
         data: A table, or a data set (only npz can hold features).
-        path: Where to; the suffix says the form (`.csv` is csv-long).
+        path: The file to write; its suffix determines the format (`.csv` is csv-long).
         format: A name in `FORMATS` that can be written, or "auto".
     """
     path = Path(path)
     data = data if isinstance(data, Dataset) else Dataset(data)
-    writable = {name: form for name, form in FORMATS.items() if form.write is not None}
+    writable = {name: entry for name, entry in FORMATS.items() if entry.write is not None}
     if format == "auto":
         suffix = path.suffix.lower()
-        format = next((name for name, form in writable.items() if suffix in form.suffixes), "")
+        format = next((name for name, entry in writable.items() if suffix in entry.suffixes), "")
         if not format:
             raise InputError(f"{path}: the suffix {suffix!r} is not .csv, .npz or .parquet")
     writer = FORMATS[format].write if format in FORMATS else None

@@ -1,8 +1,8 @@
-"""The long form without its file: lists of class names per item, for CSV and parquet.
+"""The long form, shared by CSV and parquet: lists of class names per item.
 
-Per item: the seen positives, the seen negatives and, optionally, the truth. `*` in place of the
-negatives says that every other class is a seen negative; if it stands in every row, all labels
-are seen and the labels are the truth too.
+Each item has its seen positives, its seen negatives and, optionally, the truth. `*` instead of the
+negatives means that every other class is a seen negative; if every row has it, all labels are seen
+and are the truth as well.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
 
 ALL_OTHERS = "*"
-MOST_STARRED = 2**26  # they are stored one by one, unless every row has the star
+MOST_STARRED = 2**26  # stored negatives, unless every row has the star
 
 
 @dataclass(frozen=True)
 class Lists:
-    """Class codes of all rows, one after the other, and how many each row has."""
+    """Class codes of all rows, concatenated, and the number of codes of each row."""
 
     codes: npt.NDArray[np.int32]
     counts: npt.NDArray[np.int32]
@@ -35,7 +35,7 @@ class Lists:
 
 
 class ClassCodes:
-    """Numbers for class names: from a given list, or in the order in which they turn up."""
+    """Codes of class names: from a given list, or in order of appearance."""
 
     def __init__(self, classes: Sequence[str] | None, problems: Problems) -> None:
         self.known = {name: code for code, name in enumerate(classes or ())}
@@ -43,10 +43,10 @@ class ClassCodes:
         self.problems = problems
 
     def code(self, name: str, line: int | None) -> int | None:
-        """The number of a name; None, and a problem, if it cannot be a class."""
-        found = self.known.get(name)
-        if found is not None:
-            return found
+        """The code of a name; None, with a problem reported, if it cannot be a class."""
+        code = self.known.get(name)
+        if code is not None:
+            return code
         if self.fixed:
             self.problems.add(f"class {name!r} is not in the class list", row=line)
             return None
@@ -57,7 +57,7 @@ class ClassCodes:
         return self.known[name]
 
     def in_order(self) -> tuple[tuple[str, ...], npt.NDArray[np.int32]]:
-        """The class names in their final order, and the final number of each code."""
+        """The class names in their final order, and the final index of each code."""
         names = list(self.known)
         if self.fixed:
             return tuple(names), np.arange(len(names), dtype=np.int32)
@@ -75,26 +75,26 @@ def assemble(
     truth: Lists | None,
     lines: Sequence[int] | None,
 ) -> tuple[tuple[str, ...], LabelMatrix, LabelMatrix | None]:
-    """Turns lists into classes, labels and truth; contradictions are recorded as problems.
+    """Converts lists to classes, labels and truth; contradictions are reported as problems.
 
     Args:
-        codes: The numbers the lists use.
+        codes: The class codes that the lists use.
         positives: Seen positives.
-        negatives: Seen negatives, None if the file has no such column.
+        negatives: Seen negatives; None if the file has no such column.
         starred: Rows whose negatives are "all others".
-        truth: True positives, None if the file has no such column.
-        lines: The line of each row in the file, for forms with lines.
+        truth: True positives; None if the file has no such column.
+        lines: The line of each row in the file, for formats with lines.
     """
     classes, final = codes.in_order()
     shape = (len(positives.counts), len(classes))
-    known = {"labels": positives, "negatives": negatives, "truth": truth}
+    columns = {"labels": positives, "negatives": negatives, "truth": truth}
     keys = {}
-    for name, lists in known.items():
+    for name, lists in columns.items():
         if lists is not None:
             key = lists.rows() * shape[1] + final[lists.codes]
             keys[name] = np.sort(key)
-            again = keys[name][1:][keys[name][1:] == keys[name][:-1]]
-            _record(again, classes, codes.problems, lines, f"occurs twice in {name}")
+            repeated = keys[name][1:][keys[name][1:] == keys[name][:-1]]
+            _record(repeated, classes, codes.problems, lines, f"occurs twice in {name}")
     if negatives is not None:
         both = np.intersect1d(keys["labels"], keys["negatives"])
         _record(both, classes, codes.problems, lines, "is both in labels and in negatives")
@@ -110,7 +110,7 @@ def assemble(
     true = _matrix(keys["truth"], shape, 1, default=-1) if truth is not None else None
     if len(starred) == shape[0]:
         return classes, labels, true if true is not None else labels
-    no = keys.get("negatives", np.zeros(0, np.int64))
+    negative_keys = keys.get("negatives", np.zeros(0, np.int64))
     if len(starred):
         if len(starred) * shape[1] > MOST_STARRED:
             raise InputError(
@@ -119,10 +119,12 @@ def assemble(
                 "1, 0 and -1 in the array y of an npz file"
             )
         every = (starred[:, None] * shape[1] + np.arange(shape[1])).ravel()
-        no = np.concatenate([no, np.setdiff1d(every, seen, assume_unique=True)])
-    if len(no):
-        values = np.repeat(np.array([1, -1], np.int8), [len(seen), len(no)])
-        labels = _matrix(np.concatenate([seen, no]), shape, values, default=0)
+        negative_keys = np.concatenate(
+            [negative_keys, np.setdiff1d(every, seen, assume_unique=True)]
+        )
+    if len(negative_keys):
+        values = np.repeat(np.array([1, -1], np.int8), [len(seen), len(negative_keys)])
+        labels = _matrix(np.concatenate([seen, negative_keys]), shape, values, default=0)
     return classes, labels, true
 
 
@@ -151,7 +153,7 @@ def _record(
 
 @dataclass(frozen=True)
 class Columns:
-    """What the long form of a table holds: which columns, and whether negatives are `*`."""
+    """The columns of the long form of a table; `starred` if the negatives are `*`."""
 
     negatives: LabelMatrix | None
     starred: bool
@@ -159,7 +161,7 @@ class Columns:
 
 
 def columns_of(table: LabelTable) -> Columns:
-    """Which columns the long form of a table needs."""
+    """The columns that the long form of a table needs."""
     truth = table.truth
     if table.is_complete:
         implied = truth is None or truth is table.labels or truth.digest() == table.labels.digest()

@@ -1,4 +1,4 @@
-"""What a form is (`Format`), and the choices a reader can be given (`ReadOptions`)."""
+"""The description of a format (`Format`) and the options of a reader (`ReadOptions`)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ LABEL_MODES = ("auto", "seen", "complete")
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Choices of the caller.
+    """Options of a reader.
 
     Args:
-        labels: "seen" (0 means unobserved), "complete" (0 means no), or "auto".
+        labels: "seen" (0 means unobserved), "complete" (0 means negative), or "auto".
         check_images: Whether image files must exist.
-        classes: The allowed class names in order; None takes them from the file.
-        images: Folder of the images, if it is not where the form puts it.
+        classes: The allowed class names in order; None to take them from the file.
+        images: Folder of the images, if it is not the usual one of the format.
         keep_empty: COCO: keep images without annotation.
     """
 
@@ -35,14 +35,14 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class Format:
-    """One row of the table of forms.
+    """One row of the table of formats.
 
     Args:
         summary: One line for help texts.
-        read: Reads a file or folder of this form.
-        write: Writes a data set in this form; None if the form is only read.
-        detects: Whether an existing path looks like this form.
-        suffixes: File suffixes that mean this form when writing.
+        read: Reads a file or folder in this format.
+        write: Writes a data set in this format; None if it can only be read.
+        detects: Whether an existing path looks like this format.
+        suffixes: File suffixes that select this format when writing.
     """
 
     summary: str
@@ -53,10 +53,10 @@ class Format:
 
 
 def as_labels(table: LabelTable, mode: str) -> LabelTable:
-    """The table with its labels taken as `mode` says.
+    """The table with its labels interpreted as `mode` says.
 
-    "seen" forgets the truth; labels that were complete keep their positives only. "complete"
-    makes the truth (or, without one, the positives) the labels, and everything else negative.
+    "seen" drops the truth; of complete labels, only the positives are kept. "complete" uses the
+    truth (or, without one, the positives) as labels, and everything else becomes negative.
     """
     if mode == "complete" and not (table.is_complete and table.truth is not None):
         truth = (table.truth or table.labels).only_positives(default=-1)
@@ -70,29 +70,29 @@ def as_labels(table: LabelTable, mode: str) -> LabelTable:
 
 
 def root_from(table: LabelTable, path: Path) -> str | None:
-    """The folder of a table's images as a label file at `path` names it; None if there is none.
+    """The image folder of a table as stored in a label file at `path`; None if there is none.
 
-    Relative to the file, so that both may move together.
+    It is relative to the file, so that both can be moved together.
     """
     if table.root is None:
         return None
-    root, here = table.root.resolve(), path.resolve().parent
+    root, folder = table.root.resolve(), path.resolve().parent
     try:
-        return Path(os.path.relpath(root, here)).as_posix()
+        return Path(os.path.relpath(root, folder)).as_posix()
     except ValueError:  # another drive
         return root.as_posix()
 
 
 def root_of(ids: Strings, path: Path, named: str | None) -> Path:
-    """The folder of the images of a label file: the one it names, or its own.
+    """The image folder of a label file: the one stored in it, or the folder of the file.
 
-    A named folder that has none of the images is passed over: the file was moved to its images, or
-    written anew by something else.
+    A stored folder that has none of the images is ignored: the file was moved to its images, or
+    rewritten by another program.
 
     Args:
         ids: Path of each image below the folder.
         path: The label file.
-        named: The folder as `root_from` wrote it.
+        named: The stored folder, from `root_from`.
     """
     if named is None or "\0" in named:
         return path.parent

@@ -1,8 +1,8 @@
 """COCO instances JSON: an image is positive for a class if it has an annotation of it.
 
 `instances_train*.json` is the split "train"; `instances_val*.json` is the papers' test set and
-becomes "test". Crowd annotations count. Images come sorted by the text of their number, which is
-the order of the published protocol.
+becomes "test". Crowd annotations count. Images are sorted by their number as text, which is the
+order of the published protocol.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def read_coco(path: Path, options: ReadOptions) -> Dataset:
 
 
 def _lean(item: dict[str, Any]) -> object:
-    """Shrinks an annotation to the two numbers that matter, while the file is being parsed."""
+    """Reduces an annotation to its image and category while the file is being parsed."""
     if "image_id" in item and "category_id" in item:
         return (item["image_id"], item["category_id"])
     return item
@@ -120,7 +120,7 @@ def _load(file: Path) -> dict[str, list[Any]]:
 def _add_categories(
     items: list[Any], categories: dict[int, str], problems: Problems, file: Path
 ) -> None:
-    here: set[int] = set()
+    numbers_in_file: set[int] = set()
     numbers = {name: number for number, name in categories.items()}
     for place, item in enumerate(items):
         number, name = (item.get("id"), item.get("name")) if isinstance(item, dict) else (None, "")
@@ -128,7 +128,7 @@ def _add_categories(
             problems.add(f"category {place} needs a number 'id' and a 'name'", source=file)
         elif fault := name_fault(name):
             problems.add(f"category {number} has the name {name!r}, which {fault}", source=file)
-        elif number in here:
+        elif number in numbers_in_file:
             problems.add(f"category {number} occurs twice", source=file)
         elif categories.get(number, name) != name:
             problems.add(
@@ -139,7 +139,7 @@ def _add_categories(
         else:
             categories[number] = name
             numbers[name] = number
-            here.add(number)
+            numbers_in_file.add(number)
 
 
 def _add_images(
@@ -181,8 +181,8 @@ def _add_images(
 
 
 def _split(file: Path) -> str:
-    found = re.search("train|val|test", file.stem.lower())
-    return {"train": "train", "val": "test", "test": "test"}[found[0]] if found else ""
+    match = re.search("train|val|test", file.stem.lower())
+    return {"train": "train", "val": "test", "test": "test"}[match[0]] if match else ""
 
 
 def _image_folder(file: Path) -> Path | None:

@@ -2,7 +2,7 @@
 
 `labels` are seen positives, `negatives` seen negatives (`*`: every other class), `truth` all
 positives. The classes are the names that occur, sorted; a file `<file>.classes.txt` or
-`classes.txt` beside it (one name a line) fixes them, and then other names are problems.
+`classes.txt` beside it (one name per line) fixes them, and other names are then errors.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _Names:
             self.entries.append(code)
             self.counts.append(1)
             return
-        found = 0
+        count = 0
         for part in cell.split(SEPARATOR) if cell.strip() else ():
             name = part.strip()
             if not name:
@@ -78,8 +78,8 @@ class _Names:
             code = self.codes.code(name, line)
             if code is not None:
                 self.entries.append(code)
-                found += 1
-        self.counts.append(found)
+                count += 1
+        self.counts.append(count)
 
     def add_or_star(self, cell: str, line: int) -> None:
         if cell.strip() == ALL_OTHERS:
@@ -105,7 +105,7 @@ def detects(path: Path) -> bool:
 
 
 def read_csv_long(path: Path, options: ReadOptions) -> Dataset:
-    """Reads the file row by row; a million rows need some 300 MB."""
+    """Reads the file row by row; a million rows need about 300 MB."""
     problems = Problems(path)
     rows = records(path, problems)
     line, header = next(rows, (1, []))
@@ -193,7 +193,7 @@ def _class_list(path: Path, options: ReadOptions) -> tuple[str, ...] | None:
 
 
 def write_csv_long(data: Dataset, path: Path) -> None:
-    """Writes the table in long form, with a class list beside it where one is needed."""
+    """Writes the table in long form, with a class list beside it if one is needed."""
     table = data.table
     check_writable(iter(table.classes), "class", path, forbidden=SEPARATOR)
     if ALL_OTHERS in table.classes:

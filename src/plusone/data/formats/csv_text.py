@@ -1,10 +1,10 @@
-"""What both CSV forms share: decoding, line numbers, class lists, and the sidecar.
+"""Shared by both CSV forms: decoding, line numbers, class lists, and the sidecar file.
 
-Accepted: UTF-8 with or without BOM, any line end, quotes around cells with commas, spaces after
-commas. Row numbers are lines of the file as an editor shows them.
+Accepted are UTF-8 with or without BOM, any line ending, quotes around cells with commas, and
+spaces after commas. Row numbers are line numbers of the file, as an editor shows them.
 
-The sidecar, `<file>.observation.json`, holds what a CSV file cannot: how the labels were observed,
-and the folder of the images.
+The sidecar, `<file>.observation.json`, stores what does not fit into a CSV file: how the labels
+were observed, and the folder of the images.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def records(path: Path, problems: Problems) -> Iterator[tuple[int, list[str]]]:
     """Yields (line, cells) of the header and then of every row with as many cells.
 
     Blank lines are skipped. Rows with another number of cells, broken quotes and bytes that are
-    not UTF-8 are recorded as problems.
+    not UTF-8 are reported as problems.
     """
     with path.open("rb") as raw:
         if raw.read(2) in UTF16:
@@ -94,22 +94,22 @@ def header_of(path: Path) -> list[str]:
 
 
 def column(header: list[str], *names: str) -> int | None:
-    """Where the first of the given names stands in the header, in any case."""
+    """Position of the first of these names in the header, ignoring case; None if there is none."""
     lowered = [cell.lower() for cell in header]
     return next((lowered.index(name) for name in names if name in lowered), None)
 
 
 def id_column(header: list[str], path: Path) -> int:
-    """Where the ids stand; `InputError` if there is no such column."""
-    found = column(header, *ID_COLUMNS)
-    if found is None:
+    """Position of the id column; `InputError` if there is none."""
+    position = column(header, *ID_COLUMNS)
+    if position is None:
         shown = ", ".join(header[:5]) + (", ..." if len(header) > 5 else "")
         hint = "; cells must be separated by commas" if len(header) == 1 else ""
         raise InputError(
             f"{path}, row 1: no id column in the header ({shown}); "
             f"name it one of {', '.join(ID_COLUMNS)}{hint}"
         )
-    return found
+    return position
 
 
 def class_list_path(path: Path) -> Path:
@@ -118,7 +118,7 @@ def class_list_path(path: Path) -> Path:
 
 
 def read_class_list(path: Path) -> tuple[str, ...]:
-    """Class names from a text file, one a line; blank or repeated names are problems."""
+    """Class names from a text file, one per line; blank or repeated names are errors."""
     problems = Problems(path)
     names: dict[str, int] = {}
     try:
@@ -142,7 +142,7 @@ def read_class_list(path: Path) -> tuple[str, ...]:
 
 
 def check_writable(names: Iterator[str], what: str, path: Path, forbidden: str = "") -> None:
-    """Raises `InputError` for the first name that a CSV file could not give back unchanged."""
+    """Raises `InputError` for the first name that would not survive a round trip through CSV."""
     for name in names:
         fault = name_fault(name)
         if fault is None and name != name.strip():
@@ -156,12 +156,12 @@ def check_writable(names: Iterator[str], what: str, path: Path, forbidden: str =
 
 
 def sidecar_path(path: Path) -> Path:
-    """Where the observation of a label file is kept."""
+    """The sidecar file of a label file."""
     return path.with_name(f"{path.name}.observation.json")
 
 
 def write_sidecar(table: LabelTable, path: Path) -> None:
-    """Writes the sidecar of `table` beside `path`; if there is nothing to say, an old one goes."""
+    """Writes the sidecar of `table` beside `path`, or removes an old one if none is needed."""
     content: dict[str, Any] = {}
     if table.observation:
         content = {
@@ -178,16 +178,16 @@ def write_sidecar(table: LabelTable, path: Path) -> None:
 
 
 def sidecar_root(ids: Strings, path: Path) -> Path:
-    """The folder of the images of a CSV file: the one its sidecar names, or its own."""
+    """The image folder of a CSV file: the one its sidecar names, or the folder of the file."""
     try:
         named = _content(sidecar_path(path)).get("images")
     except (OSError, ValueError, TypeError):
-        named = None  # `with_sidecar` says so
+        named = None  # `with_sidecar` reports it
     return root_of(ids, path, named if isinstance(named, str) else None)
 
 
 def with_sidecar(table: LabelTable, path: Path) -> LabelTable:
-    """The table with its observation, if there is a sidecar and it belongs to these labels."""
+    """The table with the observation of its sidecar, if there is one that fits these labels."""
     beside = sidecar_path(path)
     if not beside.is_file():
         return table

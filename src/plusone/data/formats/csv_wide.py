@@ -1,8 +1,8 @@
 """CSV in wide form: one column per class.
 
-Cells are `1`, `0`, `-1` or empty. A `-1` or an empty cell anywhere makes the file three-state:
-0 and empty are unobserved. A file of `0` and `1` only is complete if some row has more than one
-positive, else it is what was seen (single positives). A file of `1` and `-1` only is complete.
+Cells are `1`, `0`, `-1` or empty. If any cell is `-1` or empty, the file has three states: 0 and
+empty are unobserved. A file of `0` and `1` only is complete if some row has more than one
+positive; otherwise 0 is unobserved (single positives). A file of `1` and `-1` only is complete.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _lower(path: Path) -> list[str]:
 
 
 def read_csv_wide(path: Path, options: ReadOptions) -> Dataset:
-    """Reads the file; see the module text for what the cells mean."""
+    """Reads the file; the module docstring says what the cells mean."""
     problems = Problems(path)
     rows = records(path, problems)
     line, header = next(rows, (1, []))
@@ -178,7 +178,7 @@ def _interpret(table: LabelTable, body: _Body, mode: str) -> LabelTable:
 
 
 def write_csv_wide(data: Dataset, path: Path) -> None:
-    """Writes the table in wide form; it cannot hold a truth that differs from what was seen."""
+    """Writes the table in wide form, which cannot hold both seen labels and a different truth."""
     table = data.table
     complete = table.is_complete
     if table.truth is not None and (not complete or not _same(table.truth, table.labels)):
@@ -191,11 +191,11 @@ def write_csv_wide(data: Dataset, path: Path) -> None:
         if name.lower() in RESERVED:
             raise InputError(f"{path}: class {name!r} has the name of a column; write npz instead")
     several = bool((table.labels.per_item(1) > 1).any())
-    words = {1: "1", 0: "0", -1: "-1"}
+    cell_of = {1: "1", 0: "0", -1: "-1"}
     if complete and several:
-        words[-1] = "0"
+        cell_of[-1] = "0"
     elif not complete and several and not (table.labels.values == -1).any():
-        words[0] = ""  # else 0 and 1 alone would be read as complete
+        cell_of[0] = ""  # a file of 0 and 1 only would be read as complete
     split = table.split
     with replacing(path) as part, part.open("w", encoding="utf-8", newline="") as text:
         writer = csv.writer(text, lineterminator="\n")
@@ -203,7 +203,7 @@ def write_csv_wide(data: Dataset, path: Path) -> None:
         for row in range(len(table)):
             name = str(table.ids[row])
             check_writable(iter((name,)), "id", path)
-            cells = [words[state] for state in table.labels.dense([row])[0].tolist()]
+            cells = [cell_of[state] for state in table.labels.dense([row])[0].tolist()]
             writer.writerow([name, *([split[row]] if split is not None else []), *cells])
     write_sidecar(table, path)
 

@@ -1,7 +1,7 @@
-"""A folder per class: every image is a seen positive of the folder it lies in.
+"""A folder per class: every image is a seen positive of the class of its folder.
 
 `ROOT/class/image.jpg`, or `ROOT/train/class/image.jpg` if all first-level folders are named
-after splits. Nothing is known of the other classes.
+after splits. The other classes of an image are unobserved.
 """
 
 from __future__ import annotations
@@ -86,15 +86,17 @@ def _folders(path: Path) -> list[Path]:
 
 
 def _files(folder: Path) -> Iterator[str]:
-    """Paths of the files below a folder, relative to it; links are followed, but not in circles."""
-    been: set[str] = set()
-    for here, below, files in os.walk(folder, followlinks=True):
-        real = os.path.realpath(here)
-        below[:] = [] if real in been else sorted(name for name in below if name[0] != ".")
-        if real in been:
+    """Paths of the files below a folder, relative to it; follows links, each folder once."""
+    visited: set[str] = set()
+    for current, subfolders, files in os.walk(folder, followlinks=True):
+        real = os.path.realpath(current)
+        subfolders[:] = (
+            [] if real in visited else sorted(name for name in subfolders if name[0] != ".")
+        )
+        if real in visited:
             continue
-        been.add(real)
-        prefix = os.path.relpath(here, folder).replace(os.sep, "/")
+        visited.add(real)
+        prefix = os.path.relpath(current, folder).replace(os.sep, "/")
         for name in files:
             if name[0] != ".":
                 yield name if prefix == "." else f"{prefix}/{name}"

@@ -1,7 +1,7 @@
 """MULAN: `NAME.xml` names the labels, `NAME-train.arff` and `NAME-test.arff` hold the rows.
 
-One `NAME.arff` is fine too. The other attributes become features. All labels are known. Classes
-stand in the order of the XML file.
+A single `NAME.arff` is accepted too. The other attributes become features. All labels are known.
+Classes are in the order of the XML file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
 from plusone.io.readers import UNPACKED_RATIO
 
-LARGEST = 2**31  # bytes of all values; sparse text data is honestly this wide
+LARGEST = 2**31  # bytes of all values; sparse text data can be this wide
 NUMERIC = ("numeric", "real", "integer")
 ATTRIBUTE = re.compile(
     r"""@attribute\s+('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+)\s+(.+)""", re.IGNORECASE
@@ -41,13 +41,13 @@ class Attribute:
 
     @cached_property
     def places(self) -> dict[str, int]:
-        """Where each category stands."""
-        return {word: at for at, word in reversed(list(enumerate(self.categories)))}
+        """Position of each category."""
+        return {name: at for at, name in reversed(list(enumerate(self.categories)))}
 
 
 @dataclass(frozen=True)
 class Arff:
-    """A file: attributes, values float32 `[N, A]` (a category as its number), line of each row."""
+    """A file: attributes, values float32 `[N, A]` (categories as numbers), line of each row."""
 
     path: Path
     attributes: tuple[Attribute, ...]
@@ -67,7 +67,7 @@ def unquote(text: str) -> str:
 
 
 def split_items(text: str) -> list[str]:
-    """The cells of a line, quotes kept together.
+    """The cells of a line; a quoted cell may contain commas.
 
     >>> split_items("1, 'a, b',2")
     ['1', 'a, b', '2']
@@ -76,8 +76,8 @@ def split_items(text: str) -> list[str]:
         return [cell.strip() for cell in text.split(",")]
     cells, at = [], 0
     while True:
-        found = QUOTED.match(text, at)
-        comma = text.find(",", at if found is None else found.end())
+        quoted = QUOTED.match(text, at)
+        comma = text.find(",", at if quoted is None else quoted.end())
         end = len(text) if comma < 0 else comma
         cells.append(unquote(text[at:end].strip()))
         if comma < 0:
@@ -86,7 +86,7 @@ def split_items(text: str) -> list[str]:
 
 
 def read_arff(path: Path, problems: Problems) -> Arff:
-    """Reads a file; everything wrong with it is recorded, naming row and value."""
+    """Reads a file; problems are reported with row and value."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -110,7 +110,7 @@ def read_arff(path: Path, problems: Problems) -> Arff:
                 attributes.append(_attribute(row))
             elif row.lower().startswith("@data"):
                 in_data = True
-                values = _room(path, text.count("\n") + 1 - line, len(attributes), len(text))
+                values = _allocate(path, text.count("\n") + 1 - line, len(attributes), len(text))
             elif not row.lower().startswith("@relation"):
                 raise ValueError(f"{row[:40]!r} is not @relation, @attribute or @data")
         except InputError:
@@ -127,14 +127,14 @@ def read_arff(path: Path, problems: Problems) -> Arff:
     return Arff(path, tuple(attributes), values[: len(lines)], tuple(lines))
 
 
-def _room(path: Path, rows: int, width: int, size: int) -> npt.NDArray[np.float32]:
-    """Zeros for so many rows; sparse ones that would become far larger than the file are refused.
+def _allocate(path: Path, rows: int, width: int, size: int) -> npt.NDArray[np.float32]:
+    """An array of zeros for the values; refuses sparse data that is far larger than the file.
 
     Args:
-        path: The file, to be named.
-        rows: How many there are at most.
-        width: How many attributes.
-        size: Of the file.
+        path: The file, for the error message.
+        rows: Largest possible number of rows.
+        width: Number of attributes.
+        size: Size of the file.
     """
     needed = 4 * rows * width
     if needed > max(LARGEST, UNPACKED_RATIO * size):
@@ -146,10 +146,10 @@ def _room(path: Path, rows: int, width: int, size: int) -> npt.NDArray[np.float3
 
 
 def _attribute(row: str) -> Attribute:
-    found = ATTRIBUTE.fullmatch(row)
-    if found is None:
+    match = ATTRIBUTE.fullmatch(row)
+    if match is None:
         raise ValueError(f"{row[:60]!r} is not an attribute with a name and a type")
-    name, kind = unquote(found[1]), found[2].strip()
+    name, kind = unquote(match[1]), match[2].strip()
     if kind.lower() in NUMERIC:
         return Attribute(name)
     if kind[0] == "{" and kind[-1] == "}":
@@ -178,8 +178,8 @@ def _row(row: str, attributes: list[Attribute]) -> npt.NDArray[np.float32]:
 def _value(cell: str, attribute: Attribute) -> float:
     if attribute.categories:
         if cell not in attribute.places:
-            known = ", ".join(attribute.categories[:5])
-            raise ValueError(f"{cell!r} for attribute {attribute.name!r} is not one of {known}")
+            allowed = ", ".join(attribute.categories[:5])
+            raise ValueError(f"{cell!r} for attribute {attribute.name!r} is not one of {allowed}")
         return attribute.places[cell]
     try:
         value = float(cell)
@@ -202,7 +202,7 @@ def detects(path: Path) -> bool:
 
 
 def read_mulan(path: Path, options: ReadOptions) -> Dataset:
-    """Reads the files that belong together; ids are `train-00001`, `test-00001`, ..."""
+    """Reads the XML file and its ARFF files; ids are `train-00001`, `test-00001`, ..."""
     xml, parts = _find(path)
     problems = Problems(path)
     labels = read_xml(xml, problems)
@@ -242,8 +242,8 @@ def _find(path: Path) -> tuple[Path, dict[str, Path]]:
         return xml, {kind[1].lower() if kind else ALL: path}
     xmls = [path] if path.is_file() else sorted(path.glob("*.xml"))
     if len(xmls) != 1:
-        found = ", ".join(xml.name for xml in xmls) or "none"
-        raise InputError(f"{path}: needs exactly one XML file with label names (found: {found})")
+        names = ", ".join(xml.name for xml in xmls) or "none"
+        raise InputError(f"{path}: needs exactly one XML file with label names (found: {names})")
     xml = xmls[0]
     arffs = {file.stem.lower(): file for file in sorted(xml.parent.glob("*.arff"))}
     for mark in "-_":
@@ -257,7 +257,7 @@ def _find(path: Path) -> tuple[Path, dict[str, Path]]:
 
 
 def read_xml(path: Path, problems: Problems) -> list[str]:
-    """Label names of a MULAN XML file, nested ones too; a document type is refused."""
+    """Label names of a MULAN XML file, including nested ones; document types are refused."""
     names: dict[str, None] = {}
     parser = expat.ParserCreate()
 

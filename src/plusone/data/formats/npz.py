@@ -1,6 +1,6 @@
-"""npz: this package's own form (everything in a `LabelTable`), and arrays made elsewhere.
+"""npz: the format of this package (everything in a `LabelTable`), and arrays from elsewhere.
 
-Arrays made elsewhere: `y` or `labels` `[N, L]` with optional `x`, `ids`, `classes`, `split`; or
+Arrays from elsewhere are `y` or `labels` `[N, L]` with optional `x`, `ids`, `classes`, `split`, or
 the MULAN arrays `xtr ytr xte yte labels`. Pickled objects are never loaded.
 """
 
@@ -41,7 +41,7 @@ def detects(path: Path) -> bool:
 
 
 def read_npz(path: Path, options: ReadOptions) -> Dataset:
-    """Reads the file; which kind it is shows in the names of its arrays."""
+    """Reads the file; the names of its arrays tell which kind it is."""
     arrays = load_arrays(path)
     if "plusone" in arrays:
         return _own(path, arrays, options)
@@ -49,10 +49,10 @@ def read_npz(path: Path, options: ReadOptions) -> Dataset:
         return from_arrays(path, join_parts(path, arrays), options)
     if "y" in arrays or ("labels" in arrays and arrays["labels"].ndim == 2):
         return from_arrays(path, arrays, options)
-    found = ", ".join(arrays) or "nothing"
+    present = ", ".join(arrays) or "nothing"
     hint = "; it holds features, which go with a label file" if "x" in arrays else ""
     raise InputError(
-        f"{path}: has no labels in it: expected 'y' or 'labels' [N, L], found {found}{hint}"
+        f"{path}: has no labels in it: expected 'y' or 'labels' [N, L], found {present}{hint}"
     )
 
 
@@ -83,7 +83,7 @@ def write_npz(data: Dataset, path: Path) -> None:
         with part.open("wb") as out:
             np.savez_compressed(out, allow_pickle=False, **arrays)
         if sum(array.nbytes for array in arrays.values()) > unpacked_limit(part.stat().st_size):
-            with part.open("wb") as out:  # packed so well that no reader would trust it
+            with part.open("wb") as out:  # compressed beyond the limit of the reader
                 np.savez(out, allow_pickle=False, **arrays)
 
 
@@ -155,7 +155,7 @@ def load_arrays(path: Path, skip: Collection[str] = ()) -> Arrays:
 
     Args:
         path: The file.
-        skip: Names of arrays to leave where they are.
+        skip: Names of arrays that are not loaded.
     """
     try:
         return load_npz(path, skip)
@@ -164,7 +164,7 @@ def load_arrays(path: Path, skip: Collection[str] = ()) -> Arrays:
 
 
 def join_parts(path: Path, arrays: Arrays) -> Arrays:
-    """The MULAN arrays as one table."""
+    """The MULAN arrays, training and test part joined."""
     for one, other in (("xtr", "xte"), ("ytr", "yte")):
         for name in (one, other):
             if arrays[name].dtype.kind not in "biuf":
@@ -186,7 +186,7 @@ def join_parts(path: Path, arrays: Arrays) -> Arrays:
 
 
 def from_arrays(path: Path, arrays: Arrays, options: ReadOptions) -> Dataset:
-    """A data set from `y` or `labels` `[N, L]` and what goes with it."""
+    """A data set from `y` or `labels` `[N, L]` and the optional arrays."""
     problems = Problems(path)
     key = "y" if "y" in arrays else "labels"
     y = arrays[key]
@@ -227,9 +227,9 @@ def from_arrays(path: Path, arrays: Arrays, options: ReadOptions) -> Dataset:
         notes += (f"arrays that were not read: {', '.join(extra)}",)
     negative, several = bool((y == -1).any()), bool(((y == 1).sum(axis=1) > 1).any())
     if not negative:
-        how = "rows with several positives: the labels were taken as complete"
-        alone = "at most one positive a row: the labels were taken as seen, 0 as unobserved"
-        notes += (f"only 0 and 1, {how if several else alone}",)
+        complete = "rows with several positives: the labels were taken as complete"
+        single = "at most one positive a row: the labels were taken as seen, 0 as unobserved"
+        notes += (f"only 0 and 1, {complete if several else single}",)
     states = LabelMatrix.from_dense(y, default=0 if negative or not several else -1)
     if negative and not (y == 0).any():
         states = states.with_default(-1)
@@ -250,7 +250,7 @@ def as_texts(path: Path, name: str, array: npt.NDArray[Any]) -> Strings:
 
 
 def check_features(path: Path, x: npt.NDArray[Any] | None) -> npt.NDArray[np.floating[Any]] | None:
-    """The features as float16 or float32; `InputError` for what is not finite."""
+    """The features as float16 or float32; `InputError` for values that are not finite."""
     if x is None:
         return None
     if x.dtype.kind not in "biuf" or x.ndim < 2:

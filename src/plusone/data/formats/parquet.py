@@ -1,7 +1,7 @@
 """Parquet in long form: `id`, `labels`, `negatives`, `truth` (lists of names), `split`.
 
-Needs pyarrow. Classes in their order, the observation, notes and the folder of the images stand in
-the file's metadata; files made elsewhere can do without, then the classes are the names that occur,
+Needs pyarrow. The ordered classes, the observation, the notes and the image folder are stored in
+the file's metadata. Files from elsewhere need no metadata: their classes are the names that occur,
 sorted.
 """
 
@@ -50,7 +50,7 @@ def _pyarrow(path: Path) -> Any:
 
 
 def write_parquet(data: Dataset, path: Path) -> None:
-    """Writes the table; class names may be anything but `*`."""
+    """Writes the table; every class name except `*` is allowed."""
     pa = _pyarrow(path)
     table = data.table
     if ALL_OTHERS in table.classes:
@@ -106,12 +106,12 @@ def _read(pa: Any, path: Path, options: ReadOptions) -> Dataset:
     lowered = {name.lower(): name for name in reversed(arrow.column_names)}
     id_name = next((lowered[name] for name in ID_COLUMNS if name in lowered), None)
     if id_name is None or "labels" not in lowered:
-        found = ", ".join(arrow.column_names)
-        raise InputError(f"{path}: needs the columns id and labels (found: {found})")
+        present = ", ".join(arrow.column_names)
+        raise InputError(f"{path}: needs the columns id and labels (found: {present})")
     ids = _texts(pa, arrow.column(id_name), id_name, problems)
     lines = range(1, len(ids) + 1)
-    given = options.classes or meta.classes
-    codes = ClassCodes(given, problems)
+    class_list = options.classes or meta.classes
+    codes = ClassCodes(class_list, problems)
     lists = {
         name: _lists(pa, arrow.column(lowered[name]), name, codes)
         for name in ("labels", "negatives", "truth")
@@ -153,7 +153,7 @@ def _read(pa: Any, path: Path, options: ReadOptions) -> Dataset:
 
 @dataclass(frozen=True)
 class _Meta:
-    """What plusone notes in the file's metadata; a file made elsewhere has none of it."""
+    """The metadata that plusone stores in a file; files from elsewhere have none."""
 
     classes: tuple[str, ...] | None
     default: int | None
@@ -162,11 +162,11 @@ class _Meta:
     root: str | None
 
     @classmethod
-    def of(cls, said: Any) -> _Meta:
-        """From JSON; `ValueError` or `TypeError` if it is something else."""
-        if not isinstance(said, dict):
+    def of(cls, content: Any) -> _Meta:
+        """Checks parsed JSON; raises `ValueError` or `TypeError` if it is something else."""
+        if not isinstance(content, dict):
             raise ValueError("its metadata is not what plusone writes")
-        classes, default, root = said.get("classes"), said.get("default"), said.get("root")
+        classes, default, root = content.get("classes"), content.get("default"), content.get("root")
         if default not in (None, 0, -1):
             raise ValueError(f"its metadata has the default {default!r}")
         if classes is not None and (
@@ -178,28 +178,28 @@ class _Meta:
         return cls(
             None if classes is None else tuple(classes),
             default,
-            dict(said.get("observation", {})),
-            tuple(str(note) for note in said.get("notes", ())),
+            dict(content.get("observation", {})),
+            tuple(str(note) for note in content.get("notes", ())),
             root if isinstance(root, str) else None,
         )
 
 
 def _bounded_table(pa: Any, path: Path) -> Any:
-    """The whole file, read piece by piece: few bytes can stand for very many rows."""
+    """The whole file, read in batches, because a few bytes can encode a huge number of rows."""
     limit = unpacked_limit(path.stat().st_size)
     with pa.parquet.ParquetFile(path, memory_map=False) as file:
-        wanted = {*ID_COLUMNS, "labels", "negatives", "truth", "split"}
-        names = [name for name in file.schema_arrow.names if name.lower() in wanted]
-        pieces, held = [], 0
-        for piece in file.iter_batches(PIECE, columns=names):
-            held += piece.nbytes
-            if held > limit:
+        columns = {*ID_COLUMNS, "labels", "negatives", "truth", "split"}
+        names = [name for name in file.schema_arrow.names if name.lower() in columns]
+        batches, size = [], 0
+        for batch in file.iter_batches(PIECE, columns=names):
+            size += batch.nbytes
+            if size > limit:
                 raise ValueError(
                     f"it becomes more than {limit:,} bytes, {UNPACKED_RATIO} times the file"
                 )
-            pieces.append(piece)
-        schema = pieces[0].schema if pieces else file.schema_arrow
-        return pa.Table.from_batches(pieces, schema).replace_schema_metadata(
+            batches.append(batch)
+        schema = batches[0].schema if batches else file.schema_arrow
+        return pa.Table.from_batches(batches, schema).replace_schema_metadata(
             file.schema_arrow.metadata
         )
 
@@ -213,7 +213,7 @@ def _texts(pa: Any, column: Any, name: str, problems: Problems) -> Strings:
 
 
 def _lists(pa: Any, column: Any, name: str, codes: ClassCodes) -> tuple[Lists, Any]:
-    """Codes of a column of lists, and the rows that only hold `*`."""
+    """Codes of a column of lists, and the rows that hold only `*`."""
     try:
         column = column.cast(pa.list_(pa.string())).combine_chunks()
     except pa.ArrowException:
@@ -225,25 +225,25 @@ def _lists(pa: Any, column: Any, name: str, codes: ClassCodes) -> tuple[Lists, A
     counts = np.asarray(column.value_lengths().fill_null(0), dtype=np.int32)
     flat = column.flatten().dictionary_encode()
     rows = np.repeat(np.arange(len(counts)), counts)
-    words = flat.dictionary.to_pylist()
+    names = flat.dictionary.to_pylist()
     local = np.asarray(flat.indices.fill_null(-1), dtype=np.int64)
-    number = np.full(len(words) + 1, -1, dtype=np.int32)  # the last one is for null names
-    for place, word in enumerate(words):
-        faulty = word not in codes.known and (codes.fixed or name_fault(word))
-        starred = name == "negatives" and word == ALL_OTHERS
+    number = np.full(len(names) + 1, -1, dtype=np.int32)  # the last one is for null names
+    for place, label in enumerate(names):
+        faulty = label not in codes.known and (codes.fixed or name_fault(label))
+        starred = name == "negatives" and label == ALL_OTHERS
         if starred or faulty:
             hits = np.flatnonzero(local == place)
             if starred and (counts[rows[hits]] == 1).all():
                 number[place] = -2
                 continue
             for hit in hits if faulty else ():
-                codes.code(word, int(rows[hit]) + 1)
+                codes.code(label, int(rows[hit]) + 1)
         if not faulty:
-            code = codes.code(word, None)
+            code = codes.code(label, None)
             number[place] = -1 if code is None else code
-    found = number[local]
+    entry_codes = number[local]
     for hit in np.flatnonzero(local < 0):
         codes.problems.add(f"an empty class name in {name}", row=int(rows[hit]) + 1)
-    keep = found >= 0
-    kept = np.bincount(rows[keep], minlength=len(counts)).astype(np.int32)
-    return Lists(found[keep], kept), rows[found == -2]
+    keep = entry_codes >= 0
+    kept_counts = np.bincount(rows[keep], minlength=len(counts)).astype(np.int32)
+    return Lists(entry_codes[keep], kept_counts), rows[entry_codes == -2]

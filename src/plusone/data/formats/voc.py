@@ -1,8 +1,8 @@
 """PASCAL VOC devkit: `VOCxxxx/ImageSets/Main/<class>_<split>.txt`, lines `image state`.
 
 State 1 is positive; -1 and 0 (difficult) are not, as in the published protocol. The official
-`val` is the papers' test set and becomes the split "test", unless the devkit has a `test` of its
-own. `trainval` lists are not read.
+`val` is the papers' test set and becomes the split "test", unless the devkit has its own `test`
+lists. `trainval` lists are not read.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ def read_voc(path: Path, options: ReadOptions) -> Dataset:
     """Reads one year of the devkit; all labels are known."""
     years = _years(path)
     if len(years) != 1:
-        found = ", ".join(year.name for year in years) or "none"
-        raise InputError(f"{path}: needs exactly one VOC folder with {LISTS} (found: {found})")
+        names_of_years = ", ".join(year.name for year in years) or "none"
+        raise InputError(
+            f"{path}: needs exactly one VOC folder with {LISTS} (found: {names_of_years})"
+        )
     lists = years[0] / LISTS
     files = {
         (match[1], match[2]): file
@@ -65,12 +67,12 @@ def read_voc(path: Path, options: ReadOptions) -> Dataset:
             if name not in states:
                 problems.add(f"{name}_{split}.txt is missing")
         every = sorted(set().union(*states.values()))
-        for name, known in states.items():
-            for image in every if len(known) < len(every) else ():
-                if image not in known:
+        for name, state_of in states.items():
+            for image in every if len(state_of) < len(every) else ():
+                if image not in state_of:
                     problems.add(f"has no line for image {image!r}", source=files[name, split])
             column = classes.index(name)
-            hits = [i for i, image in enumerate(every, len(ids)) if known.get(image) == 1]
+            hits = [i for i, image in enumerate(every, len(ids)) if state_of.get(image) == 1]
             rows.extend(hits)
             columns.extend([column] * len(hits))
         ids.extend(f"{image}.jpg" for image in every)
@@ -78,7 +80,7 @@ def read_voc(path: Path, options: ReadOptions) -> Dataset:
     names = id_array(ids, path)
     check_ids(names, problems)
     root = options.images or years[0] / "JPEGImages"
-    found_root, notes = images_root(
+    image_folder, notes = images_root(
         names, root, problems, check=options.check_images, required=options.images is not None
     )
     problems.raise_if_any()
@@ -90,7 +92,7 @@ def read_voc(path: Path, options: ReadOptions) -> Dataset:
         classes,
         truth,
         split=np.asarray(kinds, dtype="<U5"),
-        root=found_root,
+        root=image_folder,
         notes=notes,
     )
     return Dataset(table, name=years[0].resolve().name)
