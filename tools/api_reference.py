@@ -11,6 +11,7 @@ import re
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "api.md"
@@ -54,7 +55,9 @@ def reference() -> str:
         module = import_module(name)
         parts.append(f"## {name}\n\n{purpose}\n")
         for entry in names or module.__all__:
-            parts.append(_entry(name, entry, getattr(module, entry)))
+            value = getattr(module, entry)
+            if not isinstance(value, UnionType):  # type aliases
+                parts.append(_entry(name, entry, value))
     return "\n".join(parts)
 
 

@@ -129,13 +129,13 @@ def repeats(ids: npt.NDArray[Any]) -> list[tuple[int, int]]:
     for start in range(1, len(ids), step):  # in pieces: a sorted copy of all ids is large
         piece = ids[order[start - 1 : start + step]]
         again[start : start + len(piece) - 1] = piece[1:] == piece[:-1]
-    found = []
+    pairs = []
     for position in np.flatnonzero(again):
         first = position
         while again[first]:
             first -= 1
-        found.append((int(order[position]), int(order[first])))
-    return sorted(found)
+        pairs.append((int(order[position]), int(order[first])))
+    return sorted(pairs)
 
 
 def check_names(classes: tuple[str, ...], problems: Problems) -> None:

@@ -59,8 +59,8 @@ class LazyArray:
     def __getitem__(self, key: Any) -> npt.NDArray[Any]:
         """Rows by a number, a slice, numbers or a mask, as an array of their own."""
         rows = self.rows[key]
-        found = self._taken(np.atleast_1d(rows))
-        return found.reshape(np.shape(rows) + self.shape[1:])
+        values = self._taken(np.atleast_1d(rows))
+        return values.reshape(np.shape(rows) + self.shape[1:])
 
     def _taken(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         if len(self.pieces) == 1:

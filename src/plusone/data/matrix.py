@@ -4,9 +4,9 @@ What the three states mean, everywhere in this package:
 
 | value | name | meaning |
 | --- | --- | --- |
-| `1` | seen positive | somebody said that the class applies |
-| `0` | unobserved | nobody said anything: it may apply or not |
-| `-1` | seen negative | somebody said that the class does not apply |
+| `1` | seen positive | an annotator said that the class applies |
+| `0` | unobserved | no annotator gave an answer: it may apply or not |
+| `-1` | seen negative | an annotator said that the class does not apply |
 
 The full truth of an item is the same thing without zeros: every class is `1` or `-1`.
 

@@ -26,8 +26,8 @@ class LabelTable:
         truth: All labels, for simulating observation and for evaluation only; default -1.
         split: Split of each item, `[N]`, in {"train", "val", "test"}; None if there is none.
         root: Folder of the image files, None if the items are not images.
-        observation: How `labels` came about (scheme, seed, ...); empty if they were given.
-        notes: Sentences about choices made while reading, for the summary.
+        observation: How `labels` were simulated (scheme, seed, ...); empty if they were given.
+        notes: Sentences about choices made by the reader, for the summary.
     """
 
     ids: Strings
@@ -108,7 +108,7 @@ def hold_out_validation(table: LabelTable, *, share: float = 0.2, seed: int = 12
         return table
     train = table.rows_of("train")
     order = np.random.RandomState(seed).permutation(len(train))
-    held = train[order[len(train) - round(share * len(train)) :]]
+    validation = train[order[len(train) - round(share * len(train)) :]]
     split = np.full(len(table), "train", dtype="<U5") if table.split is None else table.split.copy()
-    split[held] = "val"
+    split[validation] = "val"
     return replace(table, split=split)

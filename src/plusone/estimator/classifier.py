@@ -81,22 +81,22 @@ def held_out(
             f"{len(labels)} sample is too few: some are for training and some are held out"
         )
     missing = min(max(1, round(fraction * len(labels))), len(labels) - 1)
-    left = labels.per_class(1)
+    positives_left = labels.per_class(1)
     order = random.permutation(len(labels))
     order = order[np.argsort(labels.per_item(1)[order] == 0, kind="stable")]
-    held = np.zeros(len(labels), dtype=np.bool_)
+    selected = np.zeros(len(labels), dtype=np.bool_)
     for item in order:
         positives = labels.positives(item)
-        if (left[positives] > 1).all():
-            left[positives] -= 1
-            held[item] = True
+        if (positives_left[positives] > 1).all():
+            positives_left[positives] -= 1
+            selected[item] = True
             missing -= 1
             if not missing:
                 break
-    if not (held & (labels.per_item(1) > 0)).any():
+    if not (selected & (labels.per_item(1) > 0)).any():
         # Every class was seen once: one of them loses its training item.
-        held[order[0]] = True
-    return held
+        selected[order[0]] = True
+    return selected
 
 
 Weights = npt.NDArray[np.float64]
@@ -287,19 +287,25 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             weights = weights[positive]
         inputs: npt.NDArray[Any] | LazyArray = x
         if validation is None:
-            given = self.validation_fraction
-            share = suitable_fraction(len(matrix)) if given is None else float(given)
-            held = held_out(matrix, share, random)
+            fraction = self.validation_fraction
+            share = suitable_fraction(len(matrix)) if fraction is None else float(fraction)
+            is_held_out = held_out(matrix, share, random)
         else:
-            more, checked = self._inputs(validation[0]), self._known(validation[1], labels.classes)
-            check_labels(more, checked)
-            held = np.arange(len(x) + len(more)) >= len(x)
-            matrix, inputs = stacked(matrix, checked.matrix), joined([x, more])
+            val_inputs, val_labels = (
+                self._inputs(validation[0]),
+                self._known(validation[1], labels.classes),
+            )
+            check_labels(val_inputs, val_labels)
+            is_held_out = np.arange(len(x) + len(val_inputs)) >= len(x)
+            matrix, inputs = stacked(matrix, val_labels.matrix), joined([x, val_inputs])
         names = tuple(str(name) for name in labels.classes)
-        ids, split = np.arange(len(held)).astype(np.str_), np.where(held, "val", "train")
+        ids, split = (
+            np.arange(len(is_held_out)).astype(np.str_),
+            np.where(is_held_out, "val", "train"),
+        )
         data = Dataset(LabelTable(ids, names, matrix, split=split), inputs, "arrays")
         if validation is None:  # the rules look at all items, as those of `plusone train` do
-            table, share = LabelTable(ids, names, matrix), float(held.mean())
+            table, share = LabelTable(ids, names, matrix), float(is_held_out.mean())
             facts = partial(facts_of, Dataset(table, inputs, "arrays"), share)
         else:
             facts = partial(facts_of, data)
@@ -364,11 +370,11 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         return x
 
-    def _weights(self, given: npt.ArrayLike | None, x: npt.NDArray[Any]) -> Weights | None:
-        if given is None:
+    def _weights(self, sample_weight: npt.ArrayLike | None, x: npt.NDArray[Any]) -> Weights | None:
+        if sample_weight is None:
             return None
         weights: Weights = _check_sample_weight(
-            given, x, dtype=np.float64, ensure_non_negative=True
+            sample_weight, x, dtype=np.float64, ensure_non_negative=True
         )
         if np.count_nonzero(weights) < 2:
             raise InputError("sample_weight is zero for all items but one; nothing can be learned")
@@ -393,12 +399,12 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "expected_positives",
         )  # fmt: skip
         values = {name: getattr(self, name) for name in names}
-        given = {name: _plain(value) for name, value in values.items() if value is not None}
-        more = {name: _plain(value) for name, value in (self.settings or {}).items()}
+        parameters = {name: _plain(value) for name, value in values.items() if value is not None}
+        settings = {name: _plain(value) for name, value in (self.settings or {}).items()}
         return compose(
-            (lambda _: facts()) if self.rules else None,  # what is held out is settled already
-            given,
-            more,
+            (lambda _: facts()) if self.rules else None,  # the held-out items are chosen already
+            parameters,
+            settings,
             {"seed": seed, "probe": "off"},
             source="PlusOneClassifier",
         )
@@ -424,10 +430,10 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """As given, or chosen on the validation items."""
         n_classes, val = len(training.task.classes), training.task.val
         if self.threshold is not None:
-            given = np.asarray(self.threshold, dtype=np.float64)
-            if given.shape not in ((), (n_classes,)) or not np.isfinite(given).all():
+            thresholds = np.asarray(self.threshold, dtype=np.float64)
+            if thresholds.shape not in ((), (n_classes,)) or not np.isfinite(thresholds).all():
                 raise InputError(f"threshold must be one number, or one for each of {n_classes}")
-            return np.broadcast_to(given, (n_classes,)).copy()
+            return np.broadcast_to(thresholds, (n_classes,)).copy()
         seen = val.observed if val.truth is None else val.truth
         return thresholds_from(training.predict(val), seen.dense(), expected_positives=training.k)
 

@@ -85,17 +85,17 @@ def _values(y: Any) -> npt.NDArray[Any] | None:
     """The labels as an array of numbers or strings; None if they are lists of labels."""
     if hasattr(y, "detach"):  # a tensor
         return np.asarray(y.detach().cpu())
-    given = y if isinstance(y, (list, tuple)) else np.asarray(y)
-    if isinstance(given, np.ndarray) and given.dtype != np.dtype(object):
-        return given
-    if getattr(given, "ndim", 1) == 1 and any(_is_list(row) for row in given):
-        return np.asarray(list(given)) if _is_nested_matrix(given) else None
-    return _of_one_kind(given)
+    labels = y if isinstance(y, (list, tuple)) else np.asarray(y)
+    if isinstance(labels, np.ndarray) and labels.dtype != np.dtype(object):
+        return labels
+    if getattr(labels, "ndim", 1) == 1 and any(_is_list(row) for row in labels):
+        return np.asarray(list(labels)) if _is_nested_matrix(labels) else None
+    return _of_one_kind(labels)
 
 
-def _of_one_kind(given: Any) -> npt.NDArray[Any]:
+def _of_one_kind(labels: Any) -> npt.NDArray[Any]:
     """Python objects as an array, refusing what numpy would silently turn into text."""
-    array = np.asarray(given, dtype=object)
+    array = np.asarray(labels, dtype=object)
     width = max(array.size // max(len(array), 1), 1)
     for place, value in enumerate(array.flat):
         row = place // width
@@ -198,23 +198,23 @@ def _of_matrix(matrix: LabelMatrix, names: Names | None, classes: Names | None) 
 
 
 def _onto(labels: Labels, classes: Names | None) -> Labels:
-    """The same labels over other classes."""
+    """The same labels over the given classes."""
     if classes is None or np.array_equal(labels.classes, classes):
         return labels
     place = {name: number for number, name in enumerate(classes.tolist())}
     target = np.array([place.get(name, -1) for name in labels.classes.tolist()], dtype=np.int64)
     old = labels.matrix
     columns = target[old.indices]
-    kept = columns >= 0
+    is_known = columns >= 0
     matrix = LabelMatrix.from_entries(
-        old.row_of_entry()[kept],
-        columns[kept],
-        old.values[kept],
+        old.row_of_entry()[is_known],
+        columns[is_known],
+        old.values[is_known],
         (len(old), len(classes)),
         default=old.default,
     )
-    lost = np.unique(old.indices[~kept & (old.values == 1)])
-    return Labels(classes, matrix, unknown=tuple(labels.classes[lost].tolist()))
+    unknown = np.unique(old.indices[~is_known & (old.values == 1)])
+    return Labels(classes, matrix, unknown=tuple(labels.classes[unknown].tolist()))
 
 
 def _dense(values: npt.NDArray[Any]) -> LabelMatrix:

@@ -1,4 +1,4 @@
-"""npy and npz files: written in one step, read within bounds, mapped where they are large.
+"""npy and npz files: written atomically, read within bounds, memory-mapped if they are large.
 
 Pickled objects are never loaded. The bounds are those of `plusone.io.readers`.
 """
@@ -22,7 +22,7 @@ from plusone.io.readers import UNPACKED_RATIO, unpacked_limit
 MOST_ARRAYS = 10_000
 SHOWN = 200
 LAST_CHARACTER = 0x10FFFF
-LOCAL_HEADER = struct.Struct("<4s22xHH")  # of a zip member: its mark, lengths of name and extra
+LOCAL_HEADER = struct.Struct("<4s22xHH")  # of a zip member: signature, lengths of name and extra
 MARK = b"PK\x03\x04"
 ENCRYPTED = 1
 
@@ -30,9 +30,9 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 class _Plain:
-    """A file that numpy writes to through Python.
+    """A file wrapper that makes numpy write through Python.
 
-    To a file it knows, numpy writes by itself, and says nothing if the disk takes only a part.
+    numpy writes to real files directly, and does not report a partial write on a full disk.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -43,13 +43,13 @@ class _Plain:
 
 
 def write_array(path: Path, values: npt.NDArray[Any]) -> None:
-    """Writes an npy file in one step."""
+    """Writes an npy file atomically."""
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.save(_Plain(file), values, allow_pickle=False)
 
 
 def load_npz(path: Path, skip: Collection[str] = ()) -> Arrays:
-    """All arrays of an npz file, none of them pickled.
+    """All arrays of an npz file; pickled objects are refused.
 
     Args:
         path: The file.
@@ -57,7 +57,8 @@ def load_npz(path: Path, skip: Collection[str] = ()) -> Arrays:
 
     Raises:
         OSError: The file cannot be opened.
-        ValueError: It is no npz file, is damaged, holds pickled objects, or would become too large.
+        ValueError: It is not an npz file, is damaged, holds pickled objects, or is too large when
+            decompressed.
     """
     try:
         _check_members(path)
@@ -68,8 +69,8 @@ def load_npz(path: Path, skip: Collection[str] = ()) -> Arrays:
             raise
         raise ValueError(_first(error)) from None
     except Exception as error:  # zip files and array headers can be damaged in many ways
-        why = "it holds pickled objects" if "pickle" in str(error) else _first(error)
-        raise ValueError(why) from None
+        reason = "it holds pickled objects" if "pickle" in str(error) else _first(error)
+        raise ValueError(reason) from None
 
 
 def _check_members(path: Path) -> None:
@@ -97,16 +98,16 @@ def _check_members(path: Path) -> None:
 
 
 def _check_claim(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
-    """The header of an array must claim the bytes that follow it, no more and no less."""
+    """Checks that the header of an array claims exactly the bytes that follow it."""
     with archive.open(member) as file:
         shape, _, dtype = _header(file)
-        claimed, there = math.prod(shape) * dtype.itemsize, member.file_size - file.tell()
-        if claimed != there:
-            raise ValueError(f"{member.filename} claims {claimed:,} bytes and has {there:,}")
+        claimed, available = math.prod(shape) * dtype.itemsize, member.file_size - file.tell()
+        if claimed != available:
+            raise ValueError(f"{member.filename} claims {claimed:,} bytes and has {available:,}")
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether columns come first, and type of the array that begins here."""
+    """Shape, Fortran order and type of the array that starts at the current position."""
     version = npy.read_magic(file)
     if version == (1, 0):
         shape, fortran, dtype = npy.read_array_header_1_0(file)
@@ -122,7 +123,7 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 def _sound_text(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The array, if no text in it has characters that do not exist, which Python cannot bear."""
+    """The array; `ValueError` if text in it has invalid code points, which Python cannot handle."""
     if array.dtype.kind == "U" and array.size:
         codes = np.ascontiguousarray(array).view(array.dtype.byteorder.replace("|", "=") + "u4")
         if codes.max() > LAST_CHARACTER:
@@ -131,18 +132,21 @@ def _sound_text(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _first(error: Exception) -> str:
-    """The first line of what an error says, or its kind."""
+    """The first line of an error's message, or the name of its type."""
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[0][:SHOWN]
 
 
 def mapped_member(path: Path, name: str, least: int) -> npt.NDArray[Any] | None:
-    """One array of an npz file, read-only; None if it is small, compressed, damaged or not there.
+    """One memory-mapped array of an npz file, read-only.
 
     Args:
         path: The file.
         name: Name of the array.
-        least: Bytes from which on it is worth it.
+        least: Smallest size in bytes that is mapped.
+
+    Returns:
+        The array; None if it is missing, small, compressed or damaged.
 
     Raises:
         OSError: The file cannot be opened.
@@ -159,16 +163,16 @@ def mapped_member(path: Path, name: str, least: int) -> npt.NDArray[Any] | None:
                 return None
             content.seek(sum(lengths), 1)
             return _mapped(path, content, content.tell() + info.file_size)
-        except Exception:  # whoever reads all of the file says what is wrong with it
+        except Exception:  # reading the whole file reports what is wrong with it
             return None
 
 
 def mapped_file(path: Path) -> npt.NDArray[Any]:
-    """The array of an npy file, read-only.
+    """The memory-mapped array of an npy file, read-only.
 
     Raises:
         OSError: The file cannot be opened.
-        ValueError: It is no npy file, is cut short, or holds pickled objects.
+        ValueError: It is not an npy file, is truncated, or holds pickled objects.
     """
     with path.open("rb") as content:
         try:
@@ -180,7 +184,7 @@ def mapped_file(path: Path) -> npt.NDArray[Any]:
 
 
 def _mapped(path: Path, content: IO[bytes], end: int) -> npt.NDArray[Any]:
-    """The array whose npy header begins here and whose numbers end at `end`."""
+    """The array whose npy header starts at the current position and whose data ends at `end`."""
     shape, fortran, dtype = _header(content)
     start, needed = content.tell(), math.prod(shape) * dtype.itemsize
     if start + needed != end or end > path.stat().st_size:

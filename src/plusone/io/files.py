@@ -1,4 +1,4 @@
-"""Writing files so that nobody ever finds half of one, and knowing who works in a folder."""
+"""Atomic writes, errors of full disks, locks on folders and files, and the cache folder."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ try:
 except ImportError:  # Windows: no locks of this kind
     fcntl = None  # type: ignore[assignment]
 
-# What the system says when a disk cannot take more, and how we say it.
+# System errors of a disk without space, and their wording in messages.
 NO_ROOM = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the quota of the disk is used up",
     errno.EFBIG: "the file would be larger than files may be here",
 }
 
-_held: set[int] = set()  # folders this process is alone in
+_locked: set[int] = set()  # handles of the folders that this process has locked
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Gives a temporary path beside `path`; on success it takes the place of `path`.
+    """Yields a temporary path beside `path`, which replaces `path` when the block succeeds.
 
     If the block raises, `path` keeps its old content and the temporary file is removed.
     """
@@ -52,18 +52,18 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Names the file in errors of the system that name none, such as those of a full disk."""
+    """Adds the file name to system errors that have none, such as those of a full disk."""
     try:
         yield
     except OSError as error:
-        full = error.errno in NO_ROOM  # named after the file that was wanted, not a temporary one
+        full = error.errno in NO_ROOM  # may carry the name of the temporary file
         if error.errno is not None and (full or error.filename is None):
             error.filename = os.fspath(path)
         raise
 
 
 def room(error: OSError) -> str | None:
-    """What to tell a person whose disk took no more, in a sentence; None for other errors."""
+    """A message for an error of a full disk; None for other errors."""
     if error.errno not in NO_ROOM:
         return None
     where = error.filename2 or error.filename
@@ -87,9 +87,9 @@ def _amount(count: int) -> str:
 
 
 def reserve(path: Path) -> None:
-    """Makes sure that the disk has room for a file as long as it is, where the system can do so.
+    """Allocates the disk space of a (sparse) file, where the system supports it.
 
-    Writing to a mapped file on a disk without room ends the process without a word.
+    Otherwise, writing to a memory-mapped file on a full disk kills the process without a message.
     """
     if hasattr(os, "posix_fallocate"):
         with naming(path), path.open("r+b") as file:
@@ -97,22 +97,25 @@ def reserve(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a text file in one step."""
+    """Writes a text file atomically."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, value: object) -> None:
-    """Writes a JSON file in one step."""
+    """Writes a JSON file atomically."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Refuses a folder in which another process is at work; makes it if it is not there.
+    """Locks a folder, which is created if it is missing; refuses one that is locked already.
 
-    The system gives the folder free when this process ends, however it ends. File systems that
-    know no locks are trusted. Of several processes that torchrun starts the first has the folder.
+    The system releases the lock when this process ends, however it ends. On file systems without
+    locks nothing is checked. Of several processes started by torchrun, rank 0 holds the lock.
+
+    Raises:
+        InputError: Another process has locked the folder.
     """
     alone = int(os.environ.get("WORLD_SIZE") or 1) == 1
     first = alone or int(os.environ.get("RANK") or 0) == 0
@@ -123,7 +126,7 @@ def alone_in(folder: Path) -> Iterator[None]:
         yield
         return
     handle = os.open(folder, os.O_RDONLY)
-    _held.add(handle)
+    _locked.add(handle)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -136,15 +139,15 @@ def alone_in(folder: Path) -> Iterator[None]:
             pass
         yield
     finally:
-        _held.discard(handle)
+        _locked.discard(handle)
         os.close(handle)
 
 
 def _let_go() -> None:
-    """Processes that a killed one leaves behind for a moment must not keep its folder."""
-    for handle in _held:
+    """Closes inherited handles, so that the children of a killed process do not keep its lock."""
+    for handle in _locked:
         os.close(handle)
-    _held.clear()
+    _locked.clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -153,10 +156,10 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def in_turn(path: Path) -> Iterator[None]:
-    """Waits while another process is in such a block with the same path, where that can be known.
+    """Waits while another process runs such a block with the same path; best effort.
 
     Args:
-        path: A file that is there during the block, and that nobody needs otherwise.
+        path: A lock file, which exists only during the block.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -166,7 +169,7 @@ def in_turn(path: Path) -> Iterator[None]:
         return
     try:
         if fcntl is not None:
-            with suppress(OSError):  # file systems that know no locks
+            with suppress(OSError):  # file systems without locks
                 fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
@@ -176,7 +179,7 @@ def in_turn(path: Path) -> Iterator[None]:
 
 
 def cache_folder() -> Path | None:
-    """Where things are kept that can be made again; None if `PLUSONE_CACHE` is set and empty."""
+    """The folder for files that can be recomputed; None if `PLUSONE_CACHE` is set and empty."""
     place = os.environ.get("PLUSONE_CACHE")
     if place == "":
         return None
@@ -187,6 +190,6 @@ def cache_folder() -> Path | None:
 
 
 def clear_leftovers(folder: Path) -> None:
-    """Removes what a killed process was about to write into a folder."""
+    """Removes the temporary files that a killed process left in a folder."""
     for leftover in folder.glob(".*.part"):
         leftover.unlink(missing_ok=True)

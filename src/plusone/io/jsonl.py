@@ -1,6 +1,6 @@
-"""JSON lines that survive a kill: one value per line, added whole or not at all.
+"""JSON lines that survive a kill: one value per line, appended completely or not at all.
 
-A kill or a crash of the machine can cut the last line. Readers pass over such a line, and the next
+A kill or a crash of the machine can truncate the last line. Readers skip such a line, and the next
 writer removes it.
 """
 
@@ -17,13 +17,13 @@ from plusone.io.readers import parse_json
 
 
 def append_jsonl(path: Path, *values: Any) -> None:
-    """Adds values to a file, which is created if it is missing: all of them, or none.
+    """Appends values to a file, which is created if it is missing: all of them, or none.
 
-    They go to the system in one call, so that a kill keeps all or none of them as well.
+    They are written in one system call, so that a kill too leaves all or none of them.
 
     Raises:
         OSError: The file cannot be written, for instance because the disk is full; its content is
-            then what it was before.
+            then unchanged.
     """
     repair_jsonl(path)
     content = _lines(values).encode()
@@ -31,14 +31,14 @@ def append_jsonl(path: Path, *values: Any) -> None:
         before = os.fstat(file.fileno()).st_size
         try:
             while content:
-                content = content[file.write(content) or 0 :]  # a full disk may take a part
+                content = content[file.write(content) or 0 :]  # writes can be partial
         except OSError:
             os.ftruncate(file.fileno(), before)
             raise
 
 
 def write_jsonl(path: Path, values: Iterable[Any]) -> None:
-    """Replaces the content of a file in one step."""
+    """Replaces the content of a file atomically."""
     write_text(path, _lines(values))
 
 
@@ -47,12 +47,12 @@ def read_jsonl(path: Path, *, skip_damaged: bool = False) -> Iterator[Any]:
 
     Args:
         path: The file.
-        skip_damaged: Whether to pass over every line that is not JSON; otherwise only a last line
-            that was cut off is passed over.
+        skip_damaged: Whether to skip every line that is not JSON; by default only a truncated last
+            line is skipped.
 
     Raises:
         OSError: The file cannot be opened.
-        ValueError: A line is not JSON; the text names its row.
+        ValueError: A line is not JSON; the message names its row.
     """
     with path.open("rb") as file:
         for row, line in enumerate(file, start=1):
@@ -64,7 +64,7 @@ def read_jsonl(path: Path, *, skip_damaged: bool = False) -> Iterator[Any]:
 
 
 def repair_jsonl(path: Path) -> None:
-    """Removes a last line that was cut off, or ends it if nothing but its end is missing."""
+    """Removes a truncated last line, or completes it if only its line break is missing."""
     if not path.exists():
         return
     with path.open("r+b") as file:

@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-BLOCK = 1 << 24  # bytes of an array that are hashed at once
+BLOCK = 1 << 24  # bytes of an array hashed at once
 
 
 def content_key(*parts: object, length: int = 16) -> str:
-    """A key of everything given, the same on every machine.
+    """A key of the given content, the same on every machine.
 
     Args:
-        parts: Text and bytes count as they are; arrays (also tensors and lazy ones) by their
-            values, without shape and type; anything else by its `repr`. Nothing is put between
-            parts: what must be told apart goes into one tuple.
+        parts: Text and bytes are hashed as they are; arrays (also tensors and lazy arrays) by
+            their values, without shape and type; anything else by its `repr`. There is no
+            separator between parts: values that must not run together go into one tuple.
         length: Hexadecimal digits, at most 64.
 
     >>> import numpy as np
@@ -42,15 +42,15 @@ def file_key(path: Path, *, length: int = 16) -> str:
 
 
 def file_state(path: Path) -> tuple[int, int] | None:
-    """Size and modification time of a file or folder, None if it is missing.
+    """Size and modification time of a file or folder; None if it is missing.
 
-    Both together stand for the content where reading all of it would take too long.
+    They stand for the content if reading all of it would take too long.
     """
     try:
-        about = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return about.st_size, about.st_mtime_ns
+    return status.st_size, status.st_mtime_ns
 
 
 def _pieces(part: Any) -> Iterator[bytes | memoryview]:
@@ -69,9 +69,9 @@ def _pieces(part: Any) -> Iterator[bytes | memoryview]:
 
 
 def _bytes(block: Any) -> memoryview:
-    import numpy as np  # here, as commands that hash no arrays start without it
+    import numpy as np  # imported here: commands that hash no arrays start without it
 
-    if not isinstance(block, np.ndarray):  # a tensor; numpy has no bfloat16, but bytes
+    if not isinstance(block, np.ndarray):  # a tensor, viewed as bytes: numpy has no bfloat16
         import torch
 
         block = block.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()

@@ -1,4 +1,4 @@
-"""Reading what a stranger may have made: nothing runs, and memory stays within stated bounds.
+"""Reading untrusted files: no code is executed, and memory stays within these bounds.
 
 | what | bound |
 | --- | --- |
@@ -25,7 +25,7 @@ UNPACKED = 2**30
 UNPACKED_RATIO = 100
 NAMES = 2**31
 MAX_PIXELS = 178_956_970  # of an image; where Pillow refuses it as a bomb, too
-MAX_SIDE = 65_535  # as in JPEG; a few bytes of TIFF can claim a line of millions
+MAX_SIDE = 65_535  # as in JPEG; a few bytes of TIFF can claim a row of millions of pixels
 
 
 def read_json(path: Path, *, largest: int = SMALL_FILE, encoding: str = "utf-8") -> Any:
@@ -33,12 +33,12 @@ def read_json(path: Path, *, largest: int = SMALL_FILE, encoding: str = "utf-8")
 
     Args:
         path: The file.
-        largest: How many bytes it may have.
-        encoding: Of its text.
+        largest: Largest allowed size in bytes.
+        encoding: Encoding of the text.
 
     Raises:
         OSError: The file cannot be opened.
-        ValueError: It is too large, or not JSON; the text says which.
+        ValueError: It is too large, or not JSON.
     """
     return parse_json(read_text(path, largest=largest, encoding=encoding))
 
@@ -53,21 +53,21 @@ def read_text(path: Path, *, largest: int = SMALL_FILE, encoding: str = "utf-8")
 def parse_json(
     text: str | bytes, object_hook: Callable[[dict[str, Any]], Any] | None = None
 ) -> Any:
-    r"""The value of a JSON text; `ValueError` for whatever is wrong with it.
+    r"""The value of a JSON text; `ValueError` if it is invalid.
 
-    Nesting that Python cannot parse is refused, and so are half characters (`"\ud800"`), which
-    could not be printed or written again.
+    Nesting that is too deep for Python is refused, and so are lone surrogates (`"\ud800"`), which
+    cannot be printed or written.
     """
     try:
         value = json.loads(text, object_hook=object_hook)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    half = b"\\ud" if isinstance(text, bytes) else "\\ud"
-    if half in text or half.upper() in text:  # type: ignore[operator]
+    surrogate = b"\\ud" if isinstance(text, bytes) else "\\ud"
+    if surrogate in text or surrogate.upper() in text:  # type: ignore[operator]
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     return value
 
 
 def unpacked_limit(size: int) -> int:
-    """How many bytes a compressed file of so many bytes may become."""
+    """Largest allowed size, decompressed, of a compressed file of `size` bytes."""
     return max(UNPACKED, UNPACKED_RATIO * size)

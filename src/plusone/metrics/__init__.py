@@ -1,7 +1,6 @@
 """Metrics: pure functions of scores `[N, L]` and true labels `[N, L]`."""
 
-from plusone.metrics._inputs import Array as Array
-from plusone.metrics._inputs import Cut as Cut
+from plusone.metrics._inputs import Array, Cut
 from plusone.metrics.calibration import brier_score, expected_calibration_error
 from plusone.metrics.ranking import (
     average_precision,
@@ -20,6 +19,8 @@ from plusone.metrics.threshold import (
 )
 
 __all__ = [
+    "Array",
+    "Cut",
     "average_precision",
     "brier_score",
     "coverage_error",

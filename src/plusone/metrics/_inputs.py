@@ -1,4 +1,4 @@
-"""What every metric accepts, checked in one place and brought to plain numpy arrays."""
+"""Validation of the inputs of all metrics, and their conversion to numpy arrays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Cut = float | NDArray[np.floating[Any]]
 Empty = Literal["skip", "zero"]
 """Classes without a positive: left out of a mean over classes, or counted as 0."""
 
-BLOCK = 1 << 24  # labels that are looked at together
+BLOCK = 1 << 24  # labels processed at once
 
 
 def validate(scores: Array, truth: Array) -> tuple[Floats, Bools]:
@@ -32,11 +32,11 @@ def validate(scores: Array, truth: Array) -> tuple[Floats, Bools]:
         truth: `[N, L]`, 1 for a positive; 0 and -1 both mean negative.
 
     Returns:
-        The scores `[N, L]` (float32 if they had at most 32 bits, else float64; never a rounding)
-        and the positives `[N, L]` as booleans. Both may share memory with what was given.
+        The scores `[N, L]` (float32 if they had at most 32 bits, else float64; never rounded) and
+        the positives `[N, L]` as booleans. Both may share memory with the inputs.
 
     Raises:
-        ValueError: A shape, a type or a value is not as said above.
+        ValueError: An input has a wrong shape, type or value.
 
     >>> import torch
     >>> validate(torch.tensor([[0.5, 0.25]]), torch.tensor([[1, -1]]))[1]
@@ -65,7 +65,7 @@ def validate_labels(labels: Array, shape: tuple[int, ...], name: str) -> NDArray
     Args:
         labels: `[N, L]`, boolean, integer or float.
         shape: The shape of the scores they belong to.
-        name: What to call them in an error.
+        name: Their name in error messages.
 
     Returns:
         The labels `[N, L]` as a numpy array.
@@ -94,7 +94,7 @@ def validate_labels(labels: Array, shape: tuple[int, ...], name: str) -> NDArray
 
 
 def row_blocks(values: Floats, positive: Bools) -> Iterator[tuple[Floats, Bools]]:
-    """Scores and positives, some rows at a time: what is computed from all needs much memory."""
+    """Scores and positives in blocks of rows, to bound the memory of what is computed from them."""
     step = max(1, BLOCK // values.shape[1])
     for start in range(0, len(values), step):
         rows = slice(start, start + step)
@@ -102,10 +102,10 @@ def row_blocks(values: Floats, positive: Bools) -> Iterator[tuple[Floats, Bools]
 
 
 def mean_over_classes(values: Floats, has_positive: Bools, empty: Empty) -> float:
-    """The mean of one value per class, with the two ways to treat classes without a positive.
+    """The mean over classes; `empty` says how classes without a positive count.
 
     Args:
-        values: `[L]`, whatever (also NaN) where a class has no positive.
+        values: `[L]`; any value (also NaN) where a class has no positive.
         has_positive: `[L]`.
         empty: `"skip"` leaves such classes out (NaN if none is left), `"zero"` counts them as 0.
 
@@ -123,13 +123,13 @@ def mean_over_classes(values: Floats, has_positive: Bools, empty: Empty) -> floa
     """
     if empty not in ("skip", "zero"):
         raise ValueError(f'empty must be "skip" or "zero", got {empty!r}.')
-    kept = values[has_positive]
-    count = kept.size if empty == "skip" else values.size
-    return float(kept.sum() / count) if count else float("nan")
+    counted = values[has_positive]
+    count = counted.size if empty == "skip" else values.size
+    return float(counted.sum() / count) if count else float("nan")
 
 
 def ratio(part: float, whole: float, otherwise: float = float("nan")) -> float:
-    """`part / whole`, or `otherwise` where there is nothing to divide by.
+    """`part / whole`, or `otherwise` if `whole` is 0.
 
     >>> ratio(1, 4), ratio(0, 0), ratio(0, 0, otherwise=0.0)
     (0.25, nan, 0.0)
@@ -138,7 +138,7 @@ def ratio(part: float, whole: float, otherwise: float = float("nan")) -> float:
 
 
 def _numpy(array: Array) -> NDArray[Any]:
-    """The same numbers as a numpy array; bfloat16, which numpy lacks, becomes float32."""
+    """The values as a numpy array; bfloat16, which numpy lacks, becomes float32."""
     if isinstance(array, Tensor):
         array = array.detach().cpu()
         plain: NDArray[Any] = (array.float() if array.dtype == bfloat16 else array).numpy()

@@ -1,4 +1,4 @@
-"""Whether probabilities can be taken at their word, over all entries pooled."""
+"""Calibration of probabilities, over all entries pooled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def expected_calibration_error(probabilities: Array, truth: Array, *, bins: int 
     Args:
         probabilities: `[N, L]`, each in `[0, 1]`.
         truth: `[N, L]`, 1 for a positive, 0 or -1 for a negative.
-        bins: How many bins.
+        bins: Number of bins.
 
     Returns:
         The error, in `[0, 1]`, 0 is best.

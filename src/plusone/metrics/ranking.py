@@ -5,8 +5,8 @@ falling order, where all items of one score enter at once. Written per positive 
 
     AP = 1/|P| Σ_{i in P}  |{j in P: s_j >= s_i}| / |{j: s_j >= s_i}|
 
-so two sorts of plain values and two binary searches give it exactly: no order of items is needed,
-and tied scores need no care of their own.
+so two sorts of the scores and two binary searches give it exactly; the items need not be sorted,
+and ties need no special treatment.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CHUNK_ROWS = 8192
 
 
 def average_precision(scores: Array, truth: Array) -> Tensor:
-    """Step-wise average precision of each class, exact also where scores are tied.
+    """Step-wise average precision of each class, exact also for tied scores.
 
     Args:
         scores: `[N, L]`, higher means more likely positive.
@@ -53,9 +53,9 @@ def average_precision(scores: Array, truth: Array) -> Tensor:
         columns = np.array(values[:, chunk].T, order="C")  # a copy: it is sorted in place
         masks = np.ascontiguousarray(positive[:, chunk].T)
         for offset, (column, mask) in enumerate(zip(columns, masks, strict=True)):
-            found = column[mask]
+            positive_scores = column[mask]
             column.sort()
-            result[start + offset] = sorted_average_precision(column, found)
+            result[start + offset] = sorted_average_precision(column, positive_scores)
     return torch.from_numpy(result)
 
 
@@ -106,7 +106,7 @@ def mean_average_precision(scores: Array, truth: Array, empty: Empty = "skip") -
 
 
 def coverage_error(scores: Array, truth: Array) -> float:
-    """How many labels must be taken, best first, to have all positives of an item; the mean.
+    """Mean number of top-ranked labels needed to include all positives of an item.
 
     Per item `|{l: s_l >= min over positives of s}|`, so tied labels all count. An item without a
     positive counts as 0, as in scikit-learn.
@@ -133,7 +133,7 @@ def coverage_error(scores: Array, truth: Array) -> float:
 
 
 def ranking_loss(scores: Array, truth: Array) -> float:
-    """The share of (positive, negative) label pairs of an item in the wrong order; the mean.
+    """Mean share of the (positive, negative) label pairs of an item in the wrong order.
 
     Per item `|{(p, n): s_p <= s_n}| / (|P| |N|)`, so a tie counts as wrong. An item with positives
     only or negatives only counts as 0, as in scikit-learn.
@@ -167,7 +167,7 @@ def _item_ranking_losses(values: Floats, positive: Bools) -> Floats:
     not_above = torch.searchsorted(
         torch.from_numpy(ordered), torch.from_numpy(values.copy()), right=True
     ).numpy()
-    # A score of +inf also finds the padding, which follows the positives: cut it off.
+    # A score of +inf also counts the padding that follows the positives: exclude it.
     not_above = np.minimum(not_above, count[:, None])
     wrong = np.where(positive, 0, not_above).sum(axis=1)
     pairs = count * (values.shape[1] - count)
@@ -176,9 +176,9 @@ def _item_ranking_losses(values: Floats, positive: Bools) -> Floats:
 
 
 def one_error(scores: Array, truth: Array) -> float:
-    """The share of items whose label of highest score is not a positive.
+    """The share of items whose label with the highest score is not a positive.
 
-    Items without a positive are left out; of tied labels the one of lower index is on top.
+    Items without a positive are left out; of tied labels the one with the lower index counts.
 
     Args:
         scores: `[N, L]`.

@@ -1,9 +1,9 @@
 """How well scores of the training items recover the labels that were hidden from training.
 
 Cole et al. 2021, Multi-Label Learning from Single Positive Labels, CVPR, Table 2, reports the mAP
-of training-set predictions against the full truth: `recovery_map` here. It also rewards the labels
-that training was shown, so the other values look at the unobserved entries alone, where the hidden
-positives must be told from the true negatives.
+of training-set predictions against the full truth: `recovery_map` here. It includes the labels
+that training has seen, so the other metrics use only the unobserved entries, where the hidden
+positives must be distinguished from the true negatives.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def evaluate_recovery(
             count as 0 (`"zero"`). The `hidden_` values always leave out classes with none hidden.
 
     Returns:
-        These keys, where all but the first concern unobserved entries only, and NaN says that
-        there was nothing to find:
+        These keys; all but the first concern unobserved entries only, and NaN means that there
+        are no hidden positives:
 
         - `recovery_map`: mAP against the full truth.
         - `hidden_map`: the mean over classes of `hidden_average_precision`.

@@ -21,7 +21,7 @@ from plusone.metrics.ranking import mean_average_precision
 Float64 = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-LEAST = 1e-6  # probabilities are kept this far from 0 and 1, or one surprise would decide
+LEAST = 1e-6  # probabilities are clipped to [LEAST, 1 - LEAST], so that no single item dominates
 NODES = 64
 
 
@@ -40,14 +40,14 @@ def seen_positives(probabilities: Array, observed: Array) -> tuple[Floats, Bools
 def items_above(values: Floats, positive: Bools) -> Iterator[tuple[int, Float64]]:
     """For each class with a seen positive: how many items rank above each of its seen positives.
 
-    A tied item counts half. Only the other items are counted, the seen positives among them too.
+    A tied item counts half. The item itself is not counted, other seen positives are.
 
     Args:
         values: Probabilities `[N, L]`.
         positive: Seen positives `[N, L]`.
 
     Yields:
-        The class, and the counts `[n]` of its n seen positives, rising.
+        The class, and the counts `[n]` of its n seen positives, ascending.
     """
     for label in np.flatnonzero(positive.any(axis=0)).tolist():
         column = np.sort(values[:, label])
@@ -59,13 +59,17 @@ def items_above(values: Floats, positive: Bools) -> Iterator[tuple[int, Float64]
 def ranks_in_item(values: Floats, positive: Bools) -> tuple[Ints, Ints, Float64]:
     """Row, class and rank (from 1, ties in the middle) of every seen positive within its item."""
     rows, labels = np.nonzero(positive)
-    own, given = values[rows], values[rows, labels][:, None]
-    rank = 1 + (own > given).sum(axis=1) + ((own == given).sum(axis=1) - 1) / 2
+    item_scores, seen_score = values[rows], values[rows, labels][:, None]
+    rank = (
+        1
+        + (item_scores > seen_score).sum(axis=1)
+        + ((item_scores == seen_score).sum(axis=1) - 1) / 2
+    )
     return rows, labels, rank
 
 
 def seen_map(probabilities: Array, observed: Array) -> float:
-    """The mAP with every label that is not a seen positive taken for a negative.
+    """The mAP with every label that is not a seen positive counted as negative.
 
     Args:
         probabilities: `[N, L]`.
@@ -85,7 +89,7 @@ def seen_auc(probabilities: Array, observed: Array) -> float:
     """Mean over classes of the area under the ROC curve of seen positives against all other items.
 
     With a share h of hidden positives among the others it is `(1 - h) AUC + h / 2` if positives are
-    seen at random: what has the higher true AUC of a class has the higher value.
+    seen at random: of two models, the one with the higher true AUC of a class scores higher.
 
     Args:
         probabilities: `[N, L]`.
@@ -103,10 +107,10 @@ def seen_auc(probabilities: Array, observed: Array) -> float:
 
 
 def weighted_auc(probabilities: Array, observed: Array) -> float:
-    """As `seen_auc`, each class with the root of its number of seen positives for weight.
+    """As `seen_auc`, with classes weighted by the square root of their number of seen positives.
 
-    A class with few seen positives says little, and as one of many its noise would decide. Weights
-    by the number itself would make the score one of the frequent classes alone.
+    The AUC of a class with few seen positives is noisy, and many such classes would dominate an
+    unweighted mean. Weights in proportion to the number would count only the frequent classes.
 
     Args:
         probabilities: `[N, L]`.
@@ -115,8 +119,8 @@ def weighted_auc(probabilities: Array, observed: Array) -> float:
     Returns:
         The weighted mean over classes with a seen positive, in `[0, 1]`.
 
-    >>> found, seen = np.array([[0.9, 0.1], [0.8, 0.2]]), np.array([[1, 1], [0, 0]])
-    >>> weighted_auc(found, seen)
+    >>> scores, seen = np.array([[0.9, 0.1], [0.8, 0.2]]), np.array([[1, 1], [0, 0]])
+    >>> weighted_auc(scores, seen)
     0.5
     """
     areas, counts = _areas(probabilities, observed)
@@ -124,7 +128,7 @@ def weighted_auc(probabilities: Array, observed: Array) -> float:
 
 
 def _areas(probabilities: Array, observed: Array) -> tuple[Float64, Float64]:
-    """AUC of each class with a seen positive, and how many it has."""
+    """AUC of each class with a seen positive, and its number of seen positives."""
     values, positive = seen_positives(probabilities, observed)
     areas, counts = [], []
     for _, above in items_above(values, positive):
@@ -138,7 +142,7 @@ def _areas(probabilities: Array, observed: Array) -> tuple[Float64, Float64]:
 def log_rank(probabilities: Array, observed: Array) -> float:
     """Mean over classes and their seen positives of `-log` of the share of items not below.
 
-    It looks more at the top of the order than the area under the ROC curve does.
+    It puts more weight on the top of the ranking than the area under the ROC curve does.
 
     Args:
         probabilities: `[N, L]`.
@@ -158,7 +162,7 @@ def log_rank(probabilities: Array, observed: Array) -> float:
 
 
 def corrected_map(probabilities: Array, observed: Array, k: float = 2.0) -> float:
-    """The mAP with the precision that positive-unlabelled data allows to estimate.
+    """The mAP with precision estimated from positive and unlabelled data.
 
     Precision at a threshold is prior times recall over the share of items above it. Recall is that
     of the seen positives, and the prior of a class is k times its share of seen positives; a
@@ -167,7 +171,7 @@ def corrected_map(probabilities: Array, observed: Array, k: float = 2.0) -> floa
     Args:
         probabilities: `[N, L]`.
         observed: `[N, L]`, 1 seen positive, 0 unobserved, -1 seen negative.
-        k: True positives for each seen one.
+        k: Number of true positives per seen positive.
 
     Returns:
         The mean over classes with a seen positive, in `[0, 1]`.
@@ -206,7 +210,7 @@ def top_recall(probabilities: Array, observed: Array, k: int = 3) -> float:
     Args:
         probabilities: `[N, L]`.
         observed: `[N, L]`, 1 seen positive, 0 unobserved, -1 seen negative.
-        k: How many labels are taken.
+        k: Number of most probable labels.
 
     Returns:
         The share of seen positives, in `[0, 1]`.
@@ -221,8 +225,8 @@ def top_recall(probabilities: Array, observed: Array, k: int = 3) -> float:
 def pick_likelihood(probabilities: Array, observed: Array) -> float:
     """Mean log-likelihood of the seen label if one of the item's labels is picked uniformly.
 
-    The labels Y of an item are taken for independent, with the given probabilities, and one of them
-    is picked, so the label l is seen with probability
+    The labels Y of an item are assumed to be independent, with the given probabilities, and one of
+    them is picked, so the label l is seen with probability
 
         E[y_l / |Y|] / P(Y is not empty),  E[y_l / |Y|] = ∫ p_l Π_{j≠l} (1 - p_j + p_j t) dt
 
@@ -254,12 +258,12 @@ def pick_likelihood(probabilities: Array, observed: Array) -> float:
 
 @dataclass(frozen=True)
 class SelectionScore:
-    """A row of the table.
+    """One row of the table of scores.
 
     Args:
-        function: From probabilities `[N, L]` and observed labels `[N, L]` (1 seen positive, 0
-            unobserved, -1 seen negative) to a figure; higher is better.
-        description: What it is, in a line.
+        function: Takes probabilities `[N, L]` and observed labels `[N, L]` (1 seen positive, 0
+            unobserved, -1 seen negative) and returns the score; higher is better.
+        description: One line for help texts.
     """
 
     function: Callable[[Array, Array], float]

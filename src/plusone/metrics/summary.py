@@ -27,7 +27,7 @@ def evaluate(
         scores: `[N, L]`; probabilities, unless `threshold` is chosen for another scale.
         truth: `[N, L]`, 1 for a positive, 0 or -1 for a negative.
         threshold: A label is predicted if its score is above it; one for all or `[L]`.
-        top_k: How many labels per item the `_top{k}` values predict.
+        top_k: Number of labels per item that the `_top{k}` values predict.
         empty: Classes without a positive are left out of means over classes (`"skip"`) or count as
             0 (`"zero"`, the protocol of Cole et al. 2021).
 
@@ -35,7 +35,7 @@ def evaluate(
         The keys `map`; `cp, cr, cf1, op, or, of1, hamming` at the threshold, and the same with
         `_top{k}` appended for the k best labels; `ppv, npv, ppv_pooled, npv_pooled`; `coverage,
         ranking_loss, one_error`; `ece, brier`, which are NaN for scores outside `[0, 1]`.
-        The keys depend on `top_k` only. NaN always says that a value does not exist.
+        The keys depend on `top_k` only. NaN always means that a value is undefined.
 
     Raises:
         ValueError: An input has a wrong shape, type or value.

@@ -3,26 +3,25 @@
 PPV and NPV follow appendix A.3 of the LASD paper, which reports both per epoch: a label is
 predicted if its score is above the threshold, and the two values are averaged over labels.
 
-The macro F1 is the harmonic mean of CP and CR, as tables of multi-label image recognition have it,
-and not the mean of the F1 of each class.
+The macro F1 is the harmonic mean of CP and CR, as usual in multi-label image recognition, and not
+the mean of the F1 of each class.
 
-`thresholds_from` chooses one threshold per class on held-out items of which only some labels were
-seen.
+`thresholds_from` chooses one threshold per class on held-out items with partially seen labels.
 
 The share of a class's seen positives above a threshold estimates its recall r, because seen
-positives are a sample of all positives. The share of all items above it is m. Precision is r π / m
-with π, the share of items that have the class, which seen labels do not tell. Two ways past that:
+positives are a sample of all positives. The share of all items above it is m. Precision is r π / m,
+where π is the share of items that have the class, which is unknown. There are two cases:
 
-- where the number of positives per item k is known, π follows from it: an annotator who picks one
-  of the k labels of an item shows a class 1 / k as often as it occurs. Then the threshold of best
-  F1 = 2 r π / (π + m) is taken. The same if all labels are known;
-- otherwise that of best r² / m, which is precision times recall over π, so π need not be known
-  (Lee and Liu, Learning with Positive and Unlabeled Examples Using Weighted Logistic Regression,
-  ICML 2003).
+- If the number of positives per item k is known, π follows from it: if one of the k labels of an
+  item is picked, a class is seen 1 / k as often as it occurs. The threshold with the best
+  F1 = 2 r π / (π + m) is chosen. The same applies if all labels are known.
+- Otherwise the threshold with the best r² / m is chosen, which is precision times recall over π, so
+  that π is not needed (Lee and Liu, Learning with Positive and Unlabeled Examples Using Weighted
+  Logistic Regression, ICML 2003).
 
-A class has few seen positives among held-out items, and the best threshold of few is mostly chance.
-So each is drawn towards the one threshold that suits all classes together: the mean of the two
-logits, weighted by the number of seen positives and a constant.
+A class has few seen positives among the held-out items, so its own best threshold is noisy. It is
+shrunk towards the threshold that is best for all classes together: the mean of the two logits,
+weighted by the number of seen positives and a constant.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ from plusone.metrics._inputs import (
     validate_labels,
 )
 
-# Chosen by test F1 on four data sets: 10 to 20 and 50 to 100 were best, and flat there.
+# Chosen by test F1 on four data sets: 10 to 20 and 50 to 100 were best, with little difference.
 SHRINKAGE_F1, SHRINKAGE_PRODUCT = 20.0, 50.0
-CANDIDATES = 201  # common thresholds that are tried: quantiles of the scores of seen positives
-EDGE = 1e-6  # scores are kept this far from 0 and 1 when logits are averaged
+CANDIDATES = 201  # common thresholds to try: quantiles of the scores of seen positives
+EDGE = 1e-6  # thresholds are clipped to [EDGE, 1 - EDGE] when logits are averaged
 
 
 def precision_recall(
@@ -87,15 +86,15 @@ def precision_recall(
     {'cp': 0.75, 'cr': 0.75, 'cf1': 0.75, 'op': 0.667, 'or': 0.667, 'of1': 0.667}
     """
     values, labels = validate(scores, truth)
-    hits, made = np.zeros((2, values.shape[1]), dtype=np.int64)
+    hits, predictions = np.zeros((2, values.shape[1]), dtype=np.int64)
     for part, positive in row_blocks(values, labels):
         predicted = predict(part, threshold=threshold, top_k=top_k)
         hits += np.count_nonzero(predicted & positive, axis=0)
-        made += np.count_nonzero(predicted, axis=0)
+        predictions += np.count_nonzero(predicted, axis=0)
     present = np.count_nonzero(labels, axis=0)
-    cp = mean_over_classes(hits / np.maximum(made, 1), present > 0, empty)
+    cp = mean_over_classes(hits / np.maximum(predictions, 1), present > 0, empty)
     cr = mean_over_classes(hits / np.maximum(present, 1), present > 0, empty)
-    op = ratio(hits.sum(), made.sum(), otherwise=0.0)
+    op = ratio(hits.sum(), predictions.sum(), otherwise=0.0)
     recall = ratio(hits.sum(), present.sum())
     return {
         "cp": cp,
@@ -110,7 +109,7 @@ def precision_recall(
 def hamming_loss(
     scores: Array, truth: Array, *, threshold: Cut = 0.5, top_k: int | None = None
 ) -> float:
-    """The share of all entries that are predicted wrongly.
+    """The share of all entries whose prediction is wrong.
 
     Args:
         scores: `[N, L]`.
@@ -136,10 +135,10 @@ def hamming_loss(
 
 
 def predictive_values(scores: Array, truth: Array, *, threshold: Cut = 0.5) -> dict[str, float]:
-    """How often a predicted positive, and a predicted negative, is true.
+    """Positive and negative predictive values.
 
     Per label `PPV = TP / (TP + FP)` and `NPV = TN / (TN + FN)`; `ppv` and `npv` are the means over
-    the labels that have any such prediction (the paper is silent about the others), `ppv_pooled`
+    the labels that have any such prediction (the paper does not mention the others), `ppv_pooled`
     and `npv_pooled` divide the sums over all labels.
 
     Args:
@@ -161,19 +160,19 @@ def predictive_values(scores: Array, truth: Array, *, threshold: Cut = 0.5) -> d
     counts = np.zeros((2, 2, values.shape[1]), dtype=np.int64)
     for part, positive in row_blocks(values, labels):
         predicted = predict(part, threshold=threshold)
-        for row, (said, right) in enumerate(((predicted, positive), (~predicted, ~positive))):
-            counts[row, 0] += np.count_nonzero(said, axis=0)
-            counts[row, 1] += np.count_nonzero(said & right, axis=0)
+        for row, (chosen, correct) in enumerate(((predicted, positive), (~predicted, ~positive))):
+            counts[row, 0] += np.count_nonzero(chosen, axis=0)
+            counts[row, 1] += np.count_nonzero(chosen & correct, axis=0)
     result = {}
     pooled = {}
-    for key, (made, hits) in zip(("ppv", "npv"), counts, strict=True):
-        result[key] = mean_over_classes(hits / np.maximum(made, 1), made > 0, "skip")
-        pooled[f"{key}_pooled"] = ratio(hits.sum(), made.sum())
+    for key, (predictions, hits) in zip(("ppv", "npv"), counts, strict=True):
+        result[key] = mean_over_classes(hits / np.maximum(predictions, 1), predictions > 0, "skip")
+        pooled[f"{key}_pooled"] = ratio(hits.sum(), predictions.sum())
     return result | pooled
 
 
 def predict(scores: Floats, *, threshold: Cut = 0.5, top_k: int | None = None) -> Bools:
-    """Yes-or-no predictions from scores.
+    """Binary predictions from scores.
 
     Args:
         scores: `[N, L]`.
@@ -201,7 +200,7 @@ def predict(scores: Floats, *, threshold: Cut = 0.5, top_k: int | None = None) -
     labels = scores.shape[1]
     if top_k >= labels:
         return np.ones(scores.shape, dtype=np.bool_)
-    # The k-th best score splits a row: all above it are in, of those equal to it the first ones.
+    # All scores above the k-th best are included, and of those equal to it the first ones.
     edge = np.partition(scores, labels - top_k, axis=1)[:, labels - top_k, None]
     inside: Bools = scores > edge
     tied = scores == edge
@@ -213,17 +212,17 @@ def predict(scores: Floats, *, threshold: Cut = 0.5, top_k: int | None = None) -
 def thresholds_from(
     scores: Array, observed: Array, *, expected_positives: float | None = None
 ) -> npt.NDArray[np.float64]:
-    """Thresholds of each class; a label is predicted if its score is above.
+    """A threshold for each class; a label is predicted if its score is above it.
 
     Args:
         scores: Scores in [0, 1] of items the model has not been trained on, `[N, L]`.
-        observed: Their labels, 1 seen, 0 not known, -1 seen to be absent, `[N, L]`. If no entry
-            is 0, these are all labels.
-        expected_positives: How many positives an item has on average (k), if that is known.
+        observed: Their labels, 1 seen positive, 0 unobserved, -1 seen negative, `[N, L]`. If no
+            entry is 0, all labels are known.
+        expected_positives: Mean number of positives per item (k), if it is known.
 
     Returns:
-        `[L]`, in (0, 1). A class without a seen positive gets the common threshold; 0.5 for all
-        if nothing was seen.
+        `[L]`, in (0, 1). A class without a seen positive gets the common threshold; all are 0.5
+        if there is no seen positive.
 
     Raises:
         ValueError: Shapes differ, scores are not in [0, 1], or labels are not 1, 0, -1.
@@ -256,7 +255,7 @@ def thresholds_from(
 def _priors(
     counts: npt.NDArray[np.intp], n: int, states: npt.NDArray[np.generic], k: float | None
 ) -> Floats | None:
-    """The share of items that have each class, where it can be told."""
+    """The share of items that have each class; None if it is unknown."""
     if not np.any(states == 0):
         return counts / n
     if k is None:
@@ -267,51 +266,51 @@ def _priors(
 
 
 def _quality(recall: Floats, share: Floats, prior: float | None) -> Floats:
-    """What a threshold is chosen by: F1, or what is in proportion to precision times recall."""
+    """The criterion of a threshold: F1, or a multiple of precision times recall."""
     if prior is None:
         return recall**2 / share
     return 2 * recall * prior / (prior + share)
 
 
 def _best(ordered: Floats, positives: Floats, prior: float | None) -> float:
-    """The best threshold of one class: half way from a seen positive to the next lower score.
+    """The best threshold of one class, halfway between a seen positive and the next lower score.
 
     Args:
-        ordered: Scores of all items, rising, `[N]`.
+        ordered: Scores of all items, ascending, `[N]`.
         positives: Scores of the seen positives, `[P]`, not empty.
         prior: Share of items that have the class, if known.
     """
-    tried = np.sort(positives)
-    recall = 1 - np.searchsorted(tried, tried) / len(tried)
-    first = np.searchsorted(ordered, tried)
+    candidates = np.sort(positives)
+    recall = 1 - np.searchsorted(candidates, candidates) / len(candidates)
+    first = np.searchsorted(ordered, candidates)
     quality = _quality(recall, 1 - first / len(ordered), prior)
-    # Of equally good ones the highest.
-    place = len(tried) - 1 - int(np.argmax(quality[::-1]))
+    # Of equally good thresholds, the highest.
+    place = len(candidates) - 1 - int(np.argmax(quality[::-1]))
     below = first[place] - 1
     lower = ordered[below] if below >= 0 else 0.0
-    return float((float(tried[place]) + float(lower)) / 2)
+    return float((float(candidates[place]) + float(lower)) / 2)
 
 
 def _common(values: Floats, positive: Bools, ordered: Floats, priors: Floats | None) -> float:
-    """The threshold that is best for all classes, each counted by its seen positives."""
+    """The best common threshold; classes are weighted by their number of seen positives."""
     seen = np.sort(values[positive])
-    tried = np.unique(np.quantile(seen, np.linspace(0, 1, CANDIDATES)).astype(values.dtype))
-    n, total = len(values), np.zeros(len(tried))
+    candidates = np.unique(np.quantile(seen, np.linspace(0, 1, CANDIDATES)).astype(values.dtype))
+    n, total = len(values), np.zeros(len(candidates))
     for label in np.flatnonzero(positive.any(axis=0)):
         own = np.sort(values[positive[:, label], label])
-        recall = 1 - np.searchsorted(own, tried) / len(own)
-        share = np.maximum(n - np.searchsorted(ordered[label], tried), 1) / n
+        recall = 1 - np.searchsorted(own, candidates) / len(own)
+        share = np.maximum(n - np.searchsorted(ordered[label], candidates), 1) / n
         if priors is None:
-            # Times the share of seen ones, so that rare classes do not weigh more for being rare.
+            # Weighted by the share of seen positives, so that rare classes do not dominate.
             total += len(own) ** 2 / n * _quality(recall, share, None)
         else:
             total += len(own) * _quality(recall, share, float(priors[label]))
-    best = tried[int(np.argmax(total))]
+    best = candidates[int(np.argmax(total))]
     lower = values[values < best]
     return float((float(best) + float(lower.max() if lower.size else 0.0)) / 2)
 
 
 def _logit(p: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     inside = np.clip(p, EDGE, 1 - EDGE)
-    found: npt.NDArray[np.float64] = np.log(inside / (1 - inside))
-    return found
+    logits: npt.NDArray[np.float64] = np.log(inside / (1 - inside))
+    return logits

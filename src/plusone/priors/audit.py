@@ -2,7 +2,7 @@
 
 k and its interval are those of `plusone.priors.intervals` (Cole et al. 2021, App. B): the mean
 number of positives and its bootstrap percentile interval. A class prior is a proportion of few
-items, so its interval is Wilson's, which keeps a width where a class was found on none of them.
+items, so its interval is Wilson's, which has a positive width also if no item has the class.
 """
 
 from __future__ import annotations

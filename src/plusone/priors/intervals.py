@@ -1,8 +1,8 @@
-"""How well k, the positives an item has, is known from a few fully labelled items.
+"""Intervals of k, the mean number of positives per item, from a few fully labelled items.
 
 Cole et al. 2021, Multi-Label Learning from Single Positive Labels, CVPR, App. B and Table A2: draw
 M items without replacement many times, take the mean number of positives of each draw, and give the
-5th and the 95th percentile of these means. The paper calls that an approximate 95 % interval; 90 %
+5th and the 95th percentile of these means. The paper calls this an approximate 95 % interval; 90 %
 of the draws lie in it, so the level here is 0.9.
 
 The mean of a draw depends only on how many items of each count are in it, so a draw of items
@@ -29,7 +29,7 @@ class Interval:
     """An interval of k.
 
     Args:
-        size: How many items are labelled.
+        size: Number of labelled items.
         low: Lower end.
         high: Upper end.
     """
@@ -44,7 +44,7 @@ class Estimate:
     """k estimated from a user's own labelled items.
 
     Args:
-        items: How many they are.
+        items: Number of items.
         k: Their mean number of positives.
         low: Lower end of its bootstrap percentile interval.
         high: Upper end.
@@ -67,7 +67,7 @@ class Intervals:
     """Intervals of k for several numbers of labelled items.
 
     Args:
-        items: Items that were drawn from.
+        items: Number of items to draw from.
         k: Their mean number of positives.
         draws: Draws per size.
         seed: Seed of the draws.
@@ -99,7 +99,7 @@ def k_intervals(
 
     Args:
         counts: Positives of each fully labelled item.
-        sizes: How many items are labelled.
+        sizes: Numbers of labelled items.
         draws: Draws per size; 100,000 in the paper.
         seed: Seed of the draws.
         level: Share of the draws inside an interval.
@@ -107,22 +107,22 @@ def k_intervals(
     >>> k_intervals([2, 2, 2, 2, 2], sizes=[3], draws=10).rows
     (Interval(size=3, low=2.0, high=2.0),)
     """
-    values, items, whole = _tally(counts)
+    values, items, total = _tally(counts)
     _check(draws, level)
     rng = np.random.default_rng(seed)
     rows = []
     for size in sizes:
-        if not 1 <= size <= whole:
-            raise InputError(f"cannot draw {size} of {whole} items without replacement")
+        if not 1 <= size <= total:
+            raise InputError(f"cannot draw {size} of {total} items without replacement")
         means = rng.multivariate_hypergeometric(items, size, size=draws) @ values / size
         rows.append(Interval(size, *_ends(means, level)))
-    return Intervals(whole, float(values @ items / whole), draws, seed, level, tuple(rows))
+    return Intervals(total, float(values @ items / total), draws, seed, level, tuple(rows))
 
 
 def interval_of(
     counts: npt.ArrayLike, *, draws: int = 10_000, seed: int = 0, level: float = LEVEL
 ) -> Estimate:
-    """Estimate of k from labelled items of one's own, with its bootstrap percentile interval.
+    """Estimate of k from a user's own labelled items, with its bootstrap percentile interval.
 
     Args:
         counts: Positives of each item; the items are a random sample of the data.
@@ -133,22 +133,22 @@ def interval_of(
     >>> interval_of([1, 2, 3, 2]).k
     2.0
     """
-    values, items, whole = _tally(counts)
+    values, items, total = _tally(counts)
     _check(draws, level)
-    samples = np.random.default_rng(seed).multinomial(whole, items / whole, size=draws)
-    low, high = _ends(samples @ values / whole, level)
-    return Estimate(whole, float(values @ items / whole), low, high, level)
+    samples = np.random.default_rng(seed).multinomial(total, items / total, size=draws)
+    low, high = _ends(samples @ values / total, level)
+    return Estimate(total, float(values @ items / total), low, high, level)
 
 
 def _tally(
     counts: npt.ArrayLike,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
     """The different counts, how many items have each, and how many items there are."""
-    given = np.asarray(counts, dtype=np.int64).reshape(-1)
-    if not len(given):
+    positives = np.asarray(counts, dtype=np.int64).reshape(-1)
+    if not len(positives):
         raise InputError("there are no items to count positives on")
-    values, items = np.unique(given, return_counts=True)
-    return values, items, len(given)
+    values, items = np.unique(positives, return_counts=True)
+    return values, items, len(positives)
 
 
 def _check(draws: int, level: float) -> None:

@@ -42,19 +42,19 @@ def apply_answers(
     key, last = np.unique((row * n_classes + label)[::-1], return_index=True)
     value = np.where(np.asarray(yes, dtype=bool)[::-1][last], 1, -1).astype(np.int8)
     old = before.row_of_entry() * n_classes + before.indices
-    kept = ~np.isin(old, key)
+    unchanged = ~np.isin(old, key)
     stored = value != before.default
-    every = np.concatenate([old[kept], key[stored]])
-    values = np.concatenate([before.values[kept], value[stored]])
+    every = np.concatenate([old[unchanged], key[stored]])
+    values = np.concatenate([before.values[unchanged], value[stored]])
     new_rows, new_labels = np.divmod(every, max(1, n_classes))
     matrix = LabelMatrix.from_entries(
         new_rows, new_labels, values, before.shape, default=before.default
     )
     earlier = table.observation.get("answers")
     count = len(key) + (earlier if isinstance(earlier, int) else 0)
-    about = {"scheme": "given"} | dict(table.observation)
-    about |= {"digest": matrix.digest(), "answers": count}
-    return replace(table, labels=matrix, observation=about)
+    observation = {"scheme": "given"} | dict(table.observation)
+    observation |= {"digest": matrix.digest(), "answers": count}
+    return replace(table, labels=matrix, observation=observation)
 
 
 @dataclass(frozen=True)

@@ -68,24 +68,24 @@ class Pictures:
                 return self._cache[row, size]
         with self._decoding:
             image = self.image(row, SIDES[size])
-            made = None if image is None else encode(image)
-        if made is not None:
+            encoded = None if image is None else encode(image)
+        if encoded is not None:
             with self._lock:
-                self._keep((row, size), made)
-        return made
+                self._keep((row, size), encoded)
+        return encoded
 
-    def _keep(self, key: tuple[int, str], made: tuple[bytes, str]) -> None:
+    def _keep(self, key: tuple[int, str], encoded: tuple[bytes, str]) -> None:
         if key in self._cache:
             return
-        self._cache[key] = made
-        self._held += len(made[0])
+        self._cache[key] = encoded
+        self._held += len(encoded[0])
         while self._held > CACHE_BYTES and len(self._cache) > 1:
             _, (old, _) = self._cache.popitem(last=False)
             self._held -= len(old)
 
 
 class Scenes(Pictures):
-    """The images of the embedded digits, made when the first is asked for.
+    """The images of the embedded digits, generated when the first is requested.
 
     Args:
         ids: `scene-00000` and so on.

@@ -1,13 +1,13 @@
 """Which questions to ask, and in which order.
 
-- `order_questions` orders suggestions, and chooses some where there is no time for all. With
+- `order_questions` orders suggestions, and selects some if there is no time for all. With
   calibrated probabilities an answer is worth most at a probability of one half, which decides the
   order within a class. Classes take turns: the k-th question of a class comes at time k / weight.
 - `Suggested` keeps the state of the questions about suggestions.
 - `NewItems` labels new items by yes/no questions until a yes (LASD, section 5.1). The classes of an
   item are asked about in a random order, drawn for each item, and the first yes ends it: the
   positive is uniform among the item's positives, as methods for single positives assume. Every no
-  on the way is kept as a seen negative.
+  before it is stored as a seen negative.
 """
 
 from __future__ import annotations
@@ -244,9 +244,9 @@ class Suggested:
         free: npt.NDArray[np.bool_] = (state == OPEN) | (
             (state == SKIPPED) & (self._decided[places] <= again)
         )
-        taken = [self.place[pair] for pair in busy if pair in self.place]
-        if taken:
-            free &= ~np.isin(places, taken)
+        leased = [self.place[pair] for pair in busy if pair in self.place]
+        if leased:
+            free &= ~np.isin(places, leased)
         return free
 
 

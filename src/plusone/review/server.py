@@ -125,8 +125,8 @@ def make_app(desk: Desk, *, title: str, note: str = "", token: str, port: int) -
     def page(mode: str) -> HTMLResponse:
         modes = ["items", "grid"] if isinstance(desk, SuggestionDesk) else []
         text = _templates().get_template(f"{mode}.html")
-        words = {"mode": mode, "modes": modes, "title": title, "note": note}
-        return HTMLResponse(text.render(words, version=__version__))
+        context = {"mode": mode, "modes": modes, "title": title, "note": note}
+        return HTMLResponse(text.render(context, version=__version__))
 
     @app.get("/", response_class=HTMLResponse)
     def start(request: Request) -> Response:
@@ -228,7 +228,7 @@ class ReviewServer:
     """A server that is bound to its port and not yet running.
 
     Args:
-        url: The address to open, with the key in it.
+        url: The address to open, including the token.
         port: Its port.
     """
 

@@ -103,10 +103,10 @@ class Store:
             row = done.fetchone() or database.execute(_LAST_STEP, (session,)).fetchone()
             if row is None or row[0] is None:
                 return []
-            taken = database.execute(
+            rows = database.execute(
                 "SELECT item, label, action FROM decision WHERE step = ? ORDER BY id", row
             )
-            answers = [Answer(*values) for values in taken.fetchall()]
+            answers = [Answer(*values) for values in rows.fetchall()]
             database.executemany(
                 "INSERT OR IGNORE INTO decision "
                 "(time, session, step, item, label, action, undoes) "
