@@ -183,10 +183,10 @@ def test_two_commands_share_their_trials_and_no_password_is_left(
     with pytest.raises(SystemExit) as end:
         main([*command, "--out", str(tmp_path / "b")])
     assert end.value.code == 0
-    said, (out, err) = capsys.readouterr(), other.communicate(timeout=180)
+    ours, (out, err) = capsys.readouterr(), other.communicate(timeout=180)
     assert other.returncode == 0, err
-    assert PASSWORD not in "".join((said.out, said.err, out, err))
-    assert len({json.loads(text)["rows"][0]["lr"] for text in (said.out, out)}) == 1
+    assert PASSWORD not in "".join((ours.out, ours.err, out, err))
+    assert len({json.loads(text)["rows"][0]["lr"] for text in (ours.out, out)}) == 1
     journals = [tmp_path / name / "journal.jsonl" for name in ("a", "b")]
     lines = [line for journal in journals for line in journal.read_text().splitlines()]
     jobs = [json.loads(line)["key"] for line in lines]
@@ -201,7 +201,7 @@ def test_a_database_that_goes_away_is_said_without_its_password(tmp_path):
     optuna = import_optuna()
     with quiet(optuna):
         _refuse(optuna, tmp_path)
-    with pytest.raises(RunError, match="the same command goes on"), database_errors("sqlite:///x"):
+    with pytest.raises(RunError, match="the same command again"), database_errors("sqlite:///x"):
         raise optuna.exceptions.StorageInternalError("gone")
 
 

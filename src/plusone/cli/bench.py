@@ -240,7 +240,7 @@ def _spec(
     flags: dict[str, Any],
     settings: dict[str, Any],
 ) -> BenchSpec:
-    """The comparison that the command line, and the TOML file it may name, ask for."""
+    """The comparison described by the command line, and by the TOML file it may name."""
     from plusone.compare.spec import make_spec, read_spec
 
     files = [name for name in data if name.lower().endswith(".toml")]
@@ -767,13 +767,13 @@ def seconds_left(
 ) -> float | None:
     """An estimate in seconds; None before anything is done.
 
-    A training takes as long as those of its own kind did on average; if there are none yet, as
-    those on the same data, and failing these as any.
+    A training is expected to take the mean time of those of its kind; if none is done yet, of those
+    on the same data, and failing these of all.
 
     Args:
         open_jobs: Kinds of the trainings that are not done.
         done: Kinds and seconds of those that are.
-        workers: How many run at a time.
+        workers: Number of parallel trainings.
     """
     if not done:
         return None
@@ -837,7 +837,7 @@ def finish(
 
 
 def _print_table(rows: Sequence[Row], title: str) -> None:
-    """One table, with the columns that the terminal has room for."""
+    """Prints one table, with the columns that fit into the terminal."""
     columns: dict[str, list[str]] = {
         "method": [row.method for row in rows],
         "test mAP": [NEAR * row.within_noise + percent(row.test_map) for row in rows],
@@ -881,7 +881,7 @@ def _shown(column: str, rows: Sequence[Row]) -> bool:
 
 
 def _print_legend(rows: Sequence[Row]) -> None:
-    """What the columns and marks mean."""
+    """Prints what the columns and marks mean."""
     say("recovered: mAP on the training items against all their labels, hidden ones included")
     if any(row.gap_closed is not None for row in rows):
         say("gap closed: 0 % is AN (unseen = negative), 100 % is training with all labels (bce)")

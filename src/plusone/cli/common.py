@@ -168,7 +168,7 @@ def load(
     check_images: bool = True,
     shown: tuple[Progress, Any] | None = None,
 ) -> Dataset:
-    """Reads the data of a command, and says which items were left out.
+    """Reads the data of a command, and prints which items were left out.
 
     Args:
         data: What the user named.

@@ -45,7 +45,7 @@ IMAGES_ONLY = frozenset(
         "cache_dir", "cache_mb",
     }
 )  # fmt: skip
-BETWEEN_MOVES = 0.1  # seconds, of the progress bar
+BETWEEN_MOVES = 0.1  # seconds between two updates of the progress bar
 NAMED = 5  # classes without a seen positive that are named
 FEATURES_FOLDER = ".features"  # beside the runs: features of images, for the next run
 LABELS = {"truth": "all labels", "observed": "the seen labels"}
@@ -145,8 +145,8 @@ def train(
         {key: value for key, value in flags.items() if value is not None},
     )
     where = str(recipe) if recipe else "settings"
-    asked = make_recipe(*given, source=where)
-    get_method(asked.method).make_options(asked.options)  # refused before anything is read
+    requested = make_recipe(*given, source=where)
+    get_method(requested.method).make_options(requested.options)  # refused before data is read
     if to is not None:
         _check_new(to, resume)
     with progress("reading", None) as (bar, reading):
@@ -194,7 +194,7 @@ def train(
             nonlocal shown
             now = time.monotonic()
             if now - shown < BETWEEN_MOVES and clock.step + 1 < clock.steps:
-                return  # a step on features takes less time than a move of the bar
+                return  # a step on features takes less time than an update of the bar
             shown = now
             before = sum(stage.epochs for stage in stages[: clock.stage]) + clock.epoch
             bar.update(training, completed=before * steps + clock.step + 1)
@@ -264,14 +264,14 @@ def _report(folder: Path) -> None:
 
 
 def _name(data: str) -> str:
-    """What to call a run on this data: the file's name, or its folder's if it is just "labels"."""
+    """The name of the data in that of a run: the file's, or its folder's if it is just "labels"."""
     path = Path(data)
     name = path.resolve().parent.name if path.stem == "labels" else path.stem
     return name or "data"
 
 
 def _decisive(selected_by: str, score: float | None) -> str:
-    """What the best epoch is chosen by, with its figure."""
+    """The score that the best epoch is chosen by, and its value."""
     if selected_by == "map":
         return f"val mAP {percent(score)}"
     return f"{selected_by} {'-' if score is None else format(score, '.4f')}"

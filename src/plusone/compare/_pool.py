@@ -84,7 +84,7 @@ def _receive(pipe: Connection, name: str) -> Any:
     except (EOFError, OSError):
         raise RunError(
             f"{name}: the process that trained it died (out of memory, perhaps: fewer --workers "
-            "need less); what finished is kept, the same command goes on"
+            "need less); finished trainings are kept, run the same command again to continue"
         ) from None
     if kind == "input":
         raise InputError(value)

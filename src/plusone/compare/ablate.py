@@ -2,7 +2,7 @@
 
 The rows of a method are in its `MethodInfo`. A row is the method with other options, or another
 method; exactly one row is the method itself, and every other one is compared with it. Options that
-the user gives hold for all rows that know them, unless the row itself sets them.
+the user gives apply to all rows that have them, unless the row itself sets them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from plusone.version import __version__
 
 @dataclass(frozen=True)
 class AblationRow:
-    """What the trainings of a row gave; `change` is test mAP minus that of the full method."""
+    """The outcome of a row's trainings; `change` is test mAP minus that of the full method."""
 
     part: Part
     options: Mapping[str, Any]
@@ -44,11 +44,11 @@ class Ablation:
     """The result of an ablation.
 
     Args:
-        title: What it is, in a line.
-        command: How to repeat it.
+        title: A line for reports.
+        command: The command that repeats it.
         method: The full method.
         rows: One per row of the method's `ablation`.
-        notes: What a reader must know.
+        notes: Caveats for the reader.
     """
 
     title: str
@@ -85,7 +85,7 @@ def run_ablation(
     workers: int = 2,
     run: Runner | None = None,
 ) -> Ablation:
-    """Trains every row with every seed; what `folder` already holds is not repeated.
+    """Trains every row with every seed; trainings in the journal are not repeated.
 
     Args:
         source: The data.
@@ -96,9 +96,9 @@ def run_ablation(
         settings: Settings of all trainings.
         rules: Whether rules that look at the data choose what is not given.
         title: A line for reports; empty for a default.
-        command: How to repeat it.
+        command: The command that repeats it.
         workers: Parallel processes.
-        run: Runs jobs instead of `run_jobs`, to show progress.
+        run: Trains jobs in place of `run_jobs`, to show progress.
     """
     parts = parts_of(method)
     given = settings or {}
@@ -121,8 +121,8 @@ def parts_of(method: str) -> Sequence[Part]:
     """The rows of a method's ablation."""
     parts = get_method(method).ablation
     if not parts:
-        able = ", ".join(name for name, info in METHODS.items() if info.ablation)
-        raise InputError(f"{method} has no parts to switch off; methods: {able}")
+        known = ", ".join(name for name, info in METHODS.items() if info.ablation)
+        raise InputError(f"{method} has no parts to switch off; methods: {known}")
     return parts
 
 
@@ -139,7 +139,7 @@ def plan_part(
     """The trainings of one row."""
     name = part.method or method
     given = settings.get("options", {})
-    if part.method is not None:  # another method need not know all that was given
+    if part.method is not None:  # another method may not have all these options
         known = {entry.name for entry in dataclasses.fields(get_method(name).options)}
         known -= set(part.leaves)
         given = {option: value for option, value in given.items() if option in known}

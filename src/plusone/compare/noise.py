@@ -1,8 +1,8 @@
 """Which differences between methods are more than noise.
 
 Methods of one table are trained with the same seeds, so the scores form a table method x seed. Its
-two-way residuals `r[m, s] = y[m, s] - mean[m] - mean[s] + mean` leave what is neither the method's
-nor the seed's; their variance, pooled over the M methods,
+two-way residuals `r[m, s] = y[m, s] - mean[m] - mean[s] + mean` remove the effects of the
+method and of the seed; their variance, pooled over the M methods,
 
     v = sum r^2 / ((M - 1) (S - 1)),
 
@@ -12,9 +12,9 @@ the least significant difference
     LSD = t(0.975; (M - 1) (S - 1)) sqrt(2 v / S).
 
 All methods within LSD of the best are within noise of it. With one seed there is no such variance,
-and with fewer than four degrees of freedom it is known too badly; then the test over classes
-decides. The noise is taken to be the same for all methods, and nothing is corrected for comparing
-many of them.
+and with fewer than four degrees of freedom its estimate is too uncertain; then the test over
+classes decides. The noise is assumed to be the same for all methods, and there is no correction for
+multiple comparisons.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 LEVEL = 0.05
-ENOUGH = 4  # degrees of freedom of a variance worth using
+ENOUGH = 4  # degrees of freedom from which a variance is used
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Noise:
     """The noise of a table method x seed.
 
     Args:
-        methods: M.
-        seeds: S.
+        methods: Number of methods, M.
+        seeds: Number of seeds, S.
         residual_sd: Square root of the pooled variance.
         freedom: Degrees of freedom.
         lsd: The least significant difference of two means.
-        level: Of significance.
+        level: Level of significance.
     """
 
     methods: int
@@ -51,7 +51,7 @@ class Noise:
     level: float = LEVEL
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Plain values for JSON."""
         return asdict(self)
 
 
@@ -70,9 +70,9 @@ def pooled_noise(scores: Mapping[str, Mapping[int, float]]) -> Noise | None:
     rows = [[by_seed[seed] for seed in seeds] for by_seed in scores.values()]
     of_method = [fmean(row) for row in rows]
     of_seed = [fmean(column) for column in zip(*rows, strict=True)]
-    middle = fmean(of_method)
+    overall = fmean(of_method)
     square = sum(
-        (value - of_method[m] - of_seed[s] + middle) ** 2
+        (value - of_method[m] - of_seed[s] + overall) ** 2
         for m, row in enumerate(rows)
         for s, value in enumerate(row)
     )
@@ -88,8 +88,8 @@ def is_near(gap: float, noise: Noise | None, p_classes: float | None) -> bool:
 
     Args:
         gap: How far its mean is below the best.
-        noise: Of the table, if there are several seeds.
-        p_classes: Of the test over classes against the best.
+        noise: Noise of the table, if there are several seeds.
+        p_classes: p value of the test over classes against the best.
     """
     if noise is not None and (noise.freedom >= ENOUGH or p_classes is None):
         return gap <= noise.lsd
@@ -104,7 +104,7 @@ def p_over_seeds(ours: Mapping[int, float], other: Mapping[int, float]) -> float
     if len(gaps) < 2:
         return None
     gap = fmean(gaps)
-    if stdev(gaps) <= 1e-12 * max(1.0, abs(gap)):  # the same gap every time
+    if stdev(gaps) <= 1e-12 * max(1.0, abs(gap)):  # a constant gap
         return 1.0 if abs(gap) <= 1e-12 else 0.0
     return float(ttest_1samp(gaps, 0.0).pvalue)
 
@@ -123,9 +123,9 @@ def p_over_classes(ours: Sequence[float | None], other: Sequence[float | None]) 
     gaps = [gap for gap in gaps if not math.isnan(gap)]
     if not gaps:
         return None
-    apart = [gap for gap in gaps if gap]
-    if not apart:
+    nonzero = [gap for gap in gaps if gap]
+    if not nonzero:
         return 1.0
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # few classes, ties: the p value says enough
-        return float(wilcoxon(apart).pvalue)
+        warnings.simplefilter("ignore")  # about few classes and ties
+        return float(wilcoxon(nonzero).pvalue)

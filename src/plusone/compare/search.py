@@ -364,7 +364,8 @@ def database_errors(address: str | None) -> Iterator[None]:
             raise
         raise RunError(
             f"--storage {without_password(address)}: stopped answering "
-            f"({_first_line(error, address)}); what finished is kept, the same command goes on"
+            f"({_first_line(error, address)}); finished trainings are kept, run the same command "
+            "again to continue"
         ) from None
 
 

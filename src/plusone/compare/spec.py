@@ -119,9 +119,7 @@ class BenchSpec(BaseModel):
         plain["settings"] = _without_none(plain["settings"])
         if not self.tune:
             del plain["search"], plain["trials"]
-        lines = [
-            "# The comparison of this folder; plusone bench bench.toml --out . goes on with it"
-        ]
+        lines = ["# The comparison of this folder; plusone bench bench.toml --out . continues it"]
         filled = {name: value for name, value in plain.items() if value not in ([], {})}
         lines += [f"{name} = {to_toml_value(value)}" for name, value in filled.items()]
         for block in data:

@@ -28,13 +28,13 @@ PARTS_OF_NAMES = {"voc": "voc", "coco": "coco", "nuswide": "nus", "cub": "cub"}
 
 @dataclass(frozen=True)
 class Outcome:
-    """Trainings that differ in their seed only, as one figure.
+    """Mean scores of trainings that differ only in their seed.
 
     Args:
         data: The data set.
         method: The method.
         lr: The learning rate.
-        seeds: How many seeds.
+        seeds: Number of seeds.
         val_map: Mean over seeds.
         test_map: Mean over seeds; None without a test split.
         test_sd: Sample standard deviation over seeds; None for one seed.
@@ -53,7 +53,7 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Row(Outcome):
-    """One method of a comparison, with the settings that validation preferred.
+    """One method of a comparison, with the settings chosen on validation data.
 
     Args:
         mode: How it was trained.
@@ -85,18 +85,18 @@ class Row(Outcome):
 
     @property
     def score(self) -> float:
-        """What rows are ranked by: test mAP, or the score on validation without a test split."""
+        """The score that ranks rows: test mAP, or the validation score without a test split."""
         return self.val_score if self.test_map is None else self.test_map
 
     @property
     def chosen_by(self) -> str:
-        """The score on validation in words; "-" where it is the mAP."""
+        """The validation score as text; "-" where it is the mAP."""
         return "-" if self.val_score == self.val_map else f"{self.val_score:.4f}"
 
     @property
     def competes(self) -> bool:
         """Whether it sees single positives; methods that see more labels are references."""
-        info = METHODS.get(self.method)  # a result may name a method of somebody's own
+        info = METHODS.get(self.method)  # a result may name a method that is not registered here
         return info is None or info.scheme == "single"
 
     def to_dict(self) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def summarise(results: Iterable[JobResult]) -> Summary:
 
 
 def _settings(result: JobResult) -> str:
-    """All settings of a training but its seed, so that only repetitions are taken together."""
+    """All settings of a training but its seed, so that only repetitions are averaged."""
     others = {name: value for name, value in result.recipe.items() if name != "seed"}
     return json.dumps([result.lr, result.options, others], sort_keys=True)
 
@@ -194,14 +194,14 @@ def gap_closed(rows: Sequence[Row], low: str = "an", high: str = "bce") -> list[
 
 
 def mean_score(results: Sequence[JobResult]) -> float:
-    """What settings are chosen by: the mean validation score, over seeds for instance."""
+    """The mean validation score of trainings, by which settings are chosen."""
     return fmean(result.choice_score for result in results)
 
 
 def outcome(results: Sequence[JobResult]) -> Outcome:
-    """Sums up trainings that differ in learning rate and seed; validation picks the rate.
+    """Summarises trainings that differ in learning rate and seed; validation picks the rate.
 
-    Of rates that validate alike it is the first.
+    The first of equally good rates is picked.
     """
     by_rate: dict[float, list[JobResult]] = {}
     for result in results:

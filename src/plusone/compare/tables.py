@@ -51,16 +51,16 @@ def write_outputs(
     command: str,
     rule: str,
 ) -> dict[str, Any]:
-    """Writes all files but the journal; returns what `results.json` holds.
+    """Writes all files but the journal; returns the content of `results.json`.
 
     Args:
-        folder: Where to.
+        folder: The folder to write into.
         spec: The comparison.
-        results: All trainings, those of settings that were not chosen included.
+        results: All trainings, including those of settings that were not chosen.
         summary: Their rows.
-        title: A line that says what this is.
-        command: How to repeat it.
-        rule: By which rule settings were chosen.
+        title: A line for reports.
+        command: The command that repeats it.
+        rule: The rule by which settings were chosen.
     """
     inputs = {result.data: describe_inputs(result) for result in results}
     observations = {
@@ -113,7 +113,7 @@ def write_outputs(
 
 
 def tidy(results: Sequence[JobResult], summary: Summary) -> str:
-    """CSV with one line per training; `chosen` ones are behind a row of the table."""
+    """CSV with one line per training; `chosen` ones contribute to a row of the table."""
     chosen = {key for row in summary.rows for key in row.keys}
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n", extrasaction="ignore")
@@ -137,7 +137,7 @@ def tidy(results: Sequence[JobResult], summary: Summary) -> str:
 
 
 def safe_cell(text: str) -> str:
-    """Text that a spreadsheet does not take for a formula.
+    """Text that a spreadsheet does not interpret as a formula.
 
     >>> safe_cell("=1+1"), safe_cell("dogs")
     ("'=1+1", 'dogs')
@@ -146,12 +146,12 @@ def safe_cell(text: str) -> str:
 
 
 def alone(results: Sequence[JobResult]) -> dict[str, str]:
-    """Methods that could not be trained many at once, and why."""
+    """Methods whose trainings could not be stacked, and why."""
     return {result.method: result.alone for result in results if result.alone is not None}
 
 
 def describe_inputs(result: JobResult) -> str:
-    """What the model had for input: features of some file, or images through a backbone."""
+    """The inputs of the model: features of some file, or images through a backbone."""
     source = result.source
     assert source is not None, "a comparison knows its data"
     if source.features:
@@ -193,11 +193,11 @@ def options_text(options: Mapping[str, Any]) -> str:
 
 
 def markdown_tables(summary: Summary, inputs: Mapping[str, str], notes: Sequence[str]) -> str:
-    """One Markdown table per data set and mode, then what the marks mean.
+    """One Markdown table per data set and mode, then a legend.
 
     Args:
         summary: The rows.
-        inputs: Data set -> what our models had for input, to stand beside published figures.
+        inputs: Data set -> the inputs of our models, to compare with published figures.
         notes: Lines to end with.
     """
     parts = [
@@ -236,19 +236,17 @@ def _marked(row: Row) -> str:
 
 
 def latex_tables(summary: Summary, inputs: Mapping[str, str], notes: Sequence[str]) -> str:
-    r"""One `booktabs` table per data set and mode; the best in bold, what is near underlined.
+    r"""One `booktabs` table per data set and mode; the best in bold, those within noise underlined.
 
     Args:
         summary: The rows.
-        inputs: Data set -> what our models had for input, to stand beside published figures.
+        inputs: Data set -> the inputs of our models, to compare with published figures.
         notes: Lines to begin with, as comments.
     """
     tables = summary.tables().items()
     lines = [f"% {line}" for line in (*notes, r"needs \usepackage{booktabs}")]
-    return (
-        "\n\n".join(["\n".join(lines), *(_latex(*key, rows, inputs) for key, rows in tables)])
-        + "\n"
-    )
+    blocks = ["\n".join(lines), *(_latex(*key, rows, inputs) for key, rows in tables)]
+    return "\n\n".join(blocks) + "\n"
 
 
 def _latex(data: str, mode: str, rows: Sequence[Row], inputs: Mapping[str, str]) -> str:

@@ -62,7 +62,7 @@ def fit_correction(
     weight: npt.ArrayLike = 1.0,
     start: Correction | None = None,
 ) -> Correction:
-    """The most likely correction, drawn towards none at all.
+    """The most likely correction, shrunk towards the identity.
 
     Args:
         probabilities: Probabilities without the answers, `[m]`.
@@ -186,7 +186,7 @@ class CalibrationSummary:
 
     @property
     def sentence(self) -> str:
-        """The same in words."""
+        """The same as a sentence."""
         origin = ORIGINS[self.k_from]
         if self.audit is None:
             return NO_AUDIT.format(k=self.k, origin=origin)
