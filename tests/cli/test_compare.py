@@ -197,14 +197,14 @@ def test_a_toml_file_and_flags_beside_it(cli, folder, tmp_path):
     ("arguments", "message"),
     [
         (("c.toml",), "c.toml: cannot be read"),
-        (("c.toml", "digits"), "c.toml: stands for a whole comparison"),
-        (("c.toml", "-x", "f.npz"), "belong into its [[data]] blocks"),
-        (("c.toml", "--labels", "seen"), "belong into its [[data]] blocks"),
+        (("c.toml", "digits"), "c.toml: describes a whole comparison"),
+        (("c.toml", "-x", "f.npz"), "belong in its [[data]] blocks"),
+        (("c.toml", "--labels", "seen"), "belong in its [[data]] blocks"),
         (("digits", "digits-features", "-x", "f.npz"), "--features can belong to one data set"),
         (("digits-features", "--modes", "linear,finetune"), "the mode finetune cannot be"),
         (("digits", "--modes", "quick"), "modes.0 = 'quick'"),
-        (("digits", "--trials", "3"), "--trials: is for --search optuna"),
-        (("digits", "--tune", "--storage", "x"), "--storage: is for --search optuna"),
+        (("digits", "--trials", "3"), "--trials: needs --search optuna"),
+        (("digits", "--tune", "--storage", "x"), "--storage: needs --search optuna"),
         (("digits", "--search", "luck"), "search = 'luck'"),
         (("digits", "-s", "eppochs=3"), "unknown setting 'eppochs'"),
     ],
@@ -263,7 +263,7 @@ def test_methods_that_cannot_be_stacked_are_named(cli, train_as, tmp_path):
         )
     )
     answer = cli("bench", "digits-features", "-m", "role", "-o", tmp_path, "--no-report")
-    assert "one by one: role (it learns parameters of its own)" in answer.err
+    assert "trained one by one: role (it learns parameters of its own)" in answer.err
 
 
 def test_ctrl_c_in_a_bench_says_how_to_go_on(cli, train_as, tmp_path):

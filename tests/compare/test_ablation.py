@@ -56,8 +56,8 @@ def loss_of(method, options, epoch=0):
 
 @pytest.mark.parametrize("method", PAPER_ROWS)
 def test_every_row_of_the_paper_is_there(method):
-    told = {part.paper.split(", B by its figure")[0] for part in parts_of(method)}
-    assert told >= PAPER_ROWS[method]
+    paper_rows = {part.paper.split(", B by its figure")[0] for part in parts_of(method)}
+    assert paper_rows >= PAPER_ROWS[method]
 
 
 @pytest.mark.parametrize("method", [name for name, info in METHODS.items() if info.ablation])
@@ -114,10 +114,10 @@ def test_lasd_on_features_and_its_file(source, trained, tmp_path):
     trained.clear()
     assert go() == first
     assert trained == []
-    found = json.loads(write_ablation(first, tmp_path).read_text())
-    assert (found["kind"], found["method"], found["data"]) == ("ablation", "lasd", "small")
-    assert found["command"] == "plusone ablate"
-    rows = {row["name"]: row for row in found["rows"]}
+    document = json.loads(write_ablation(first, tmp_path).read_text())
+    assert (document["kind"], document["method"], document["data"]) == ("ablation", "lasd", "small")
+    assert document["command"] == "plusone ablate"
+    rows = {row["name"]: row for row in document["rows"]}
     assert list(rows) == [part.name for part in parts_of("lasd")]
     full = rows["leverage + disambiguation + consistency"]
     assert full["change"] == 0
@@ -127,7 +127,7 @@ def test_lasd_on_features_and_its_file(source, trained, tmp_path):
     without = rows["leverage + disambiguation"]
     assert without["options"] == {"alpha": 0.0}
     assert without["test_map"] == pytest.approx(full["test_map"])  # as the note says
-    assert "consistency is zero" in found["notes"][0]
+    assert "consistency is zero" in document["notes"][0]
 
 
 def test_lac_end_to_end_is_another_training(source, trained, tmp_path):

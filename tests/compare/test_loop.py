@@ -30,17 +30,17 @@ ASK = {"questions": (50, 100), "orders": ("worth",), "seeds": (0, 1), "folds": 2
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("loop")
-    told: list[str] = []
-    result = simulate(data(), RECIPE, folder, **ASK, on_progress=told.append)
-    assert len(told) == steps(ASK["questions"], ASK["orders"], ASK["seeds"])
+    steps_done: list[str] = []
+    result = simulate(data(), RECIPE, folder, **ASK, on_progress=steps_done.append)
+    assert len(steps_done) == steps(ASK["questions"], ASK["orders"], ASK["seeds"])
     (folder / "result.json").write_text(json.dumps(result.to_dict()))
     return folder
 
 
 def test_every_order_is_measured_after_every_number_of_questions(played: Path) -> None:
     result = json.loads((played / "result.json").read_text())
-    found = [(row["order"], row["questions"]) for row in result["rows"]]
-    assert found == [("worth", 50), ("worth", 100), ("any", 50), ("any", 100)]
+    measured = [(row["order"], row["questions"]) for row in result["rows"]]
+    assert measured == [("worth", 50), ("worth", 100), ("any", 50), ("any", 100)]
     assert result["kind"] == "loop"
     assert result["items"] == 300
     truth = data().table.truth
@@ -55,9 +55,10 @@ def test_every_order_is_measured_after_every_number_of_questions(played: Path) -
 def test_questions_are_about_unobserved_labels_of_items_that_are_not_for_testing(
     played: Path,
 ) -> None:
-    found = read_suggestions(played / "suggestions-seed0")
-    assert found.row.max() < 300
-    assert (found.table.labels.dense(found.row)[np.arange(len(found)), found.label] == 0).all()
+    suggestions = read_suggestions(played / "suggestions-seed0")
+    assert suggestions.row.max() < 300
+    seen = suggestions.table.labels.dense(suggestions.row)
+    assert (seen[np.arange(len(suggestions)), suggestions.label] == 0).all()
 
 
 def test_a_stopped_simulation_goes_on_to_the_same_result(played: Path, tmp_path: Path) -> None:
@@ -89,8 +90,8 @@ def test_fewer_or_more_questions_may_be_asked_later(played: Path, tmp_path: Path
     lines = len((played / "answers.jsonl").read_text().splitlines())
     simulate(data(), RECIPE, tmp_path / "copy", questions=(50,), **once)
     simulate(data(), RECIPE, tmp_path / "copy", questions=(100, 120), **once)
-    kept = (tmp_path / "copy" / "answers.jsonl").read_text().splitlines()
-    assert [json.loads(line)["key"] for line in kept[lines:]] == ["seed 0: 120 any"]
+    journal = (tmp_path / "copy" / "answers.jsonl").read_text().splitlines()
+    assert [json.loads(line)["key"] for line in journal[lines:]] == ["seed 0: 120 any"]
 
 
 def test_more_questions_than_labels_to_ask_about_are_refused(played: Path) -> None:

@@ -25,8 +25,8 @@ def children():
 
 
 def test_all_items_are_worked_on_and_nobody_is_left():
-    found = in_processes(math.factorial, range(7), 2, str)
-    assert sorted(found) == sorted(math.factorial(n) for n in range(7))
+    results = in_processes(math.factorial, range(7), 2, str)
+    assert sorted(results) == sorted(math.factorial(n) for n in range(7))
     assert children() == []
     assert list(in_processes(math.factorial, [], 2, str)) == []
 
@@ -76,10 +76,10 @@ def test_order_of_results_is_the_order_of_finishing():
 
 def test_work_can_be_added_while_results_come():
     waiting = deque([5])
-    found = []
+    results = []
     for result in pool.in_processes(math.factorial, waiting, 2, str):
-        found.append(result)
+        results.append(result)
         if result == 120:
             waiting.extend([3, 4])
-    assert sorted(found) == [6, 24, 120]
+    assert sorted(results) == [6, 24, 120]
     assert children() == []

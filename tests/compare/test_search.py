@@ -177,16 +177,16 @@ def test_a_cut_off_journal_and_a_lock_left_behind(tune, tmp_path, monkeypatch):
 
 
 def test_data_of_the_same_name_has_a_study_of_its_own(tune, tmp_path):
-    made = []
+    entries = []
     for place, size in (("a", 10), ("b", 20)):
         (tmp_path / place).mkdir()
         (tmp_path / place / "data.npz").write_bytes(b"x" * size)
-        made.append(Entry(Source(str(tmp_path / place / "data.npz")), "em", {}))
-    tune(made, trials=2)
+        entries.append(Entry(Source(str(tmp_path / place / "data.npz")), "em", {}))
+    tune(entries, trials=2)
     assert len(tune.trained) == 4
     (tmp_path / "b" / "data.npz").write_bytes(b"x" * 10)
     with pytest.raises(InputError, match="the same name and size"):
-        tune(made, trials=2)
+        tune(entries, trials=2)
 
 
 def test_a_password_is_not_shown(tune):

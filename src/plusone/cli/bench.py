@@ -31,11 +31,11 @@ from plusone.cli.common import (
     command_line,
     emit,
     err,
-    going_on,
     load,
     out,
     percent,
     progress,
+    resume_hint,
     say,
     table,
 )
@@ -213,7 +213,7 @@ def bench(
     given_settings = parse_settings(settings or [])
     spec = _spec(data or ["digits"], features or [], form, meaning, flags, given_settings)
     if spec.search != "optuna" and (idle := [name for name, value in optuna_only.items() if value]):
-        raise InputError(f"{idle[0]}: is for --search optuna")
+        raise InputError(f"{idle[0]}: needs --search optuna")
     done = run_bench(spec, to, lambda jobs: run_shown(jobs, to, spec.workers))
     count = len(spec.seeds)
     names_of_data = dict.fromkeys(row.data for row in done.summary.rows)
@@ -245,9 +245,9 @@ def _spec(
 
     files = [name for name in data if name.lower().endswith(".toml")]
     if files and len(data) > 1:
-        raise InputError(f"{files[0]}: stands for a whole comparison; name no other data beside it")
+        raise InputError(f"{files[0]}: describes a whole comparison; name no other data with it")
     if files and (features or form != "auto" or meaning != "auto"):
-        raise InputError(f"{files[0]}: features, format and labels belong into its [[data]] blocks")
+        raise InputError(f"{files[0]}: features, format and labels belong in its [[data]] blocks")
     if files:
         return read_spec(Path(files[0]), flags, settings)
     if features and len(data) > 1:
@@ -489,7 +489,9 @@ def choose(
     _print_choice(choice, dataset.name)
     images = dataset.features is None or dataset.features.ndim == 4
     if images and choice.best.recipe.backbone in ("auto", "cnn"):
-        say("the features are of a network with random weights; a pretrained one tells more")
+        say(
+            "the features are of a network with random weights; those of a pretrained one are better"
+        )
     say(f"next: {command}")
 
 
@@ -598,7 +600,7 @@ def loop(
     recipe = compose(facts, *given, name=data).recipe
     check(dataset, recipe, numbers, names, chosen)
     total = steps(numbers, names, chosen)
-    again = going_on(f"run the same command again to continue ({to})")
+    again = resume_hint(f"run the same command again to continue ({to})")
     with again, progress("simulating", total) as (bar, task):
         result = simulate(
             dataset,
@@ -644,7 +646,7 @@ def _with_features(dataset: Dataset, path: Path, backbone: str) -> Dataset:
     from plusone.data.features import align, read_features
     from plusone.training.features import extract_to_file
 
-    again = going_on("run the same command again to continue")
+    again = resume_hint("run the same command again to continue")
     with again, progress("extracting features", len(dataset.table)) as (bar, task):
         extract_to_file(
             dataset, path, backbone, on_progress=lambda done: bar.update(task, completed=done)
@@ -667,7 +669,7 @@ def run_shown(jobs: Sequence[Job], folder: Path, workers: int) -> list[JobResult
     from plusone.compare.jobs import run_jobs
 
     board = Board(jobs, workers)
-    again = going_on(f"run the same command again to continue ({folder} keeps what is done)")
+    again = resume_hint(f"run the same command again to continue ({folder} keeps what is done)")
     live = err.is_interactive
     shown = Live(board, console=err, refresh_per_second=2, transient=True)
 
@@ -827,10 +829,10 @@ def finish(
     for data, count in {
         result.data: result.broken for result in bench.results if result.broken
     }.items():
-        say(f"{data}: {count} items left out, as their images cannot be read (plusone inspect)")
+        say(f"{data}: {count} items left out because their images cannot be read (plusone inspect)")
     if single := alone(bench.results):
         listed = ", ".join(f"{method} ({why})" for method, why in single.items())
-        say(f"one by one: {listed}")
+        say(f"trained one by one: {listed}")
     say(f"written: {', '.join(str(folder / name) for name in FILES)}")
     if report:
         _write_report(folder)

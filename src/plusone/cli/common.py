@@ -116,8 +116,8 @@ def progress(description: str, total: int | None) -> Iterator[tuple[Progress, An
 
 
 @contextmanager
-def going_on(how: str) -> Iterator[None]:
-    """Says how to continue if Ctrl-C or a full disk stops this block."""
+def resume_hint(how: str) -> Iterator[None]:
+    """Prints how to continue if Ctrl-C or a full disk stops this block."""
     try:
         yield
     except (KeyboardInterrupt, OSError) as stop:

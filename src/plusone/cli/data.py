@@ -20,11 +20,11 @@ from plusone.cli.common import (
     check_file,
     check_folder,
     emit,
-    going_on,
     load,
     out,
     percent,
     progress,
+    resume_hint,
     say,
     table,
 )
@@ -263,7 +263,7 @@ def features(
     if weights == "random" or (weights == "auto" and not backbone_for(backbone).pretrained):
         say(f"note: {backbone} starts with random weights; its features carry little information")
     dataset = load(data, None, form, meaning)
-    again = going_on("run the same command again to continue")
+    again = resume_hint("run the same command again to continue")
     with again, progress("extracting", len(dataset.table)) as (bar, task):
         result = extract_to_file(
             dataset,

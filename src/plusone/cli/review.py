@@ -124,7 +124,7 @@ def _report(desk: Desk, export: Path | None, summary: bool, as_json: bool) -> No
         say(f"{reviewed.yes} positives and {reviewed.no} negatives from answers in {export}")
         if reviewed.left_out:
             count = reviewed.left_out
-            say(f"{count} answers are about items or classes that are not there any more")
+            say(f"{count} answers are about items or classes that no longer exist")
     if summary:
         result["classes"] = class_counts(desk)
         if not as_json:

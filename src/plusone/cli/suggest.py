@@ -17,10 +17,10 @@ from plusone.cli.common import (
     check_file,
     check_folder,
     emit,
-    going_on,
     out,
     percent,
     progress,
+    resume_hint,
     say,
     table,
 )
@@ -119,7 +119,7 @@ def suggest(
     if images and any(stage.inputs == "images" for stage in stages):
         say(f"fine-tuning {folds} models; --linear trains only heads on the run's features")
     epochs = sum(stage.epochs for stage in stages)
-    again = going_on(
+    again = resume_hint(
         f"run the same command again to continue ({folder} keeps the folds that are done)"
     )
     with (

@@ -21,11 +21,11 @@ from plusone.cli.common import (
     UnusedSeed,
     check_folder,
     emit,
-    going_on,
     load,
     out,
     percent,
     progress,
+    resume_hint,
     say,
     table,
 )
@@ -183,7 +183,7 @@ def train(
     stages = full.resolved_stages(images=task.images, phases=get_method(full.method).phases)
     steps = -(-len(task.train) // full.batch_size)
     total = steps * sum(stage.epochs for stage in stages)
-    again = going_on(f"add --resume to the same command to continue ({folder})")
+    again = resume_hint(f"add --resume to the same command to continue ({folder})")
     with again, alone_in(folder), progress("training", total) as (bar, training):
         if leads():
             write_broken(folder, dataset.broken)
