@@ -71,8 +71,8 @@ def test_gap_closed_within_each_table(result):
     rows += [result(m, test=t / 2, mode="finetune") for m, t in scores]
     tables = summarise(rows).tables()
     assert list(tables) == [("d", "linear"), ("d", "finetune")]
-    for rows in tables.values():
-        assert gaps(rows) == pytest.approx({"an": 0, "em": 0.25, "bce": 1})
+    for table in tables.values():
+        assert gaps(table) == pytest.approx({"an": 0, "em": 0.25, "bce": 1})
     assert set(gaps(summarise(rows[:2]).rows).values()) == {None}
     upside_down = summarise([result("an", test=0.9), result("bce", test=0.5)])
     assert set(gaps(upside_down.rows).values()) == {None}

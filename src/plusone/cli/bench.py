@@ -489,9 +489,7 @@ def choose(
     _print_choice(choice, dataset.name)
     images = dataset.features is None or dataset.features.ndim == 4
     if images and choice.best.recipe.backbone in ("auto", "cnn"):
-        say(
-            "the features are of a network with random weights; those of a pretrained one are better"
-        )
+        say("the features come from random weights; those of a pretrained backbone are better")
     say(f"next: {command}")
 
 

@@ -94,10 +94,10 @@ def audited(path: Path, table: LabelTable) -> LabelMatrix:
     unknown = sorted(set(other.classes) - set(table.classes))
     if unknown:
         raise InputError(f"{path}: the data has no class {unknown[0]!r}; use the same class names")
-    unknown_items = np.setdiff1d(other.ids, table.ids)
-    if len(unknown_items):
+    missing = np.setdiff1d(other.ids, table.ids)
+    if len(missing):
         raise InputError(
-            f"{path}: {len(unknown_items)} items are not in the data, such as {str(unknown_items[0])!r}; "
+            f"{path}: {len(missing)} items are not in the data, such as {str(missing[0])!r}; "
             f"name items as the data does, such as {str(table.ids[0])!r}"
         )
     place = {name: number for number, name in enumerate(table.classes)}
