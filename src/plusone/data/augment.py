@@ -2,8 +2,8 @@
 
 LAC (Xie et al. 2022, "Label-aware global consistency for multi-label learning with single positive
 labels", section 4.1) names Cutout (DeVries and Taylor 2017) and RandAugment (Cubuk et al. 2020) as
-its strong augmentation; its released program also jitters colours and turns some images grey.
-The papers leave the details open. Here:
+its strong augmentation; its released program also jitters colours and converts some images to grey.
+The papers do not give the details. Here:
 
 | step | setting |
 | --- | --- |
@@ -14,8 +14,8 @@ The papers leave the details open. Here:
 
 Deviations: geometric operations take the nearest pixel and fill with mid grey.
 
-The operations are Pillow's. All chance comes in as numbers in [0, 1), so an image's result depends
-on its own numbers alone: not on the batch it is in, nor on the process that computes it.
+The operations are Pillow's. All random numbers are passed in, in [0, 1), so the result for an image
+depends only on its own numbers, not on its batch or on the process that computes it.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ JITTER_SHARE, JITTER = 0.8, 0.4
 GREY_SHARE = 0.2
 CUTOUT_SIDE = 0.5
 FILL = 128
-DRAWS = 3 * OPERATIONS_PER_IMAGE + 4 + 1 + 2 + 3  # numbers that one image uses up
+DRAWS = 3 * OPERATIONS_PER_IMAGE + 4 + 1 + 2 + 3  # random numbers per image
 
 
 def draw_strong(n: int, seed: int) -> Tensor:
-    """The chance of `n` images, float `[n, DRAWS]` in [0, 1)."""
+    """The random numbers for `n` images, float `[n, DRAWS]` in [0, 1)."""
     return torch.rand(n, DRAWS, generator=generator(seed, "strong view"))
 
 
@@ -47,7 +47,7 @@ def strong(image: Tensor, draws: Tensor) -> Tensor:
 
     Args:
         image: Bytes `[C, H, W]`; unless C is 3, every channel is treated as a grey image.
-        draws: The chance of this image, `[DRAWS]`.
+        draws: The random numbers for this image, `[DRAWS]`.
 
     Returns:
         Bytes `[C, H, W]`.
@@ -80,10 +80,10 @@ def cutout(image: Image.Image, across: float, down: float, colour: list[int]) ->
     """Paints a rectangle of half the image's sides over it.
 
     Args:
-        image: The image; it stays as it is.
-        across: Where the centre of the rectangle is, from 0 (left) to 1.
-        down: Where the centre is, from 0 (top) to 1.
-        colour: Red, green and blue; a grey image takes the first.
+        image: The image; it is not modified.
+        across: Horizontal position of the centre of the rectangle, from 0 (left) to 1.
+        down: Vertical position of the centre, from 0 (top) to 1.
+        colour: Red, green and blue; the first is used for a grey image.
     """
     width, height = image.size
     left, top = int((across - CUTOUT_SIDE / 2) * width), int((down - CUTOUT_SIDE / 2) * height)
@@ -97,7 +97,7 @@ def cutout(image: Image.Image, across: float, down: float, colour: list[int]) ->
 def affine(
     image: Image.Image, xx: float, xy: float, yx: float, yy: float, dx: float, dy: float
 ) -> Image.Image:
-    """Each pixel is taken from `(xx x + xy y + dx, yx x + yy y + dy)`, seen from the centre."""
+    """Maps each pixel from `(xx x + xy y + dx, yx x + yy y + dy)`, relative to the centre."""
     x, y = image.width / 2, image.height / 2
     matrix = (xx, xy, dx + x - xx * x - xy * y, yx, yy, dy + y - yx * x - yy * y)
     fill = FILL if image.mode == "L" else (FILL,) * 3
@@ -116,9 +116,9 @@ def _enhance(enhancer: Callable[[Image.Image], ImageEnhance._Enhance]) -> Operat
     return lambda image, strength, side: enhancer(image).enhance(1 + side * 0.9 * strength)
 
 
-# They take an image, how much of their range to use, in [0, 1), and the direction, 1 or -1, for
-# those that have two. Ranges as in AutoAugment (Cubuk et al. 2019), whose operations RandAugment
-# takes over.
+# Arguments: an image, the strength in [0, 1) as a share of the range, and the direction, 1 or -1,
+# for operations that have two. Ranges are those of AutoAugment (Cubuk et al. 2019), whose
+# operations RandAugment uses.
 OPERATIONS: tuple[Operation, ...] = (
     lambda image, strength, side: image,
     lambda image, strength, side: ImageOps.autocontrast(image),

@@ -73,17 +73,17 @@ def id_fault(name: str) -> str | None:
 
 
 def line_of(lines: Sequence[int] | None, row: int) -> int | None:
-    """The line of the file that holds a table row, if the form has lines."""
+    """The line of the file that holds a table row, if the format has lines."""
     return None if lines is None else int(lines[row])
 
 
 def check_ids(ids: Strings, problems: Problems, lines: Sequence[int] | None = None) -> None:
-    """Records ids that are empty, leave their folder or occur twice.
+    """Reports ids that are empty, leave their folder or occur twice.
 
     Args:
         ids: `[N]`.
-        problems: Where to record.
-        lines: The line of each row in the file, for forms with lines.
+        problems: Where they are reported.
+        lines: The line of each row in the file, for formats with lines.
     """
     for start in range(0, len(ids), CHUNK):
         part = ids[start : start + CHUNK].tolist()
@@ -100,14 +100,14 @@ def check_ids(ids: Strings, problems: Problems, lines: Sequence[int] | None = No
 
 
 def id_array(names: Sequence[str], source: Path | str) -> Strings:
-    """The ids of a file as one array; longer ones are cut, which `check_ids` then records."""
+    """The ids of a file as one array; too long ids are cut, and `check_ids` reports them."""
     cut = [name[:LONGEST_ID] for name in names]
     check_width(len(cut), max(map(len, cut), default=0), source)
     return np.asarray(cut, dtype=np.str_)
 
 
 def check_width(count: int, longest: int, source: Path | str) -> None:
-    """Refuses ids that would need too much memory: as an array all are as wide as the longest."""
+    """Refuses ids that need too much memory: in an array, all are as wide as the longest."""
     if 4 * count * longest > NAMES:
         raise InputError(
             f"{source}: {count:,} ids of which one has {longest} characters need more than "
@@ -116,7 +116,7 @@ def check_width(count: int, longest: int, source: Path | str) -> None:
 
 
 def repeats(ids: npt.NDArray[Any]) -> list[tuple[int, int]]:
-    """Pairs (row, row of its first occurrence) of everything that occurs again.
+    """Pairs (row, row of its first occurrence) of all repeated ids.
 
     >>> repeats(np.array(["a", "b", "a"]))
     [(2, 0)]
@@ -124,22 +124,22 @@ def repeats(ids: npt.NDArray[Any]) -> list[tuple[int, int]]:
     if len(ids) < 2 or (ids[1:] > ids[:-1]).all():
         return []
     order = np.argsort(ids, kind="stable")
-    again = np.zeros(len(ids), dtype=bool)
+    is_repeat = np.zeros(len(ids), dtype=bool)
     step = CHUNK
     for start in range(1, len(ids), step):  # in pieces: a sorted copy of all ids is large
         piece = ids[order[start - 1 : start + step]]
-        again[start : start + len(piece) - 1] = piece[1:] == piece[:-1]
+        is_repeat[start : start + len(piece) - 1] = piece[1:] == piece[:-1]
     pairs = []
-    for position in np.flatnonzero(again):
+    for position in np.flatnonzero(is_repeat):
         first = position
-        while again[first]:
+        while is_repeat[first]:
             first -= 1
         pairs.append((int(order[position]), int(order[first])))
     return sorted(pairs)
 
 
 def check_names(classes: tuple[str, ...], problems: Problems) -> None:
-    """Records class names that are empty or occur twice."""
+    """Reports class names that are empty or occur twice."""
     seen: set[str] = set()
     for place, name in enumerate(classes):
         if fault := name_fault(name):
@@ -149,17 +149,17 @@ def check_names(classes: tuple[str, ...], problems: Problems) -> None:
         seen.add(name)
 
 
-def check_splits(given: npt.NDArray[Any], problems: Problems) -> Strings:
-    """The splits under their usual names; other words are problems."""
-    words = given.astype(np.str_)
-    names = {word: split_name(word) for word in np.unique(words).tolist()}
-    for word, name in names.items():
+def check_splits(values: npt.NDArray[Any], problems: Problems) -> Strings:
+    """The splits under their usual names; other names are reported."""
+    texts = values.astype(np.str_)
+    names = {text: split_name(text) for text in np.unique(texts).tolist()}
+    for text, name in names.items():
         if name is None:
-            row = int(np.flatnonzero(words == word)[0])
-            problems.add(f"split[{row}] {word!r} is not train, val or test")
-    out = np.full(len(words), "", dtype="<U5")
-    for word, name in names.items():
-        out[words == word] = name or ""
+            row = int(np.flatnonzero(texts == text)[0])
+            problems.add(f"split[{row}] {text!r} is not train, val or test")
+    out = np.full(len(texts), "", dtype="<U5")
+    for text, name in names.items():
+        out[texts == text] = name or ""
     return out
 
 
@@ -188,8 +188,8 @@ def images_root(
 ) -> tuple[Path | None, tuple[str, ...]]:
     """Checks that image files exist; returns the root to use and notes.
 
-    If none of the files exists the items are taken as not being images: the root is None and a
-    note says so, unless `required`. If only some exist, each missing one is a problem.
+    If none of the files exists, the items are assumed not to be images: the root is None and a
+    note says so, unless `required`. If only some exist, each missing one is reported.
     """
     if root is None or not check or not len(ids):
         return root, ()
@@ -198,16 +198,16 @@ def images_root(
         return None, (f"no image file of the table exists below {root}: labels only",)
     for row in missing:
         name = str(ids[row])
-        if id_fault(name) is None:  # else it was recorded already
+        if id_fault(name) is None:  # otherwise it was reported already
             where = f"does not exist below {root}"
             problems.add(f"image {_short(name)} {where}", row=line_of(lines, row))
     return root, ()
 
 
 def missing_images(ids: Strings, root: Path) -> list[int]:
-    """Rows of the ids that name no file below `root`.
+    """Rows whose id is not a file below `root`.
 
-    Folders are listed once: asking for each of 270,000 files takes far longer.
+    Each folder is listed once, which is much faster than a system call for each file.
     """
     listings: dict[str, frozenset[str]] = {}
     missing = []
@@ -220,11 +220,11 @@ def missing_images(ids: Strings, root: Path) -> list[int]:
                     listings[folder] = frozenset(os.listdir(root / folder) if inside else ())
                 except (OSError, ValueError):
                     listings[folder] = frozenset()
-            # The second look is for file systems that do not tell cases or accents apart.
-            found = file in listings[folder] or (
+            # The second check is for file systems that ignore case or Unicode normalisation.
+            exists = file in listings[folder] or (
                 bool(listings[folder]) and os.path.isfile(root / name)
             )
-            if not found:
+            if not exists:
                 missing.append(row)
     return missing
 

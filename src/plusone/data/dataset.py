@@ -1,4 +1,4 @@
-"""`Dataset`: a label table, and the features of its items where a file brings them along."""
+"""`Dataset`: a label table and, optionally, the features of its items."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Broken:
 
 @dataclass(frozen=True)
 class Dataset:
-    """What a reader hands back.
+    """A label table and the inputs of its items.
 
     Args:
         table: Items, classes and labels.
-        features: What belongs to `table.ids[i]` in row `i`: float32 or float16 vectors `[N, D]`
-            or tokens `[N, T, D]`, or images in memory, uint8 `[N, C, H, W]`; None for image files.
-            They may be mapped from a file, or lazy (`plusone.data.lazy`).
+        features: Row `i` belongs to `table.ids[i]`: float32 or float16 vectors `[N, D]` or tokens
+            `[N, T, D]`, or images in memory, uint8 `[N, C, H, W]`; None for image files. They may
+            be memory-mapped or lazy (`plusone.data.lazy`).
         name: A short name for reports, from the file or folder.
         broken: Items that were left out, see `plusone.data.broken`.
     """
@@ -57,9 +57,9 @@ class Dataset:
 
         Args:
             x: Features `[N, D]`, tokens `[N, T, D]`, or images uint8 `[N, C, H, W]`.
-            labels: 1, 0, -1 as `[N, L]`; a `LabelMatrix` where that would be large.
-            complete: Whether these are all labels, so that 0 means negative and training hides
-                all but one positive; otherwise they are what was seen, and 0 means unobserved.
+            labels: 1, 0, -1 as `[N, L]`; a `LabelMatrix` if that would be large.
+            complete: Whether all labels are known, so that 0 means negative and training hides all
+                but one positive; otherwise they are the seen labels, and 0 means unobserved.
             classes: Class names; numbers by default.
             split: "train", "val" or "test" for each item.
             name: A short name for reports.
@@ -88,11 +88,11 @@ class Dataset:
 
 
 def as_inputs(x: npt.ArrayLike | LazyArray, name: str = "x") -> npt.NDArray[Any] | LazyArray:
-    """Numbers as models take them: images in bytes and small floats stay, the rest is float32.
+    """Inputs in the types that models accept: uint8 images, float16 and float32; else float32.
 
     Args:
-        x: The inputs; of arrays every value must be finite.
-        name: What to call them in a message.
+        x: The inputs; every value of an array must be finite.
+        name: Their name in error messages.
     """
     array = x if isinstance(x, LazyArray) else np.asarray(x)
     if array.ndim == 4 and array.dtype != np.uint8:

@@ -1,7 +1,7 @@
-"""Image files: opened in one way everywhere, decoded to tensors, and kept decoded on disk.
+"""Image files: opened in the same way everywhere, decoded to tensors, and cached on disk.
 
-`open_image` decides what the pixels of a file are; training, the report and the review page all
-take it, so that a person sees what a model sees.
+Training, the report and the review page all use `open_image`, so that people see the same pixels
+as the model.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from plusone.io.readers import MAX_PIXELS, MAX_SIDE
 if TYPE_CHECKING:  # torch takes a second to load, and pages need no tensors
     from torch import Tensor
 
-# What is decoded, whatever a file is called. Pillow knows more kinds; one of them (EPS) would call
-# another program with the file of a stranger.
+# The kinds that are decoded, whatever the file name. Pillow knows more; one of them (EPS) would run
+# another program on an untrusted file.
 IMAGE_KINDS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 CROPPED = 256 / 224  # short side over the crop's side, the common choice for ImageNet models
@@ -41,16 +41,16 @@ Aspect = Literal["stretch", "crop"]
 
 
 def open_image(path: Path, *, at_least: int | None = None) -> Image.Image:
-    """An image file as RGB, 8 bits a channel, upright.
+    """An image file as RGB, 8 bits per channel, upright.
 
-    The EXIF orientation is applied; palettes, grey and CMYK become RGB; transparency is dropped; of
-    an animation the first frame counts. 16-bit grey is scaled from its full range (0 to 65,535, by
-    1 / 257), whatever values the image uses.
+    The EXIF orientation is applied; palettes, grey and CMYK become RGB; transparency is dropped;
+    the first frame of an animation is used. 16-bit grey is scaled from its full range (0 to 65,535,
+    by 1 / 257), whatever values the image uses.
 
     Args:
         path: The file.
-        at_least: A side that is enough: a JPEG may be decoded at a half, a quarter or an eighth of
-            its size, as long as no side falls below it. That is faster.
+        at_least: A sufficient side: a JPEG may be decoded at a half, a quarter or an eighth of its
+            size, which is faster, as long as no side falls below it.
 
     Raises:
         InputError: The file cannot be decoded, or exceeds `MAX_PIXELS` or `MAX_SIDE`.
@@ -70,9 +70,8 @@ def decode(path: Path, size: int, aspect: Aspect = "stretch") -> Tensor:
     Args:
         path: The file.
         size: Side of the result.
-        aspect: "stretch" resizes to the square without keeping the aspect, as the published
-            protocol does; "crop" cuts the middle square of 224 / 256 of the short side out and
-            resizes it.
+        aspect: "stretch" resizes to the square without keeping the aspect ratio, as the published
+            protocol does; "crop" resizes the central square of 224 / 256 of the short side.
     """
     import torch
     from torch.nn import functional
@@ -89,9 +88,9 @@ def decode(path: Path, size: int, aspect: Aspect = "stretch") -> Tensor:
 
 
 def fault(path: Path) -> str | None:
-    """Why `decode` would refuse a file, in a few words; None if it would not.
+    """The reason why `decode` would refuse a file; None if it would not.
 
-    The file is decoded, JPEG at an eighth of its size, which is faster and finds the same.
+    The file is decoded, JPEG at an eighth of its size, which is faster and detects the same errors.
     """
     try:
         with _opened(path) as opened:
@@ -107,7 +106,7 @@ def _opened(path: Path) -> Iterator[Image.Image]:
     """An image file within the limits; an error inside the block becomes an `InputError`."""
     try:
         status = path.stat()
-        if not S_ISREG(status.st_mode):  # reading from a pipe would wait for ever
+        if not S_ISREG(status.st_mode):  # reading from a pipe would block
             raise InputError(f"{path}: cannot be read as an image (it is no file)")
         if not status.st_size:
             raise InputError(f"{path}: cannot be read as an image (the file is empty)")
@@ -143,7 +142,7 @@ def _reason(error: Exception) -> str:
 
 
 def _upright(opened: Image.Image) -> Image.Image:
-    """Applies the EXIF orientation; EXIF data that cannot be read is passed over."""
+    """Applies the EXIF orientation; EXIF data that cannot be read is ignored."""
     opened.load()
     try:
         ImageOps.exif_transpose(opened, in_place=True)  # a copy would take a fifth of the time
@@ -155,7 +154,7 @@ def _upright(opened: Image.Image) -> Image.Image:
 
 
 def middle(width: int, height: int, size: int) -> tuple[int, int, int, int]:
-    """The square in the middle that "crop" cuts out: left, top, right, bottom.
+    """The central square of "crop": left, top, right, bottom.
 
     >>> middle(512, 256, 224)
     (144, 16, 368, 240)
@@ -166,11 +165,11 @@ def middle(width: int, height: int, size: int) -> tuple[int, int, int, int]:
 
 
 def _eight_bits(image: Image.Image, sixteen_bits: bool) -> Image.Image:
-    """Grey of more than 8 bits a pixel as bytes; plain conversion would cut it to white.
+    """Grey of more than 8 bits per pixel as bytes; plain conversion would clip it to white.
 
-    16 bits are scaled by their full range. 32-bit integers count as 16 bits if one of them exceeds
-    255, else as bytes; so do floats, unless none exceeds 1, which stands for white then. NaN
-    becomes black.
+    16-bit values are scaled by their full range. 32-bit integers count as 16-bit if one of them
+    exceeds 255, else as bytes; so do floats, unless none exceeds 1: then 1 is white. NaN becomes
+    black.
     """
     if image.mode[0] not in "IF":
         return image
@@ -197,7 +196,7 @@ def decode_all(
         size: Side of the results.
         tick: Called once per image.
         aspect: As for `decode`.
-        out: Where to put them; new memory by default.
+        out: Tensor to write to; a new one by default.
     """
     import torch
 
@@ -223,7 +222,7 @@ def cached_images(
     Args:
         paths: The image files.
         size: Side of the results.
-        folder: Where cache files live.
+        folder: Folder of the cache files.
         tick: Called once per image that had to be decoded.
         aspect: As for `decode`.
     """

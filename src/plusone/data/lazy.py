@@ -1,4 +1,4 @@
-"""`LazyArray`: rows of arrays that stay where they lie, usually in files mapped into memory."""
+"""`LazyArray`: rows of arrays that are read on access, usually memory-mapped files."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-LARGE = 1 << 29  # bytes of features from which on they are not copied into memory
+LARGE = 1 << 29  # bytes; features of this size or more are not copied into memory
 
 
 class LazyArray:
-    """Rows of one or several arrays, one below the other; only what is asked for is read.
+    """Rows of one or several concatenated arrays; only the requested rows are read.
 
-    It has what whoever uses features needs of an array: `shape`, `dtype`, `len()`, and rows by
-    number, which are copied out. `np.asarray` copies all of it into memory.
+    It supports `shape`, `dtype`, `len()` and indexing by row, which copies the rows. `np.asarray`
+    copies all of it into memory.
 
     Args:
-        pieces: Arrays `[n, ...]` that differ in length only.
-        rows: Which rows of them these are, in order, int64 `[N]`; None for all.
+        pieces: Arrays `[n, ...]` that differ only in their length.
+        rows: Indices of the rows, in order, int64 `[N]`; None for all.
 
     >>> two = LazyArray([np.array([[1.0], [2.0]]), np.array([[3.0]])])
     >>> two.view(np.array([2, 0]))[:].tolist(), two[1:].tolist()
@@ -49,7 +49,7 @@ class LazyArray:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that all rows would take in memory."""
+        """Size of all rows in memory, in bytes."""
         return int(np.prod(self.shape)) * self.dtype.itemsize
 
     def view(self, rows: npt.NDArray[np.int64]) -> LazyArray:
@@ -57,7 +57,7 @@ class LazyArray:
         return LazyArray(self.pieces, self.rows[rows])
 
     def __getitem__(self, key: Any) -> npt.NDArray[Any]:
-        """Rows by a number, a slice, numbers or a mask, as an array of their own."""
+        """A copy of the rows at an index, a slice, several indices or a mask."""
         rows = self.rows[key]
         values = self._taken(np.atleast_1d(rows))
         return values.reshape(np.shape(rows) + self.shape[1:])
@@ -82,7 +82,7 @@ class LazyArray:
 
 
 def rows_of(x: npt.NDArray[Any] | LazyArray, rows: npt.NDArray[np.int64]) -> LazyArray:
-    """Some rows of an array or of a lazy one; nothing is read.
+    """Some rows of an array as a lazy array; nothing is read.
 
     >>> rows_of(np.array([[1.0], [2.0]]), np.array([1]))[:].tolist()
     [[2.0]]
@@ -93,7 +93,7 @@ def rows_of(x: npt.NDArray[Any] | LazyArray, rows: npt.NDArray[np.int64]) -> Laz
 def taken(
     x: npt.NDArray[Any] | LazyArray, rows: npt.NDArray[np.int64]
 ) -> npt.NDArray[Any] | LazyArray:
-    """Some rows: copied, or left where they lie if the array is large.
+    """Some rows: a copy, or a lazy array if the array is large.
 
     >>> taken(np.array([[1.0], [2.0]]), np.array([1])).tolist()
     [[2.0]]
@@ -102,7 +102,7 @@ def taken(
 
 
 def joined(parts: Sequence[npt.NDArray[Any] | LazyArray]) -> npt.NDArray[Any] | LazyArray:
-    """Arrays one below the other: copied into one, or left where they lie if they are large.
+    """Concatenates arrays: a copy, or a lazy array if they are large.
 
     >>> joined([np.array([[1.0]]), np.array([[2.0]])]).tolist()
     [[1.0], [2.0]]

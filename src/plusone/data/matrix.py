@@ -8,10 +8,10 @@ What the three states mean, everywhere in this package:
 | `0` | unobserved | no annotator gave an answer: it may apply or not |
 | `-1` | seen negative | an annotator said that the class does not apply |
 
-The full truth of an item is the same thing without zeros: every class is `1` or `-1`.
+The truth of an item has no zeros: every class is `1` or `-1`.
 
-Only entries that differ from `default` are stored. Single positives store one entry a row
-(`default=0`); a full truth stores its positives (`default=-1`).
+Only entries that differ from `default` are stored: one entry per row for single positives
+(`default=0`), and the positives for a full truth (`default=-1`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from plusone.io.keys import content_key
 
 @dataclass(frozen=True, eq=False)
 class LabelMatrix:
-    """Labels `[N, L]`: compressed sparse rows, and the state of all that is not stored.
+    """Labels `[N, L]`: compressed sparse rows, and the state of entries that are not stored.
 
     Args:
         entries: The stored states, int8 `[N, L]`, columns ascending within a row. A stored 0 is a
@@ -118,7 +118,7 @@ class LabelMatrix:
 
     @property
     def nnz(self) -> int:
-        """How many entries are stored."""
+        """Number of stored entries."""
         return len(self.values)
 
     @property
@@ -168,14 +168,14 @@ class LabelMatrix:
         return classes
 
     def per_item(self, state: int) -> npt.NDArray[np.int64]:
-        """How many classes of each item are in the given state, int64 `[N]`."""
+        """Number of classes in the given state for each item, int64 `[N]`."""
         hits = np.bincount(self.row_of_entry()[self.values == state], minlength=len(self))
         if state == self.default:
             hits = hits + self.n_classes - np.diff(self.indptr)
         return hits
 
     def per_class(self, state: int) -> npt.NDArray[np.int64]:
-        """How many items of each class are in the given state, int64 `[L]`."""
+        """Number of items in the given state for each class, int64 `[L]`."""
         hits = np.bincount(self.indices[self.values == state], minlength=self.n_classes)
         if state == self.default:
             hits = hits + len(self) - np.bincount(self.indices, minlength=self.n_classes)
@@ -189,7 +189,7 @@ class LabelMatrix:
         )
 
     def with_default(self, default: int) -> LabelMatrix:
-        """The same states, stored as what differs from `default`.
+        """The same states, stored relative to another `default`.
 
         >>> LabelMatrix.from_dense([[1, -1]]).with_default(-1).nnz
         1

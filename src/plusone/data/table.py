@@ -1,4 +1,4 @@
-"""`LabelTable`: items, classes, what is known of their labels, and how they are split."""
+"""`LabelTable`: items, classes, seen and true labels, and splits."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class LabelTable:
     Args:
         ids: One unique name per item, `[N]`; for images the path below `root`.
         classes: Class names, `L` of them, unique.
-        labels: What was seen: `LabelMatrix` `[N, L]` in three states, default 0.
-        truth: All labels, for simulating observation and for evaluation only; default -1.
+        labels: The seen labels, `LabelMatrix` `[N, L]` in three states, default 0.
+        truth: All labels, only for simulating annotators and for evaluation; default -1.
         split: Split of each item, `[N]`, in {"train", "val", "test"}; None if there is none.
-        root: Folder of the image files, None if the items are not images.
+        root: Folder of the image files; None if the items are not images.
         observation: How `labels` were simulated (scheme, seed, ...); empty if they were given.
         notes: Sentences about choices made by the reader, for the summary.
     """
@@ -78,7 +78,7 @@ class LabelTable:
         )
 
     def with_classes(self, names: Sequence[str]) -> LabelTable:
-        """The same items over the given classes, in the given order; all must be there."""
+        """The same items with the given classes, in the given order; all of them must exist."""
         if tuple(names) == self.classes:
             return self
         columns = [self.classes.index(name) for name in names]
