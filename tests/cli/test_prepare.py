@@ -73,7 +73,7 @@ def test_strict_refuses_other_counts_and_writes_nothing(bad, tmp_path):
 
 def test_bad_input_is_one_sentence_and_writes_nothing(bad, tmp_path):
     to = ("--out", tmp_path / "out")
-    assert "is no folder; PASCAL VOC 2012 is obtained" in bad("prepare", "voc", "gone", *to).err
+    assert "is not a folder; download PASCAL VOC 2012" in bad("prepare", "voc", "gone", *to).err
     assert "'mnist' is no data set" in bad("prepare", "mnist", tmp_path, *to).err
     lists = tree(tmp_path / "raw", images=False)
     assert "--missing keep" in bad("prepare", "voc", tmp_path / "raw", *to).err

@@ -52,8 +52,8 @@ def test_new_pictures_have_their_labels_apart(example: Path) -> None:
 
 
 def test_nothing_is_overwritten(example: Path) -> None:
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="exists already"):
         write_example(example, 60, audited=20, new=5)
-    with pytest.raises(InputError, match="1 to 4000"):
+    with pytest.raises(InputError, match="between 1 and 4000"):
         write_example(example.with_name("more"), 5000)
     assert sorted(path.name for path in example.parent.iterdir()) == ["example"]

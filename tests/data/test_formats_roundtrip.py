@@ -224,7 +224,7 @@ def test_wrong_suffixes_and_forms(tmp_path: Path) -> None:
         read(tmp_path / "nothing.csv")
     with pytest.raises(InputError, match="no such file or folder"):
         read(tmp_path / "nothing.csv", format="csv-long")
-    with pytest.raises(InputError, match="this folder is of no known form"):
+    with pytest.raises(InputError, match="the format of this folder is not known"):
         read(tmp_path)
 
 

@@ -172,7 +172,7 @@ def test_a_disk_that_fills_up_and_is_cleared(cli, words, small_disk, monkeypatch
     answer = cli(*command)
     assert answer.code == 1
     assert "could not be written, the disk is full (" in answer.sentence
-    assert "kB are free); what was there before is whole" in answer.sentence
+    assert "kB are free); the previous content is intact" in answer.sentence
     whole(small_disk / "run")
     other.unlink()
     assert cli(*command, "--resume").code == 0

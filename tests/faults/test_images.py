@@ -71,10 +71,10 @@ def damage(kind, path):
         return "it is of no known kind"
     if kind == "folder":
         path.mkdir()
-        return "it is no file"
+        return "it is not a file"
     if kind == "pipe":
         os.mkfifo(path)
-        return "it is no file"
+        return "it is not a file"
     if kind == "loop":
         path.symlink_to(path.name)
         return "symbolic links"

@@ -144,7 +144,7 @@ def test_npz_files_that_are_odd(tmp_path):
     x, y = np.ones((2, 3)), np.eye(2, dtype=np.int8)
     odd = np.frombuffer(b"\xff\xff\xff\x7f" * 4, dtype="<U2")  # characters that do not exist
     for arrays, why in (
-        ({"y": y, "ids": odd}, "no text"),
+        ({"y": y, "ids": odd}, "invalid characters"),
         ({"y": y, "ids": np.zeros(2, dtype="V3")}, "does not hold names"),
         ({"y": y, "ids": np.array([b"\xff", b"a"])}, "does not hold names"),
         ({"y": y, "x": np.ones(2)}, "x has shape"),

@@ -52,9 +52,9 @@ def write_example(
     scenes = load_digits_scenes()
     train, test = _rows(scenes, "train", items), _rows(scenes, "test", new)
     if not 0 <= audited <= items:
-        raise InputError(f"{audited} audited items of {items} cannot be")
+        raise InputError(f"cannot audit {audited} of {items} items")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder}: is there already; name a new folder")
+        raise InputError(f"{folder}: exists already; choose a new folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".example.", dir=folder.parent) as temporary:
         example = Path(temporary) / "example"
@@ -105,7 +105,7 @@ def _rows(scenes: Digits, split: str, count: int) -> Rows:
     """The first scenes of a split."""
     rows = np.flatnonzero(scenes.split == SPLITS.index(split))
     if not 1 <= count <= len(rows):
-        raise InputError(f"there are 1 to {len(rows)} pictures to write here, not {count}")
+        raise InputError(f"between 1 and {len(rows)} images can be written here, not {count}")
     return rows[:count]
 
 

@@ -107,7 +107,7 @@ def _opened(path: Path) -> Iterator[Image.Image]:
     try:
         status = path.stat()
         if not S_ISREG(status.st_mode):  # reading from a pipe would block
-            raise InputError(f"{path}: cannot be read as an image (it is no file)")
+            raise InputError(f"{path}: cannot be read as an image (it is not a file)")
         if not status.st_size:
             raise InputError(f"{path}: cannot be read as an image (the file is empty)")
         with Image.open(path, formats=IMAGE_KINDS) as opened:

@@ -77,7 +77,7 @@ class LazyArray:
     ) -> npt.NDArray[Any]:
         """All rows in memory."""
         if copy is False:
-            raise ValueError("the rows lie elsewhere: they cannot be had without a copy")
+            raise ValueError("a lazy array cannot be converted without a copy")
         return self[:].astype(dtype or self.dtype, copy=False)
 
 

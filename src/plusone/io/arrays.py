@@ -127,7 +127,7 @@ def _sound_text(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if array.dtype.kind == "U" and array.size:
         codes = np.ascontiguousarray(array).view(array.dtype.byteorder.replace("|", "=") + "u4")
         if codes.max() > LAST_CHARACTER:
-            raise ValueError("it has text in it that is no text")
+            raise ValueError("it has text with invalid characters")
     return array
 
 

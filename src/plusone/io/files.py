@@ -74,8 +74,8 @@ def room(error: OSError) -> str | None:
         free = f" ({_amount(shutil.disk_usage(place).free)} are free)"
     name = "the output" if where is None else os.fsdecode(where)
     return (
-        f"{name}: could not be written, {NO_ROOM[error.errno]}{free}; what was there before is "
-        "whole: make room, then go on"
+        f"{name}: could not be written, {NO_ROOM[error.errno]}{free}; the previous content is "
+        "intact: free some space and run it again"
     )
 
 

@@ -75,7 +75,9 @@ def detect(path: Path | str) -> str:
     if detected is None:
         what = "folder" if path.is_dir() else "file"
         known = "; ".join(f"{name} ({entry.summary})" for name, entry in FORMATS.items())
-        raise InputError(f"{path}: this {what} is of no known form; the forms are: {known}")
+        raise InputError(
+            f"{path}: the format of this {what} is not known; the formats are: {known}"
+        )
     return detected
 
 

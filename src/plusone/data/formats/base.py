@@ -60,11 +60,11 @@ def as_labels(table: LabelTable, mode: str) -> LabelTable:
     """
     if mode == "complete" and not (table.is_complete and table.truth is not None):
         truth = (table.truth or table.labels).only_positives(default=-1)
-        note = "labels were taken as complete, as asked: what is not positive is negative"
+        note = "labels were read as complete, as requested: all that are not positive are negative"
         return replace(table, labels=truth, truth=truth, observation={}, notes=(*table.notes, note))
     if mode == "seen" and table.truth is not None:
         labels = table.labels.only_positives() if table.is_complete else table.labels
-        note = "labels were taken as seen, as asked: what is not given is unobserved"
+        note = "labels were read as seen, as requested: all that are not given are unobserved"
         return replace(table, labels=labels, truth=None, notes=(*table.notes, note))
     return table
 

@@ -73,7 +73,7 @@ def prepare(
     data = PUBLIC[name]
     if not root.is_dir():
         raise InputError(
-            f"{root}: is no folder; {data.title} is obtained from {data.page} and unpacked there"
+            f"{root}: is not a folder; download {data.title} from {data.page} and unpack it there"
         )
     try:
         table = data.read(root)
