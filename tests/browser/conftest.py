@@ -21,7 +21,7 @@ ARGUMENTS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # its event loop must not outlive the tests of this folder
 def browser() -> Iterator[Any]:
     """Chromium, where it and playwright are installed."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -43,7 +43,7 @@ def artifacts() -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def report(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of four methods with two seeds, a sweep and an ablation."""
     folder = tmp_path_factory.mktemp("bench")

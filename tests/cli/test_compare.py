@@ -50,7 +50,8 @@ def train_as(monkeypatch):
 
     def use(result):
         monkeypatch.setattr(
-            "plusone.compare.jobs.run_unit", lambda unit: [result(job) for job in unit.jobs]
+            "plusone.compare.jobs.run_unit",
+            lambda unit, features=None: [result(job) for job in unit.jobs],
         )
         monkeypatch.setattr(
             "plusone.compare.jobs.in_processes",

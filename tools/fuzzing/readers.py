@@ -350,7 +350,10 @@ ROW = {
     "epochs": [],
     "observation": {"scheme": "single()", "seed": 1}, "items": {"train": 3, "val": 1, "test": 1},
 }  # fmt: skip
-EPOCH = {"stage": 0, "epoch": 1, "losses": {"loss": 0.5}, "val_map": 0.5, "seconds": 0.1}
+EPOCH = {
+    "stage": 0, "epoch": 1, "losses": {"loss": 0.5}, "val_map": 0.5, "seconds": 0.1,
+    "selected_on": "truth", "best": True, "weights": "raw",
+}  # fmt: skip
 
 
 def run_texts(folder: Path) -> Seeds:
