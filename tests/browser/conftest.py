@@ -21,7 +21,7 @@ ARGUMENTS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="package")  # its event loop must not outlive the tests of this folder
+@pytest.fixture(scope="module")  # its event loop must not outlive the tests of the browser
 def browser() -> Iterator[Any]:
     """Chromium, where it and playwright are installed."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -43,7 +43,7 @@ def artifacts() -> Path:
     return folder
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def report(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of four methods with two seeds, a sweep and an ablation."""
     folder = tmp_path_factory.mktemp("bench")

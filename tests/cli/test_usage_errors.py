@@ -63,7 +63,7 @@ def test_data_of_no_known_form_lists_the_forms(bad, tmp_path):
     (tmp_path / "readme.txt").write_text("hello")
     for what in (tmp_path, tmp_path / "readme.txt"):
         err = bad("train", what).err
-        assert f"{what}: this " in err
+        assert f"{what}: the format of this " in err
         for form in ("csv-long", "csv-wide", "npz", "voc", "mulan", "coco", "a folder per class"):
             assert form in err
         assert err.count("\n") == 1

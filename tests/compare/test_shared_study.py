@@ -114,7 +114,7 @@ def here(monkeypatch):
 
     monkeypatch.setattr(search, "HEARTBEAT", 1)
     monkeypatch.setattr(search, "GRACE", 3)
-    monkeypatch.setattr(search, "PAUSE", 0.2)
+    monkeypatch.setattr(search, "POLL_SECONDS", 0.2)
     return shared_search.tune
 
 
