@@ -108,6 +108,16 @@ class Recipe(BaseModel):
     mode: Literal["auto", "linear", "finetune", "linear_init"] = Field(
         "auto", description="linear on fixed features, finetune all, or one after the other"
     )
+    head: Literal["auto", "linear", "kernel"] = Field(
+        "auto",
+        description="on fixed features: a linear model, or a linear model in the space of a "
+        "kernel; auto = kernel for methods with a closed form, else linear",
+    )
+    use_validation: bool = Field(
+        True,
+        description="learn from the seen labels of validation items too, where the method needs "
+        "none to choose by",
+    )
     epochs: int | None = Field(None, ge=1, description="epochs; default 25 linear, 10 finetune")
     lr: float = Field(1e-3, gt=0, description="learning rate")
     finetune_epochs: int = Field(5, ge=1, description="epochs of the second stage of linear_init")

@@ -32,12 +32,14 @@ def test_stopped_and_resumed_it_ends_the_same(name, kind, training, feature_data
     whole = training(data, **given)
     records = []
     stopped = None
+    total = sum(stage.epochs for stage in whole.stages)  # 1 for a closed form
     for record in whole.epochs():
         records.append(record)
-        if len(records) == 2:
+        if len(records) == min(2, total):
             tensors, plain = whole.state()
             stopped = ({key: value.clone() for key, value in tensors.items()}, plain)
-    assert len(records) == 3 * len(METHODS[name].phases)
+    closed = METHODS[name].closed_form and total == 1
+    assert len(records) == (1 if closed else 3 * len(METHODS[name].phases))
     assert all(math.isfinite(value) for record in records for value in record.losses.values())
     assert all(0 < record.val_map <= 1 for record in records)
     torch.manual_seed(7)  # whatever the process did before must not matter

@@ -466,7 +466,7 @@ def choose(
             facts, given_settings, {"method": name, "mode": "linear", "lr": rate}, name=data
         ).recipe
         for name in methods
-        for rate in rates
+        for rate in (rates[:1] if get_method(name).closed_form else rates)
     ]
     stages = [
         stage

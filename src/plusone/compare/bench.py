@@ -125,7 +125,7 @@ class Entry:
 
     def rates(self, listed: Sequence[float | None]) -> list[Settings]:
         """Settings with each learning rate of the comparison, unless the entry has its own."""
-        return [{}] if "lr" in self.settings else rate_grid(listed)
+        return [{}] if "lr" in self.settings else rate_grid(listed, self.method)
 
     def jobs(self, grid: Sequence[Settings], seeds: Sequence[int]) -> list[Job]:
         """The trainings with each of some settings and seeds."""

@@ -145,8 +145,12 @@ def _facts(source: Source, val_share: float) -> Facts:
     return facts_of(source.load(), val_share)
 
 
-def rate_grid(rates: Sequence[float | None]) -> list[Settings]:
-    """Settings with each learning rate; None is the one that the rules or the method give."""
+def rate_grid(rates: Sequence[float | None], method: str) -> list[Settings]:
+    """Settings with each learning rate; None is the one that the rules or the method give.
+
+    A method with a closed form needs none, so the first stands for all.
+    """
+    rates = rates[:1] if get_method(method).closed_form else rates
     return [{} if rate is None else {"lr": rate} for rate in rates]
 
 

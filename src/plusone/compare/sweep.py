@@ -370,7 +370,7 @@ def plan_cell(
         own: Settings of this cell, which take precedence.
         rules: Whether rules that look at the data choose what is not given.
     """
-    tried = [rate | own for rate in rate_grid(rates)]
+    tried = [rate | own for rate in rate_grid(rates, method)]
     try:
         return make_jobs(source, [method], seeds, {method: tried}, settings, rules=rules)
     except InputError as error:

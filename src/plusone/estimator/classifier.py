@@ -166,9 +166,8 @@ def light_predictor(training: Training) -> Predictor:
     """The trained model without the data and the per-item buffers of its method."""
     task, recipe = training.task, training.recipe
     first = TrainLabels(task.train.observed.take([0]), training.k, recipe.seed, places=False)
-    model, method = build(recipe, first, task.shape, images=False)
-    model.load_state_dict(training.model.state_dict())
-    return Predictor(recipe, task.classes, task.shape, False, model.eval(), method)
+    _, method = build(recipe, first, task.shape, images=False)
+    return Predictor(recipe, task.classes, task.shape, False, training.model.eval(), method)
 
 
 class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

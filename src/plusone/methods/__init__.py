@@ -17,6 +17,7 @@ from plusone.methods import (
     lasd,
     negatives,
     ranking,
+    recovery,
     role,
     softmax,
     splc,
@@ -54,6 +55,7 @@ METHODS: dict[str, MethodInfo] = {
         *em.INFOS,
         *gr.INFOS,
         lac.INFO,
+        *recovery.INFOS,
     )
 }
 

@@ -18,6 +18,7 @@ from typing_extensions import TypeVar
 
 from plusone.errors import InputError
 from plusone.models.heads import Head, LinearHead
+from plusone.models.ridge import Ridge, Solution
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
 
 
@@ -104,6 +105,15 @@ class Method(nn.Module, Generic[O_co]):
             Scalars; in a stack `[R, S]` each.
         """
         raise NotImplementedError(f"{type(self).__name__} must define loss()")
+
+    def solve(self, ridge: Ridge, observed: Tensor) -> Solution:
+        """The linear model that minimises the loss on fixed features, for closed-form methods.
+
+        Args:
+            ridge: Ridge regression on the vectors of all n items that are learned from.
+            observed: Their labels, float `[n, L]` in {1, 0, -1}.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define solve()")
 
     def penalty(self, head: nn.Module) -> dict[str, Tensor]:
         """Named terms that depend on the head's weights alone.
@@ -215,6 +225,7 @@ class MethodInfo(Generic[O_co]):
         defaults: Recipe settings that differ from the general defaults.
         has_maps: Whether its head gives class maps: where in an image a class is.
         small_rate: Whether on features it is best at a tenth of the learning rate of others.
+        closed_form: Whether `Method.solve` replaces gradient steps on fixed features.
         alone: Why runs of it cannot be trained as one stack; None if they can.
         no_curve: Why its loss is not a function of one label's probability, so that its gradient
             regime cannot be drawn; None if it can.
@@ -240,6 +251,7 @@ class MethodInfo(Generic[O_co]):
     defaults: Mapping[str, Any] = field(default_factory=dict)
     has_maps: bool = False
     small_rate: bool = False
+    closed_form: bool = False
     alone: str | None = None
     no_curve: str | None = None
     summed: bool = False

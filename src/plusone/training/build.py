@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from plusone.methods import get_method
 from plusone.methods.base import Method
 from plusone.models.backbones import backbone_for, feature_dim
 from plusone.models.classifier import Classifier
+from plusone.models.kernel import KernelMap, n_landmarks
 from plusone.recipe import Recipe
 from plusone.seeds import seeded
 from plusone.training import checkpoint
@@ -28,6 +29,7 @@ from plusone.types import TrainLabels
 
 ALLOCATED_PER_BYTE = 16  # of a weights file: initial weights, their copies and temporaries
 ALLOCATED_AT_LEAST = 2**28
+LANDMARKS = ".similarity.landmarks"  # in a weights file
 FACTORIES = ("empty", "zeros", "ones", "full", "rand", "randn", "new_")  # functions of torch
 
 
@@ -39,8 +41,11 @@ def build(
     images: bool,
     backbone: nn.Module | None = None,
     weights: str | None = None,
+    landmarks: int | None = None,
 ) -> tuple[Classifier, Method]:
     """Builds a model with initial weights, and its method.
+
+    A kernel head is built as it is trained: on vectors with one number for each landmark.
 
     Args:
         recipe: The settings.
@@ -49,6 +54,7 @@ def build(
         images: Whether inputs are images.
         backbone: A module to use instead of the recipe's backbone; needs an attribute `dim`.
         weights: Weights of the backbone, instead of those of the recipe.
+        landmarks: Of a kernel head; by default as many as the training items need.
     """
     info = get_method(recipe.method)
     for stage in recipe.stages:
@@ -60,8 +66,25 @@ def build(
             row = backbone_for(recipe.backbone)
             backbone = row.build(shape[0], shape[-1], weights or recipe.weights)
         dim = feature_dim(backbone) if backbone is not None else shape[-1]
+        if head_of(recipe, images=images) == "kernel":
+            dim = landmarks or n_landmarks(labels.n_items)
         head = method.make_head(dim)
         return Classifier(backbone or nn.Identity(), head, recipe.precision), method
+
+
+def head_of(recipe: Recipe, *, images: bool) -> Literal["linear", "kernel"]:
+    """The kind of head; a kernel head needs fixed features in every stage."""
+    info = get_method(recipe.method)
+    stages = recipe.resolved_stages(images=images, phases=info.phases)
+    fixed = all(stage.inputs == "features" for stage in stages)
+    if recipe.head == "kernel" and not fixed:
+        raise InputError(
+            "a kernel head works on fixed features, and this training changes the backbone; use "
+            "--mode linear, or head = linear"
+        )
+    if recipe.head == "auto":
+        return "kernel" if info.closed_form and fixed else "linear"
+    return recipe.head
 
 
 @dataclass(frozen=True)
@@ -101,10 +124,21 @@ def load_run(folder: Path) -> Predictor:
     table = read_table(folder / "observed.npz").table
     observed, shape = table.take(table.rows_of("train")).labels, description.shape
     labels = TrainLabels(observed, description.k, recipe.seed, len(shape) > 1)
+    tensors, _ = checkpoint.load(weights)
+    landmarks = [len(value) for key, value in tensors.items() if key.endswith(LANDMARKS)]
     # All weights are in the run: pretrained weights need not be loaded.
     with AllocationLimit(weights.stat().st_size, str(folder)):
-        model, method = build(recipe, labels, shape, images=description.images, weights="random")
-    tensors, _ = checkpoint.load(weights)
+        model, method = build(
+            recipe,
+            labels,
+            shape,
+            images=description.images,
+            weights="random",
+            landmarks=next(iter(landmarks), None),
+        )
+        if landmarks:
+            dim = shape[-1] if not description.images else feature_dim(model.backbone)
+            model.head = KernelMap(dim, landmarks[0]).folded(model.head)
     try:
         model.load_state_dict(below(tensors, "model."))
         method.load_state_dict(below(tensors, "method."))

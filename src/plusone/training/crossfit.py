@@ -27,6 +27,7 @@ from plusone.training.task import input_shape, make_task
 from plusone.training.trainer import Training
 from plusone.version import __version__
 
+SHOWN = 100  # items that the record of a closed form is measured on
 FOLD_FILE = re.compile(r"[0-9a-f]{12}-of-\d+-\d+\.npy")
 
 
@@ -36,7 +37,8 @@ class CrossFit:
 
     Args:
         rows: Rows of the data set that are in a fold: all but the test items, ascending.
-        fold: Fold of each of them, int64 `[n]`.
+        fold: Fold of each of them, int64 `[n]`; each has its own where a closed form leaves one
+            item out at a time.
         probabilities: Predictions of the models that were not trained on them, float32 `[n, L]`.
         features: The inputs of the heads, `[n, D]` or `[n, T, D]`: features of the data set, or
             those of a fixed backbone; None where backbones were trained.
@@ -59,6 +61,9 @@ def cross_fit(
     keep: Path | None = None,
 ) -> CrossFit:
     """Trains one model per fold on all other items and predicts the fold.
+
+    A method with a closed form on fixed features is trained once instead: its leave-one-out
+    predictions are out of sample already.
 
     The labels of `dataset.table` are used as they are: observe it first if labels are to be hidden.
     Each model holds out a share of its own items for validation, according to the recipe.
@@ -83,6 +88,10 @@ def cross_fit(
     if only_heads(dataset, settings):
         dataset = with_features(dataset, settings, tick=on_extract, folder=keep)
     probabilities = np.zeros((len(rows), len(table.classes)), dtype=np.float32)
+    if has_left_out(dataset, settings):
+        probabilities = _left_out(dataset, settings, rows, store)
+        fold = np.arange(len(rows))
+        folds = 0
     for number in range(folds):
         predicted = None if store is None else store.read(str(number))
         stored = predicted is not None
@@ -100,6 +109,38 @@ def cross_fit(
     if features is not None:
         features = None if features.ndim == 4 else taken(features, rows)
     return CrossFit(rows, fold, probabilities, features)
+
+
+def has_left_out(dataset: Dataset, recipe: Recipe) -> bool:
+    """Whether one training predicts every item without it: a closed form on fixed features."""
+    info = get_method(recipe.method)
+    images = len(input_shape(dataset, recipe)) == 3
+    stages = recipe.resolved_stages(images=images, phases=info.phases)
+    return info.closed_form and all(stage.inputs == "features" for stage in stages)
+
+
+def _left_out(
+    dataset: Dataset, recipe: Recipe, rows: npt.NDArray[np.int64], store: _Store | None
+) -> npt.NDArray[np.float32]:
+    """Predictions of a closed form for each of the rows, fitted without it."""
+    predicted = None if store is None else store.read("0")
+    if predicted is None:
+        split = np.full(len(dataset.table), "unused", dtype="<U6")
+        split[rows] = "train"
+        share = min(recipe.val_share, SHOWN / len(rows))  # they are learned from, too
+        settings = recipe.model_copy(update={"use_validation": True, "val_share": share})
+        task = make_task(replace(dataset, table=replace(dataset.table, split=split)), settings)
+        training = Training(task, settings)
+        for _ in training.epochs():
+            pass
+        assert training.left_out is not None
+        scores = training.method.probabilities(training.left_out).numpy()
+        ids = np.concatenate([part.ids for part in training.learned_parts])
+        place = {name: number for number, name in enumerate(ids.tolist())}
+        predicted = scores[[place[name] for name in dataset.table.ids[rows].tolist()]]
+        if store is not None:
+            store.write("0", predicted)
+    return predicted
 
 
 def _train_and_predict(

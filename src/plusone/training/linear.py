@@ -25,10 +25,10 @@ from plusone.results import EpochRecord
 from plusone.seeds import generator
 from plusone.training.build import build
 from plusone.training.expected import expected
-from plusone.training.loader import ArrayInputs, Inputs, label_batches, visiting_order
+from plusone.training.loader import ArrayInputs, label_batches, visiting_order
 from plusone.training.predict import ROWS
 from plusone.training.step import LossMeter, refusing_options, suitable_threads, training_step
-from plusone.training.task import Task
+from plusone.training.task import Part, Task
 from plusone.training.trainer import Training
 from plusone.types import Batch, Outputs, TrainLabels
 
@@ -92,6 +92,8 @@ def train_stacked(
     if (reason := why_alone(task, first)) is not None:
         raise ValueError(f"{first.method} cannot be stacked: {reason}")
     trainings = [kind(task, recipe) for recipe in recipes]
+    for training in trainings:
+        training.enter_space(trainings[0].space)
     stacks = [Stack(grid) for grid in _grids(trainings)]
     records: dict[Training, list[EpochRecord]] = {training: [] for training in trainings}
     for epoch in range(trainings[0].stages[0].epochs):
@@ -181,7 +183,7 @@ class Stack:
             losses = self._train()
             for training in self.trainings:
                 training.check_weights()
-            train, val = self._logits(self.task.train.inputs), self._logits(self.task.val.inputs)
+            train, val = self._logits(self.task.train), self._logits(self.task.val)
             with torch.no_grad():
                 for run, training in enumerate(self.trainings):
                     training.method.after_epoch(clock, partial(train, run))
@@ -240,7 +242,8 @@ class Stack:
         )
         indices = torch.split(orders, size, dim=1)
         order, rows = torch.cat([index.flatten() for index in indices]), len(self.seeds) * size
-        views = items.inputs.batches(order, rows, ("weak",), 0)
+        inputs, _, _ = first.forward(items, first.model)
+        views = inputs.batches(order, rows, ("weak",), 0)
         labels = label_batches(items.observed, order, rows)
         n_views, rates = len(self.method.views), len(self.grid)
         for index, (x,), observed in zip(indices, views, labels, strict=True):
@@ -248,8 +251,9 @@ class Stack:
             each = observed.view(*index.shape, -1).expand(rates, -1, -1, -1)
             yield Batch((features,) * n_views, each, index)
 
-    def _logits(self, inputs: Inputs) -> Callable[[int], Tensor]:
+    def _logits(self, part: Part) -> Callable[[int], Tensor]:
         """A function from the number of a run to its logits `[N, L]` under the present weights."""
+        inputs, _, _ = self.trainings[0].forward(part, self.trainings[0].model)
         assert isinstance(inputs, ArrayInputs)
         x = inputs.x
         weights, biases = self.head.weight.detach().flatten(0, 1), self.head.bias.detach()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,15 +23,18 @@ from plusone.methods import get_method
 from plusone.metrics import mean_average_precision
 from plusone.metrics.probe import prober_for
 from plusone.metrics.seen_labels import get_score, score_name
-from plusone.models.backbones import freeze_statistics, freeze_weights
+from plusone.models.backbones import feature_dim, freeze_statistics, freeze_weights
 from plusone.models.classifier import Classifier
 from plusone.models.ema import Ema
+from plusone.models.heads import Head, LinearHead
+from plusone.models.kernel import FeatureMap, KernelMap, LinearMap, n_landmarks
+from plusone.models.ridge import Ridge
 from plusone.parallel.processes import world
 from plusone.parallel.sharing import Sharing, check_equal_weights
 from plusone.recipe import Recipe
 from plusone.results import EpochRecord, Probe
 from plusone.seeds import derive, generator, seeded
-from plusone.training.build import below, build
+from plusone.training.build import below, build, head_of
 from plusone.training.expected import expected
 from plusone.training.features import FeatureCache
 from plusone.training.loader import (
@@ -44,6 +47,7 @@ from plusone.training.loader import (
 )
 from plusone.training.optim import make_optimizer, set_rates
 from plusone.training.predict import predict
+from plusone.training.space import Space
 from plusone.training.step import (
     Forward,
     Loss,
@@ -138,6 +142,11 @@ class Training:
         on_step: Called after every step.
         on_extract: Called with the number of items whose features were just extracted.
         features: Folder where features of image files are cached for later trainings.
+
+    Attributes:
+        space: The vectors that the head is trained on, if a map lies between features and head.
+        left_out: Logits `[n, L]` of the items of `learned_parts`, each predicted by the model
+            fitted without it; None unless the method has a closed form.
     """
 
     def __init__(
@@ -152,14 +161,29 @@ class Training:
     ) -> None:
         self.task, self.recipe = task, recipe
         self.on_step, self._features = on_step, FeatureCache(on_extract, features)
-        phases = get_method(recipe.method).phases
-        self.stages = recipe.resolved_stages(images=task.images, phases=phases)
+        info = get_method(recipe.method)
+        self.stages = recipe.resolved_stages(images=task.images, phases=info.phases)
+        self.closed_form = info.closed_form
+        if info.closed_form:  # once is enough
+            self.stages = tuple(
+                replace(stage, epochs=1) if stage.inputs == "features" else stage
+                for stage in self.stages
+            )
         self.expected = expected(recipe, task)
         self.k = self.expected.k
         labels = TrainLabels(task.train.observed, self.k, recipe.seed, len(task.shape) > 1)
+        landmarks = n_landmarks(sum(len(part) for part in self.learned_parts))
         self.model, self.method = build(
-            recipe, labels, task.shape, images=task.images, backbone=backbone
+            recipe,
+            labels,
+            task.shape,
+            images=task.images,
+            backbone=backbone,
+            landmarks=landmarks,
         )
+        self.kernel = head_of(recipe, images=task.images) == "kernel"
+        self.space: Space | None = None
+        self.left_out: Tensor | None = None
         self.loss: Loss = self.method.loss
         if recipe.compile and compiler_problem() is None:
             self.loss = torch.compile(self.method.loss)
@@ -187,6 +211,17 @@ class Training:
         stage = self.stages[self.stage]
         return stage.freeze_backbone or stage.inputs == "features"
 
+    @property
+    def solves(self) -> bool:
+        """Whether the current stage has a closed form."""
+        return self.closed_form and self.stages[self.stage].inputs == "features"
+
+    @property
+    def learned_parts(self) -> tuple[Part, ...]:
+        """The parts that are learned from: also validation items, if nothing is chosen by them."""
+        together = self.closed_form and self.recipe.use_validation
+        return (self.task.train, self.task.val) if together else (self.task.train,)
+
     def epochs(self) -> Iterator[EpochRecord]:
         """Trains, one record per epoch, until all stages are finished.
 
@@ -197,11 +232,13 @@ class Training:
         while not self.done:
             started = time.perf_counter()
             with suitable_threads(None, self.recipe.threads):
+                self.enter_space()
                 for part in (self.task.train, self.task.val):
                     self.forward(part, self.model)  # extracts features, if there are none yet
+                solved = self.solve() if self.solves else None
             with suitable_threads(self._work(), self.recipe.threads):
                 try:
-                    losses = self.train_epoch()
+                    losses = self.train_epoch() if solved is None else solved
                     self.check_weights()
                 except DivergedError:
                     self._restore(self.best or self.before)
@@ -214,6 +251,31 @@ class Training:
         """Where training is, at a step of the current epoch."""
         steps = math.ceil(len(self.task.train) / self.recipe.batch_size)
         return Clock(self.stage, self.epoch, self.stages[self.stage].epochs, step, steps)
+
+    def solve(self) -> dict[str, float]:
+        """Fits the head in closed form; returns the mean squared error, leaving each item out."""
+        assert self.space is not None
+        assert isinstance(self.model.head, LinearHead)
+        parts, weights = self.learned_parts, self._weights()
+        observed = torch.cat([torch.from_numpy(part.observed.dense()) for part in parts]).float()
+        vectors = self.space.fit([part.inputs for part in parts], weights)
+        with torch.no_grad():
+            solution = self.method.solve(Ridge(vectors, weights), observed)
+            self.model.head.weight.copy_(solution.weight)
+            self.model.head.bias.copy_(solution.bias)
+        self.left_out = solution.left_out
+        return {"left_out_error": float((self.left_out - observed.clamp(min=0)).square().mean())}
+
+    def _weights(self) -> Tensor | None:
+        """How much each item that is learned from counts, 1 on average; None if all the same."""
+        if self.task.train.weights is None:
+            return None
+        weights = [
+            torch.ones(len(part)) if part.weights is None else torch.from_numpy(part.weights)
+            for part in self.learned_parts
+        ]
+        whole = torch.cat(weights).float()
+        return whole / whole.mean()
 
     def train_epoch(self) -> dict[str, float]:
         """Trains for one epoch; returns the mean of each loss term."""
@@ -354,6 +416,9 @@ class Training:
 
     def _evaluate(self) -> tuple[Validation, str, Classifier]:
         """The validation of the better of raw and averaged weights, and that model."""
+        if self.left_out is not None and len(self.learned_parts) > 1:
+            own = self.left_out[len(self.task.train) :]  # learned from, so each is left out
+            return self.validated(own), "raw", self.model
         models = {"raw": self.model}
         if "ema" in self.averages:
             models["ema"] = self.averages["ema"].model
@@ -383,12 +448,41 @@ class Training:
     def forward(self, part: Part, model: Classifier) -> tuple[Inputs, str, Forward]:
         """Inputs of the current stage, their kind, and what to apply to them."""
         stage = self.stages[min(self.stage, len(self.stages) - 1)]
+        if self.space is not None:
+            return self.space.of(part.inputs), "features", model.head
         if not self.task.images:
             # Vectors go straight to the head; tokens may have to be pooled for it first.
             return part.inputs, "features", model.head if len(self.task.shape) == 1 else model
         if stage.inputs == "images":
             return part.inputs, "images", model
         return self._features.of(self.model, part.inputs), "features", model.head
+
+    def enter_space(self, space: Space | None = None) -> None:
+        """Fits the map between features and head, if this stage has one and it was not done.
+
+        Args:
+            space: Of another training on the same items, to share.
+        """
+        if self.space is None and space is not None:
+            self.space = space
+        if self.space is None and (self.kernel or self.solves):
+            self.space = Space(self._new_map(), self._vectors)
+            self.space.fit([part.inputs for part in self.learned_parts], self._weights())
+
+    def _new_map(self) -> FeatureMap:
+        """The map between features and head, not fitted yet."""
+        images, shape = self.task.images, self.task.shape
+        dim = feature_dim(self.model.backbone) if images else shape[-1]
+        rank = n_landmarks(sum(len(part) for part in self.learned_parts))
+        return KernelMap(dim, rank) if self.kernel else LinearMap(dim)
+
+    def _vectors(self, inputs: Inputs) -> Tensor:
+        """Features `[N, D]` of inputs."""
+        if self.task.images:
+            return Head().pool(self._features.of(self.model, inputs).x)
+        if len(self.task.shape) == 1 and isinstance(inputs, ArrayInputs):
+            return inputs.x.float()
+        return predict(self.model, Head().pool, inputs, kind="features").float().clone()
 
     def begin_stage(self) -> None:
         """Prepares method, optimizer and averages for the current stage."""
@@ -417,6 +511,9 @@ class Training:
         self.stage += 1
         if self.done or self.stages[self.stage].start_from == "best":
             self._restore(self.best)
+        if self.space is not None and (self.done or not self.kernel):
+            self.model.head, self.space = self.space.map.folded(self.model.head), None
+            self.best = replace(self.best, model=_copy(self.model))
         if not self.done:
             self.epoch, self.before, self.best = 0, self.best, None
             self.begin_stage()
@@ -454,6 +551,8 @@ class Training:
         """Takes over what `state()` gave."""
         self.stage, self.epoch = plain["stage"], plain["epoch"]
         self.stage_maps = list(plain["stage_maps"])
+        if self.done and self.kernel:
+            self.model.head = self._new_map().folded(self.model.head)
         if not self.done:
             self.begin_stage()
         self.model.load_state_dict(below(tensors, "model."))

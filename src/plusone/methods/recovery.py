@@ -1,0 +1,249 @@
+"""Recovery: kernel ridge regression on recovered labels, in closed form.
+
+No paper; docs/recovery.md has the derivation, the ablation and the measured tables. With L classes,
+and m seen positives per item that were picked at random among its positives (m = 1 mostly):
+
+1. Ridge regression on the seen label: targets 1 / m for each seen positive, else 0; items without
+   any have the mean target. Its leave-one-out prediction, clipped and normalised in each row, is q,
+   the probability that a class is the one that is picked. The penalty is the one with the least
+   leave-one-out squared error.
+2. k, the number of positives per item: as given; else m over the share of items where q's first
+   choice is a seen one, because the first choice is nearly always a positive.
+3. p = k q, the probability that a class is positive; then `rounds` times:
+   a. Calibrate: p is raised to the power with which the recovered labels sum to k on average.
+   b. Recover: R is 1 for a seen positive, 0 for a seen negative, else the probability that a class
+      is positive although it was not picked, (p - s) / (1 - s) with s = m p / max(m, sum p).
+   c. Fit: ridge regression, with the penalty of step 1, on T = p + w (R - p), and p its
+      leave-one-out prediction. A pick carries 1 / k of the information of all labels, so the
+      step from p towards R is w = k / m times k / max(m, sum p) long (Fisher scoring).
+
+The last regression is the model. Every prediction that becomes a target is leave-one-out: an item
+never confirms itself. On inputs that are not fixed vectors (fine-tuning) there is no closed form;
+then R is learned by gradient steps on the squared error, and recovered after each epoch from the
+predictions of the model.
+
+`ridge` is step 1 alone: squared error on the seen labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from plusone.losses import reduce
+from plusone.methods.base import Method, MethodInfo, Options, Part
+from plusone.models.ridge import Ridge, Solution
+from plusone.types import Batch, Clock, Outputs, TrainLabels
+
+PENALTIES = (
+    0.02, 0.03, 0.045, 0.07, 0.1, 0.15, 0.25, 0.4, 0.6, 1.0, 1.5, 2.5, 4.0, 6.0, 10.0, 15.0, 25.0,
+)  # fmt: skip
+SMALLEST = 1e-4  # q
+CLIPPED = 1e-3  # p is in [CLIPPED, 1 - CLIPPED]
+MORE = 1.05  # k is at least so many times what is seen
+POWERS = (0.2, 8.0)  # of p, least and most
+HALVINGS = 16
+CERTAIN = 0.97  # the largest probability that a label was picked
+SLOPE = 4.0  # scores in [0, 1] are sigmoid(SLOPE (z - 1/2))
+
+
+@dataclass(frozen=True)
+class RidgeOptions(Options):
+    """Options of `ridge`.
+
+    Args:
+        penalty: Of the squared weights; None chooses it by leave-one-out.
+    """
+
+    penalty: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.penalty is not None and not self.penalty > 0:
+            raise ValueError(f"penalty must be above 0, not {self.penalty:g}")
+
+
+@dataclass(frozen=True)
+class RecoveryOptions(RidgeOptions):
+    """Options of `recovery`.
+
+    Args:
+        penalty: Of the squared weights; None chooses it by leave-one-out.
+        rounds: How often labels are recovered.
+        scoring: Whether steps have the length of Fisher scoring; else T = R.
+    """
+
+    rounds: int = 5
+    scoring: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rounds < 0:
+            raise ValueError(f"rounds must be 0 or more, not {self.rounds}")
+
+
+AnyRidge = TypeVar("AnyRidge", bound=RidgeOptions)
+
+
+class RidgeRegression(Method[AnyRidge]):
+    """Squared error on the seen labels: unobserved and negative labels have the target 0."""
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        return torch.sigmoid(SLOPE * (logits - 0.5))
+
+    def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
+        return {"loss": reduce((outs[0].logits - self.targets_of(batch)).square())}
+
+    def targets_of(self, batch: Batch) -> Tensor:
+        """The targets of a batch, `[B, L]`."""
+        return batch.observed.clamp(min=0)
+
+    def solve(self, ridge: Ridge, observed: Tensor) -> Solution:
+        return seen_label_regression(ridge, observed, self.options.penalty)[0]
+
+
+class Recovery(RidgeRegression[RecoveryOptions]):
+    """Squared error on recovered labels."""
+
+    def __init__(self, labels: TrainLabels, options: RecoveryOptions) -> None:
+        super().__init__(labels, options)
+        self.register_buffer("targets", torch.from_numpy(labels.observed.dense() == 1).float())
+        self.targets: Tensor
+
+    def targets_of(self, batch: Batch) -> Tensor:
+        return self.targets[batch.index]
+
+    def solve(self, ridge: Ridge, observed: Tensor) -> Solution:
+        solution, penalty = seen_label_regression(ridge, observed, self.options.penalty)
+        p, k = self.first_guess(solution.left_out, observed)
+        for _ in range(self.options.rounds):
+            p, recovered = calibrated(p, observed, k)
+            target = recovered
+            if self.options.scoring:
+                target = p + step_length(p, observed, k) * (recovered - p)
+                target = target.masked_fill(observed == -1, 0.0)
+            solution = ridge.solve(target, penalty)
+            p = solution.left_out
+            self.targets.copy_(recovered[: len(self.targets)])
+        return solution
+
+    def first_guess(self, predictions: Tensor, observed: Tensor) -> tuple[Tensor, float]:
+        """P and k from predictions `[n, L]` of the seen label."""
+        q = pick_probabilities(predictions, observed)
+        k = self.labels.expected_positives or positives_per_item(q, observed)
+        return k * q, k
+
+    def after_epoch(self, clock: Clock, predict: Callable[[], Tensor]) -> None:
+        observed = torch.from_numpy(self.labels.observed.dense()).float()
+        p, k = self.first_guess(predict(), observed)
+        self.targets.copy_(calibrated(p, observed, k)[1])
+
+    def estimates(self, rows: Tensor | None = None) -> Tensor:
+        return self.targets if rows is None else self.targets[rows]
+
+
+def seen_label_regression(
+    ridge: Ridge, observed: Tensor, penalty: float | None
+) -> tuple[Solution, float]:
+    """Ridge regression on the seen positives `[n, L]`, and its penalty.
+
+    Args:
+        ridge: The vectors.
+        observed: Seen labels.
+        penalty: As given; None takes the one with the least leave-one-out error.
+    """
+    seen = (observed == 1).float()
+    counts = seen.sum(1, keepdim=True)
+    known = counts[:, 0] > 0
+    targets = seen / counts.clamp(min=1)
+    weights = ridge.weights * known
+    targets[~known] = weights @ targets / weights.sum().clamp(min=1e-12)
+    products = ridge.products(targets)
+    if penalty is None:
+        errors = [
+            float(
+                weights @ (ridge.solve(targets, each, products).left_out - targets).square().sum(1)
+            )
+            for each in PENALTIES
+        ]
+        penalty = PENALTIES[errors.index(min(errors))]
+    return ridge.solve(targets, penalty, products), penalty
+
+
+def pick_probabilities(predictions: Tensor, observed: Tensor) -> Tensor:
+    """q: predictions of the seen label `[n, L]`, clipped and with rows that sum to 1."""
+    q = predictions.clamp(min=SMALLEST).masked_fill(observed == -1, SMALLEST)
+    return q / q.sum(1, keepdim=True)
+
+
+def positives_per_item(q: Tensor, observed: Tensor) -> float:
+    """k, from how often q's first choice is among the seen positives."""
+    seen = observed == 1
+    rows = seen.any(1)
+    if not bool(rows.any()):
+        return MORE
+    hits = seen[rows].gather(1, q[rows].argmax(1, keepdim=True)).double().mean()
+    mean = float(seen[rows].sum(1).double().mean())
+    return min(max(mean / max(float(hits), 1e-6), MORE * mean), float(q.shape[1]))
+
+
+def calibrated(p: Tensor, observed: Tensor, k: float) -> tuple[Tensor, Tensor]:
+    """P to the power at which the recovered labels sum to k on average, and these labels."""
+    p, rows = p.clamp(CLIPPED, 1 - CLIPPED), (observed == 1).any(1)
+    low, high = POWERS
+    for _ in range(HALVINGS):
+        power = (low * high) ** 0.5
+        recovered = recover(p**power, observed)
+        too_many = float(recovered[rows].sum(1).mean()) > k
+        low, high = (power, high) if too_many else (low, power)
+    return p**power, recovered
+
+
+def recover(p: Tensor, observed: Tensor) -> Tensor:
+    """R: the probability of each label given what was seen, `[n, L]`."""
+    seen = (observed == 1).sum(1, keepdim=True)
+    picked = (seen * p / torch.maximum(p.sum(1, keepdim=True), seen.clamp(min=1))).clamp(
+        max=CERTAIN
+    )
+    unseen = (p - picked) / (1 - picked)
+    return torch.where(observed == 1, 1.0, torch.where(observed == -1, 0.0, unseen))
+
+
+def step_length(p: Tensor, observed: Tensor, k: float) -> Tensor:
+    """w, `[n, 1]`: longer for items with few positives, whose pick says more."""
+    seen = (observed == 1).sum(1, keepdim=True)
+    mean = seen[seen > 0].double().mean().item() if bool((seen > 0).any()) else 1.0
+    return k / mean * k / torch.maximum(p.sum(1, keepdim=True), seen.clamp(min=1))
+
+
+INFOS = (
+    MethodInfo(
+        name="ridge",
+        build=RidgeRegression,
+        options=RidgeOptions,
+        paper="no paper: squared error on the seen labels",
+        year=2026,
+        summary="ridge regression on the seen labels, in closed form on fixed features",
+        closed_form=True,
+        alone="its regression has no learning rate",
+    ),
+    MethodInfo(
+        name="recovery",
+        build=Recovery,
+        options=RecoveryOptions,
+        paper="no paper: docs/recovery.md",
+        year=2026,
+        summary="kernel ridge regression on recovered labels, in closed form; the default",
+        closed_form=True,
+        alone="its regression has no learning rate",
+        ablation=(
+            Part("recovery"),
+            Part("steps of length one", {"scoring": False}),
+            Part("one round", {"rounds": 1}),
+            Part("seen labels alone", {"rounds": 0}),
+        ),
+    ),
+)

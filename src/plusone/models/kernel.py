@@ -1,0 +1,268 @@
+"""The kernel head: a linear model in the space of a kernel between items.
+
+Features are mapped by the signed square root, centred and scaled to length one; the kernel of two
+items is
+
+    k(x, x') = exp(-gamma (1 - cos(x, x')) / m),
+
+with m the mean of `1 - cos` over the items it is fitted on, so that gamma has the same meaning for
+all features. `KernelMap` gives vectors whose products are the kernel: exactly, if every item is a
+landmark, or by the Nystroem approximation (Williams and Seeger 2001) from a sample of them. Any
+method trains its head on these vectors; afterwards a linear head and the map are folded into one
+`KernelHead`, with one weight per landmark and class.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from plusone.models.heads import Head, LinearHead
+from plusone.seeds import generator
+from plusone.types import Outputs
+
+GAMMA = 3.0
+EXACT = 4000  # up to so many items, each is a landmark
+LANDMARKS = 3000  # above
+VECTOR_BYTES = 3 << 29  # of all mapped vectors, unless there are fewer than FEWEST landmarks
+FEWEST = 256
+BLOCK = 8192  # items mapped at once
+JITTER = 1e-5  # added to the diagonal, because equal items make the kernel singular
+
+
+def n_landmarks(n_items: int) -> int:
+    """How many landmarks the map of so many items has.
+
+    >>> [n_landmarks(n) for n in (300, 5_000, 1_000_000)]
+    [300, 3000, 402]
+    """
+    if n_items <= EXACT:
+        return n_items
+    return min(LANDMARKS, max(FEWEST, VECTOR_BYTES // (4 * n_items)))
+
+
+def describe_kernel(n_items: int) -> str:
+    """A sentence on how the kernel of so many items is computed."""
+    landmarks = n_landmarks(n_items)
+    if landmarks == n_items:
+        return f"exact kernel of {n_items:,} items"
+    return (
+        f"kernel approximated from {landmarks:,} of {n_items:,} items (Nystroem): exact above "
+        f"{EXACT:,} items takes too long, and the vectors of more landmarks too much memory"
+    )
+
+
+class FeatureMap(nn.Module):
+    """Maps features `[B, D]` to vectors `[B, r]` whose columns are uncorrelated on the items."""
+
+    rank: int
+
+    def fit(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Fits the map on features `[n, D]` and returns their vectors `[n, r]`.
+
+        Args:
+            x: The features.
+            weights: How much each item counts, `[n]`; the columns are uncorrelated under them.
+        """
+        raise NotImplementedError
+
+    def folded(self, head: Head) -> Head:
+        """One head for features that does the same as this map and a head after it."""
+        return self.folded_linear(head) if isinstance(head, LinearHead) else MappedHead(self, head)
+
+    def folded_linear(self, head: LinearHead) -> Head:
+        """The same for a linear head, in its shortest form."""
+        raise NotImplementedError
+
+
+class Similarity(nn.Module):
+    """The kernel between features `[B, D]` and landmarks, `[B, m]`.
+
+    Args:
+        dim: D, the length of a feature vector.
+        landmarks: m, how many landmarks there are.
+    """
+
+    def __init__(self, dim: int, landmarks: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(dim))
+        self.register_buffer("rate", torch.ones(()))  # gamma / mean distance
+        self.register_buffer("landmarks", torch.zeros(landmarks, dim))
+        self.mean: Tensor
+        self.rate: Tensor
+        self.landmarks: Tensor
+
+    def fit(self, x: Tensor) -> None:
+        """Fits centre and rate on features `[n, D]`, and draws the landmarks among them."""
+        total = torch.zeros(x.shape[1], dtype=torch.float64)
+        for rows in torch.split(x, BLOCK):
+            total += signed_root(rows).sum(0, dtype=torch.float64).cpu()
+        self.mean.copy_(total / len(x))
+        count = len(self.landmarks)
+        chosen = torch.randperm(len(x), generator=generator("landmarks"))[:count].sort().values
+        unit = self.unit(x if count == len(x) else x[chosen])
+        self.landmarks.copy_(unit)
+        among = max(count * (count - 1), 1)
+        distance = (count * count - float((unit.sum(0).double() ** 2).sum())) / among
+        self.rate.fill_(GAMMA / max(distance, 1e-6))
+
+    def unit(self, x: Tensor) -> Tensor:
+        """Features after square root, centring and scaling to length one."""
+        return nn.functional.normalize(signed_root(x) - self.mean, dim=1, eps=1e-12)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ((self.unit(x) @ self.landmarks.T - 1) * self.rate).exp()
+
+
+def signed_root(x: Tensor) -> Tensor:
+    """`sign(x) sqrt(|x|)`, which brings features of very different size closer together."""
+    x = x.float()
+    return x.sign() * x.abs().sqrt()
+
+
+class KernelMap(FeatureMap):
+    """Vectors whose products are the kernel, rotated so that their columns are uncorrelated.
+
+    Args:
+        dim: D, the length of a feature vector.
+        landmarks: How many landmarks there are; also the length of the vectors.
+    """
+
+    def __init__(self, dim: int, landmarks: int) -> None:
+        super().__init__()
+        self.rank = landmarks
+        self.similarity = Similarity(dim, landmarks)
+        self.register_buffer("rotation", torch.zeros(landmarks, landmarks))
+        self.register_buffer("centre", torch.zeros(landmarks))
+        self.rotation: Tensor
+        self.centre: Tensor
+
+    def fit(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
+        self.similarity.fit(x)
+        # With C C' = K the kernel of the landmarks, k(x) C'^-1 has the products of the kernel.
+        kernel = self.similarity_of_landmarks()
+        kernel.diagonal().add_(JITTER * len(kernel) ** 0.5)
+        lower = torch.linalg.cholesky(kernel)
+        whiten = torch.linalg.solve_triangular(
+            lower, torch.eye(len(lower), dtype=lower.dtype), upper=False
+        ).T
+        vectors = torch.empty(len(x), self.rank, device=x.device)
+        self.rotation.copy_(whiten)
+        for start in range(0, len(x), BLOCK):
+            rows = slice(start, start + BLOCK)
+            vectors[rows] = self.similarity(x[rows]) @ self.rotation
+        centre, axes = principal_axes(vectors, weights)
+        self.rotation.copy_(self.rotation @ axes)
+        self.centre.copy_(centre @ axes)
+        for block in torch.split(vectors, BLOCK):
+            block.copy_((block - centre) @ axes)
+        return vectors
+
+    def similarity_of_landmarks(self) -> Tensor:
+        """The kernel between all landmarks, float64 `[m, m]` on the CPU."""
+        unit = self.similarity.landmarks
+        return ((unit @ unit.T - 1) * self.similarity.rate).exp().double().cpu()
+
+    def forward(self, x: Tensor) -> Tensor:
+        vectors: Tensor = self.similarity(x) @ self.rotation - self.centre
+        return vectors
+
+    def folded_linear(self, head: LinearHead) -> KernelHead:
+        """Weights of the landmarks: `rotation @ weight'`."""
+        with torch.no_grad():
+            folded = KernelHead(len(self.similarity.mean), len(head.bias), self.rank)
+            folded.similarity.load_state_dict(self.similarity.state_dict())
+            folded.linear.weight.copy_(head.weight @ self.rotation.T)
+            folded.linear.bias.copy_(head.bias - head.weight @ self.centre)
+        return folded
+
+
+def principal_axes(vectors: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Mean `[r]` and principal axes `[r, r]` of vectors `[n, r]`, the widest first.
+
+    Args:
+        vectors: The vectors.
+        weights: How much each counts, `[n]`; all the same by default.
+    """
+    weights = vectors.new_ones(len(vectors)) if weights is None else weights
+    centre = weights @ vectors / weights.sum()
+    gram = vectors.new_zeros(vectors.shape[1], vectors.shape[1])
+    for rows, own in zip(torch.split(vectors, BLOCK), torch.split(weights, BLOCK), strict=True):
+        centred = rows - centre
+        gram.addmm_(centred.T, centred * own[:, None])
+    _, axes = torch.linalg.eigh(gram.cpu())  # not on every accelerator
+    return centre, axes.flip(1).to(vectors.device)
+
+
+class LinearMap(FeatureMap):
+    """Features, centred, scaled to a mean squared length of one, on their principal axes.
+
+    Args:
+        dim: D, the length of a feature vector, and of the vectors.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.rank = dim
+        self.register_buffer("rotation", torch.zeros(dim, dim))
+        self.register_buffer("centre", torch.zeros(dim))
+        self.rotation: Tensor
+        self.centre: Tensor
+
+    def fit(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
+        centre, axes = principal_axes(x.float(), weights)
+        size = (x.float() - centre).square().sum(1).mean().sqrt().clamp_min(1e-12)
+        self.rotation.copy_(axes / size)
+        self.centre.copy_(centre @ self.rotation)
+        return torch.cat([self(rows) for rows in torch.split(x, BLOCK)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.float() @ self.rotation - self.centre
+
+    def folded_linear(self, head: LinearHead) -> LinearHead:
+        with torch.no_grad():
+            folded = LinearHead(self.rank, len(head.bias))
+            folded.linear.weight.copy_(head.weight @ self.rotation.T)
+            folded.linear.bias.copy_(head.bias - head.weight @ self.centre)
+        return folded
+
+
+class KernelHead(Head):
+    """Logits that are sums over landmarks of the kernel times a weight.
+
+    Args:
+        dim: D, the length of a feature vector.
+        n_classes: L.
+        landmarks: How many landmarks there are.
+    """
+
+    deterministic = True
+
+    def __init__(self, dim: int, n_classes: int, landmarks: int) -> None:
+        super().__init__()
+        self.similarity = Similarity(dim, landmarks)
+        self.linear = nn.Linear(landmarks, n_classes)
+        self.width_inside = landmarks
+
+    def forward(self, features: Tensor) -> Outputs:
+        return Outputs(self.linear(self.similarity(features)), features)
+
+
+class MappedHead(Head):
+    """A map and any head after it.
+
+    Args:
+        features: The map.
+        inner: The head that was trained on its vectors.
+    """
+
+    def __init__(self, features: FeatureMap, inner: Head) -> None:
+        super().__init__()
+        self.map = features
+        self.inner = inner
+        self.deterministic = inner.deterministic
+        self.width_inside = max(features.rank, inner.width_inside)
+
+    def forward(self, features: Tensor) -> Outputs:
+        outputs: Outputs = self.inner(self.map(features))
+        return outputs

@@ -1,0 +1,102 @@
+"""The kernel head and ridge regression, against naive computations."""
+
+import numpy as np
+import pytest
+import torch
+
+from plusone.models import kernel
+from plusone.models.heads import LabelwiseHead, LinearHead
+from plusone.models.kernel import GAMMA, KernelHead, KernelMap, LinearMap, n_landmarks
+from plusone.models.ridge import Ridge
+
+
+def features(n=60, dim=7, seed=0):
+    return torch.randn(n, dim, generator=torch.Generator().manual_seed(seed))
+
+
+def naive_kernel(x, y):
+    """The formula of the module, in float64."""
+
+    def root(z):
+        return np.sign(z) * np.sqrt(np.abs(z))
+
+    mean = root(x.numpy().astype(np.float64)).mean(0)
+
+    def unit(z):
+        z = root(z.numpy().astype(np.float64)) - mean
+        return z / np.linalg.norm(z, axis=1, keepdims=True)
+
+    among = 1 - unit(x) @ unit(x).T
+    distance = among.sum() / (len(x) * (len(x) - 1))
+    return np.exp(-GAMMA * (1 - unit(y) @ unit(x).T) / distance)
+
+
+def test_products_of_the_vectors_are_the_kernel_up_to_a_shift():
+    x, other = features(), features(20, seed=1)
+    made = KernelMap(7, 60)
+    vectors = made.fit(x)
+    torch.testing.assert_close(made(x), vectors, atol=1e-4, rtol=0)
+    own, across = naive_kernel(x, x), naive_kernel(x, other)
+    expected = across - across.mean(1, keepdims=True) - own.mean(0) + own.mean()
+    assert np.allclose(made(other) @ vectors.T, expected, atol=2e-3)
+    gram = vectors.T @ vectors
+    assert (gram - gram.diag().diag()).abs().max() < 1e-3 * gram.diag().max()
+    assert vectors.mean(0).abs().max() < 1e-5
+
+
+def test_few_landmarks_come_close(monkeypatch):
+    monkeypatch.setattr(kernel, "EXACT", 100)
+    monkeypatch.setattr(kernel, "LANDMARKS", 150)
+    assert (n_landmarks(100), n_landmarks(200)) == (100, 150)
+    x, targets = features(200), (features(200)[:, :2] > 0).float()
+    exact, few = KernelMap(7, 200), KernelMap(7, 150)
+    predictions = [
+        made(features(50, seed=2)) @ Ridge(made.fit(x)).solve(targets, 0.5).weight.T
+        for made in (exact, few)
+    ]
+    assert (predictions[0] - predictions[1]).abs().max() < 0.1
+
+
+@pytest.mark.parametrize("kind", ["kernel", "linear"])
+def test_map_and_head_fold_into_one(kind):
+    x = features()
+    made = KernelMap(7, 60) if kind == "kernel" else LinearMap(7)
+    made.fit(x)
+    head = LinearHead(made.rank, 3)
+    folded = made.folded(head)
+    assert isinstance(folded, KernelHead if kind == "kernel" else LinearHead)
+    torch.testing.assert_close(folded(x).logits, head(made(x)).logits, atol=1e-4, rtol=1e-4)
+    other = LabelwiseHead(made.rank, 3, width=8, heads=2, feedforward=8).eval()
+    torch.testing.assert_close(made.folded(other)(x).logits, other(made(x)).logits)
+
+
+@pytest.mark.parametrize("x", [features().repeat(3, 1), torch.ones(30, 7), torch.zeros(30, 7)])
+def test_equal_items_are_no_problem(x):
+    made = KernelMap(7, len(x))
+    vectors = made.fit(x)
+    solution = Ridge(vectors).solve((torch.arange(len(x)) % 2).float()[:, None], 0.1)
+    assert vectors.isfinite().all()
+    assert solution.left_out.isfinite().all()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kind", ["kernel", "linear"])
+def test_leaving_out_equals_fitting_without(kind, weighted):
+    """Against a regression that is solved anew without each item, in the same vectors."""
+    x, targets = features(40), torch.rand(40, 2)
+    weights = torch.rand(40) + 0.2 if weighted else torch.ones(40)
+    weights = weights / weights.mean()
+    made = KernelMap(7, 40) if kind == "kernel" else LinearMap(7)
+    vectors = made.fit(x, weights)
+    solution = Ridge(vectors, weights).solve(targets, 0.7)
+    for left in (0, 13, 39):
+        keep = torch.arange(40) != left
+        own, w = vectors[keep].double(), weights[keep].double()
+        design = torch.cat([own, torch.ones(39, 1).double()], 1)
+        penalty = 0.7 * torch.eye(design.shape[1]).double()
+        penalty[-1, -1] = 0  # of the intercept
+        beta = torch.linalg.solve(
+            design.T @ (w[:, None] * design) + penalty, design.T @ (w[:, None] * targets[keep])
+        )
+        expected = torch.cat([vectors[left], torch.ones(1)]).double() @ beta
+        torch.testing.assert_close(solution.left_out[left].double(), expected, atol=1e-3, rtol=0)

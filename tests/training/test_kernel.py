@@ -1,0 +1,114 @@
+"""Training in the space of a kernel: every path gives what it gives without one."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tests.training.test_linear import assert_as_alone
+
+from plusone.errors import InputError
+from plusone.models.kernel import KernelHead
+from plusone.recipe import make_recipe
+from plusone.training.build import load_run
+from plusone.training.crossfit import cross_fit
+from plusone.training.loader import ArrayInputs
+from plusone.training.run import train
+from plusone.training.task import make_task
+from plusone.training.trainer import Training
+
+SETTINGS = {"head": "kernel", "epochs": 3, "batch_size": 16, "lr": 0.01, "expected_positives": 1.7}
+
+
+@pytest.mark.parametrize("name", ["an", "role", "lac", "recovery"])
+def test_a_run_predicts_as_its_training_did(name, feature_data, tmp_path):
+    options = {"width": 8, "heads": 2, "feedforward": 8} if name == "lac" else {}
+    recipe = make_recipe(SETTINGS, {"method": name, "options": options, "ema": 0.9})
+    data = feature_data(120)
+    task = make_task(data, recipe)
+    result = train(task, recipe, tmp_path / "run")
+    assert 0 < result.val_map <= 1
+    loaded = load_run(tmp_path / "run")
+    assert isinstance(loaded.model.head, KernelHead) == (name != "lac")
+    trained = Training(task, recipe)
+    assert len(list(trained.epochs())) == (1 if name == "recovery" else 3 + 3 * (name == "lac"))
+    x = ArrayInputs(torch.from_numpy(np.asarray(data.features[90:])))
+    torch.testing.assert_close(
+        loaded.probabilities(x), trained.predict_inputs(x), rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.slow
+def test_a_stack_shares_one_map(feature_data):
+    given = SETTINGS | {"method": "gr"}
+    recipes = [make_recipe(given, {"seed": seed, "lr": lr}) for seed in (0, 1) for lr in (0.01, 1)]
+    assert_as_alone(make_task(feature_data(120), recipes[0]), recipes[:2])
+
+
+def test_a_kernel_head_needs_fixed_features(image_data):
+    recipe = make_recipe({"method": "an", "head": "kernel", "mode": "finetune"})
+    with pytest.raises(InputError, match="--mode linear"):
+        Training(make_task(image_data(), recipe), recipe)
+
+
+def test_images_and_tokens_have_vectors_too(image_data, feature_data):
+    recipe = make_recipe({"method": "recovery", "mode": "linear", "backbone": "cnn"})
+    training = Training(make_task(image_data(), recipe), recipe)
+    (record,) = training.epochs()
+    assert isinstance(training.model.head, KernelHead)
+    assert record.val_map > 0
+    data = feature_data(120)
+    tokens = np.repeat(np.asarray(data.features)[:, None], 3, 1)
+    maps = []
+    for features in (data.features, tokens):
+        task = make_task(replace(data, features=features), recipe)
+        maps += [record.val_map for record in Training(task, recipe).epochs()]
+    assert maps[0] == pytest.approx(maps[1], abs=1e-6)
+
+
+def test_leave_one_out_stands_for_folds(feature_data):
+    data, recipe = feature_data(120), make_recipe({"method": "ridge", "observe": "given"})
+    made = cross_fit(data, recipe)
+    assert len(made.probabilities) == 90
+    assert sorted(made.fold) == list(range(90))
+    left = 7  # against a training without this item
+    rows = np.flatnonzero(np.arange(120) != left)
+    rest = replace(data, table=data.table.take(rows), features=np.asarray(data.features)[rows])
+    penalty = {"options": {"penalty": 1.0}}
+    whole = cross_fit(data, make_recipe({"method": "ridge", "observe": "given"}, penalty))
+    settings = make_recipe({"method": "ridge", "observe": "given"}, penalty)
+    training = Training(make_task(rest, settings), settings)
+    assert len(list(training.epochs())) == 1
+    x = torch.from_numpy(np.asarray(data.features)[[left]])
+    expected = training.predict_inputs(ArrayInputs(x))[0]
+    # The kernel itself is fitted without the item here, so it is close and not equal.
+    torch.testing.assert_close(
+        torch.from_numpy(whole.probabilities[left]), expected, atol=0.03, rtol=0
+    )
+
+
+@pytest.mark.parametrize("head", ["linear", "kernel"])
+def test_sample_weights_count(head, feature_data):
+    """An item of weight 2 counts as if it were there twice."""
+    data = feature_data(80)
+    recipe = make_recipe(
+        {"method": "ridge", "head": head, "use_validation": False, "options": {"penalty": 1.0}}
+    )
+    task = make_task(data, recipe)
+    rows = torch.cat([torch.arange(len(task.train)), torch.arange(10)])
+    twice = replace(
+        task.train,
+        ids=np.array([f"item {number}" for number in range(len(rows))]),
+        inputs=ArrayInputs(task.train.inputs.x[rows]),
+        observed=task.train.observed.take(rows.numpy()),
+        truth=None,
+    )
+    weights = np.where(np.arange(len(task.train)) < 10, 2.0, 1.0)
+    scores = []
+    for part in (twice, replace(task.train, weights=weights)):
+        training = Training(replace(task, train=part), recipe)
+        assert len(list(training.epochs())) == 1
+        scores.append(training.predict(task.test))
+    # The mean weight is 1, so the penalty differs by the factor of the sums; and the kernel's
+    # centre and rate do not know weights.
+    assert (scores[0] - scores[1]).abs().max() < 0.05
