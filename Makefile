@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BROWSER := $(VENV)/.browser
 SHARED ?= $(if $(PLUSONE_SHARED),$(PLUSONE_SHARED),../shared)
-EXTRAS := dev,lite0,image,plots,tune,review,onnx,distributed
+EXTRAS := dev,lite0,lite2,image,plots,tune,review,onnx,distributed
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto
 
 .PHONY: demo loop test test-fast check bench results clean

@@ -136,7 +136,7 @@ class Recipe(BaseModel):
     ema: float | None = Field(None, gt=0, lt=1, description="decay of averaged weights")
 
     backbone: str = Field(
-        "auto", description="backbone for images: cnn (= auto), lite0, or timm/NAME"
+        "auto", description="backbone for images: cnn (= auto), lite0, lite2, or timm/NAME"
     )
     weights: str = Field(
         "auto",
@@ -154,6 +154,11 @@ class Recipe(BaseModel):
         "stretch",
         description="how images become square: stretch, or crop = short side to 256/224 of the "
         "size, then the middle",
+    )
+    crops: Literal["one", "five"] = Field(
+        "one",
+        description="parts of an image whose features are averaged, for the mode linear: one = "
+        "the whole, five = the whole and four overlapping tiles of 60 % of each side",
     )
     flip: bool = Field(True, description="mirror training images at random")
     workers: int = Field(2, ge=0, description="processes that decode images not held in memory")
@@ -194,7 +199,19 @@ class Recipe(BaseModel):
             raise InputError(
                 "this data has features but no images, so only the mode linear works on it"
             )
+        if self.crops != "one":
+            self._check_crops(images, stages)
         return tuple(stages)
+
+    def _check_crops(self, images: bool, stages: Sequence[Stage]) -> None:
+        """Refuses several crops where no features of images are extracted."""
+        if not images:
+            raise InputError(f"crops = '{self.crops}' is about images, and this data has features")
+        if any(stage.inputs == "images" for stage in stages):
+            raise InputError(
+                f"crops = '{self.crops}' is about features of a fixed backbone: use the mode "
+                "linear, or train on whole images and predict with --crops five"
+            )
 
     def to_toml(self) -> str:
         """The recipe as TOML; reading it back gives an equal recipe."""

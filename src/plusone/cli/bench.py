@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from plusone.compare.summary import Row
     from plusone.compare.sweep import Sweep
     from plusone.data.dataset import Dataset
+    from plusone.data.images import Crops
     from plusone.recipe import Recipe
 
 
@@ -429,7 +430,8 @@ def choose(
     settings: Set = None,
     rules: Rules = True,
     backbone: Annotated[
-        str | None, typer.Option(help="For images: cnn, lite0 or timm/NAME; lite0 if installed.")
+        str | None,
+        typer.Option(help="For images: cnn, lite0, lite2 or timm/NAME; lite0 if installed."),
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Epochs; default 25.")] = None,
     form: Form = "auto",
@@ -581,10 +583,10 @@ def loop(
     from plusone.recipe import make_recipe, parse_settings
 
     flags = {"method": method, "lr": lr}
-    given = (
+    given: list[dict[str, Any]] = [
         {name: value for name, value in flags.items() if value is not None},
         parse_settings(settings or []),
-    )
+    ]
     make_recipe(*given, source="settings")  # refused before anything is read
     numbers = parts(questions, int, "--questions")
     names = parts(orders, str, "--orders")
@@ -593,7 +595,8 @@ def loop(
     if dataset.features is None:
         trial = compose(None, *given, name=data).recipe
         check(dataset, trial, numbers, names, chosen)  # before features are extracted
-        dataset = _with_features(dataset, to / "features.npz", backbone)
+        dataset = _with_features(dataset, to / "features.npz", backbone, trial.crops)
+        given[1].pop("crops", None)
     facts = partial(facts_of, dataset) if rules else None
     recipe = compose(facts, *given, name=data).recipe
     check(dataset, recipe, numbers, names, chosen)
@@ -639,7 +642,7 @@ def loop(
     say(f"written: {to / 'loop.json'}{', ' + str(to / 'report.html') if report else ''}")
 
 
-def _with_features(dataset: Dataset, path: Path, backbone: str) -> Dataset:
+def _with_features(dataset: Dataset, path: Path, backbone: str, crops: Crops) -> Dataset:
     """The data with features of its images, extracted once into a file."""
     from plusone.data.features import align, read_features
     from plusone.training.features import extract_to_file
@@ -647,7 +650,11 @@ def _with_features(dataset: Dataset, path: Path, backbone: str) -> Dataset:
     again = resume_hint("run the same command again to continue")
     with again, progress("extracting features", len(dataset.table)) as (bar, task):
         extract_to_file(
-            dataset, path, backbone, on_progress=lambda done: bar.update(task, completed=done)
+            dataset,
+            path,
+            backbone,
+            on_progress=lambda done: bar.update(task, completed=done),
+            crops=crops,
         )
     return replace(dataset, features=align(read_features([path]), dataset.table))
 

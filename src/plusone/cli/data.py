@@ -231,13 +231,17 @@ def _labels_only(data: str, form: str, meaning: str) -> LabelTable:
 def features(
     data: Data,
     to: Annotated[Path, typer.Option("--out", "-o", help="The npz file to write.")],
-    backbone: Annotated[str, typer.Option(help="cnn, lite0 or timm/NAME.")] = "lite0",
+    backbone: Annotated[str, typer.Option(help="cnn, lite0, lite2 or timm/NAME.")] = "lite0",
     size: Annotated[
         int | None, typer.Option(min=16, max=2048, help="Image side; the backbone's by default.")
     ] = None,
     aspect: Annotated[
         Literal["stretch", "crop"], typer.Option(help="stretch to a square, or crop the middle.")
     ] = "stretch",
+    crops: Annotated[
+        Literal["one", "five"],
+        typer.Option(help="The whole image, or the mean of the whole and four tiles."),
+    ] = "one",
     weights: Annotated[
         str, typer.Option(help="auto: the backbone's own; random; or a local file.")
     ] = "auto",
@@ -273,6 +277,7 @@ def features(
             workers,
             lambda done: bar.update(task, completed=done),
             aspect=aspect,
+            crops=crops,
             weights=weights,
             tokens=tokens,
         )

@@ -73,7 +73,8 @@ def train(
         str | None, typer.Option(help="linear, finetune or linear_init; by the data by default.")
     ] = None,
     backbone: Annotated[
-        str | None, typer.Option(help="For images: cnn, lite0 or timm/NAME; lite0 if installed.")
+        str | None,
+        typer.Option(help="For images: cnn, lite0, lite2 or timm/NAME; lite0 if installed."),
     ] = None,
     epochs: Annotated[
         int | None, typer.Option(help="Epochs; 25 linear, 10 or more finetune.")

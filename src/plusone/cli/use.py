@@ -6,7 +6,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -31,6 +31,7 @@ from plusone.errors import InputError, RunError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from plusone.training.build import Predictor
     from plusone.training.items import Skipped
     from plusone.training.thresholds import Thresholds
 
@@ -40,6 +41,14 @@ SHOWN = 20  # skipped images that are listed
 
 Run = Annotated[
     Path, typer.Argument(help="A run folder made by plusone train, or a folder of plusone export.")
+]
+Shown = Annotated[
+    Literal["one", "five"] | None,
+    typer.Option(
+        "--crops",
+        help="Show the model the whole image, or the whole and four tiles; as in training by "
+        "default.",
+    ),
 ]
 ByClass = Annotated[
     float | None,
@@ -57,6 +66,7 @@ def evaluate(
     data: Annotated[str | None, typer.Argument(help="Data; the run's own by default.")] = None,
     split: Annotated[str, typer.Option(help="train, val, test or all.")] = "test",
     threshold: ByClass = None,
+    crops: Shown = None,
     top_k: Annotated[int, typer.Option(min=1, help="Labels per item for the top-k figures.")] = 3,
     features: Features = None,
     form: Form = "auto",
@@ -72,7 +82,7 @@ def evaluate(
     from plusone.training.evaluate import as_in_training, check_split, evaluate_run
 
     check_split(split)
-    predictor = load_run(run)
+    predictor = _shown(load_run(run), crops)
     _warn(run)
     cuts = _thresholds(run, predictor.classes, threshold)
     dataset = dataset_of(run, data, features, form, meaning)
@@ -117,6 +127,7 @@ def predict(
         Path | None, typer.Option("--out", "-o", help="CSV file; standard output by default.")
     ] = None,
     threshold: ByClass = None,
+    crops: Shown = None,
     features: Features = None,
     form: Form = "auto",
     meaning: Meaning = "auto",
@@ -138,7 +149,7 @@ def predict(
 
     if to is not None:
         check_file(to)
-    predictor = load_run(run)
+    predictor = _shown(load_run(run), crops)
     _warn(run)
     cuts = _thresholds(run, predictor.classes, threshold)
     items = find_items(predictor, data, features or [], form, meaning)
@@ -172,6 +183,19 @@ def predict(
         say(f"{len(skipped)} of {total} images skipped")
     if to is not None:
         say(f"{done} items in {to}")
+
+
+def _shown(predictor: Predictor, crops: Literal["one", "five"] | None) -> Predictor:
+    """The model, shown the crops that the user asks for."""
+    trained = predictor.recipe.crops
+    if crops is None or (predictor.images and crops == trained):
+        return predictor
+    if trained == "one" and crops == "five":
+        say(
+            "note: the model was trained on whole images; the highest score of five crops ranks "
+            "better, but it is higher than the one that thresholds were chosen for"
+        )
+    return predictor.with_crops(crops)
 
 
 def _warn(run: Path) -> None:

@@ -16,7 +16,7 @@ from plusone.training.linear import train_stacked, why_alone
 from plusone.training.task import Task, apply_observation, make_task
 from plusone.training.trainer import Training
 
-IMAGE_SETTINGS = ("backbone", "weights", "image_size", "aspect", "precision")
+IMAGE_SETTINGS = ("backbone", "weights", "image_size", "aspect", "crops", "precision")
 DATA_SETTINGS = ("observe", "observe_seed", "val_share", "split_seed", "train_share", "select_by")
 
 
@@ -155,7 +155,7 @@ def _train(
     task: Task, group: Sequence[Recipe], on_epoch: Callable[[int], None] | None
 ) -> list[tuple[Recipe, Training | str]]:
     """Trains a group, as one stack where possible; a failed training gives its error message."""
-    trained = [_trained(recipe) for recipe in group]
+    trained = [_trained(recipe).model_copy(update={"crops": "one"}) for recipe in group]
     tick = on_epoch or (lambda count: None)
     if len(group) > 1 and why_alone(task, trained[0]) is None:
         try:

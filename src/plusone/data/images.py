@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +38,13 @@ warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # on odd EXIF data
 
 Aspect = Literal["stretch", "crop"]
+Crops = Literal["one", "five"]
+# Parts of an image that a model is shown: left, top, right, bottom as shares of its sides. "five"
+# is the whole and a tile of 60 % of each side in each corner.
+CROPS: Mapping[Crops, tuple[tuple[float, float, float, float], ...]] = {
+    "one": ((0, 0, 1, 1),),
+    "five": ((0, 0, 1, 1), (0, 0, 0.6, 0.6), (0.4, 0, 1, 0.6), (0, 0.4, 0.6, 1), (0.4, 0.4, 1, 1)),
+}
 
 
 def open_image(path: Path, *, at_least: int | None = None) -> Image.Image:
@@ -73,18 +80,55 @@ def decode(path: Path, size: int, aspect: Aspect = "stretch") -> Tensor:
         aspect: "stretch" resizes to the square without keeping the aspect ratio, as the published
             protocol does; "crop" resizes the central square of 224 / 256 of the short side.
     """
+    return decode_crops(path, size, "one", aspect)[0]
+
+
+def decode_crops(path: Path, size: int, crops: Crops, aspect: Aspect = "stretch") -> Tensor:
+    """Reads one image as bytes `[V, 3, size, size]`, one for each of its crops.
+
+    The file is decoded once. Crops are cut at the resolution of the file and resized after that.
+
+    Args:
+        path: The file.
+        size: Side of the results.
+        crops: Which crops, see `CROPS`.
+        aspect: How each crop becomes square, as for `decode`.
+    """
+    import torch
+
+    pixels = torch.from_numpy(np.array(open_image(path))).permute(2, 0, 1)
+    return cut(pixels[None], crops, (size, size), aspect)[0]
+
+
+def cut(images: Tensor, crops: Crops, size: tuple[int, int], aspect: Aspect = "stretch") -> Tensor:
+    """The crops of images `[B, C, H, W]` in bytes, resized to `[B, V, C, *size]`."""
     import torch
     from torch.nn import functional
 
-    image = open_image(path)
-    if aspect == "crop":
-        image = image.crop(middle(*image.size, size))
-    pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1)
-    if image.size != (size, size):
-        pixels = functional.interpolate(
-            pixels[None], size=(size, size), mode="bilinear", antialias=True, align_corners=False
-        )[0]
-    return pixels.contiguous()
+    parts = []
+    for left, top, right, bottom in regions(images.shape[3], images.shape[2], crops):
+        part = images[:, :, top:bottom, left:right]
+        if aspect == "crop":
+            left, top, right, bottom = middle(part.shape[3], part.shape[2], size[0])
+            part = part[:, :, top:bottom, left:right]
+        if tuple(part.shape[2:]) != size:
+            part = functional.interpolate(
+                part, size=size, mode="bilinear", antialias=True, align_corners=False
+            )
+        parts.append(part)
+    return torch.stack(parts, 1)
+
+
+def regions(width: int, height: int, crops: Crops) -> tuple[tuple[int, int, int, int], ...]:
+    """Left, top, right and bottom of each crop of an image.
+
+    >>> regions(500, 300, "five")[1:]
+    ((0, 0, 300, 180), (200, 0, 500, 180), (0, 120, 300, 300), (200, 120, 500, 300))
+    """
+    return tuple(
+        (round(left * width), round(top * height), round(right * width), round(bottom * height))
+        for left, top, right, bottom in CROPS[crops]
+    )
 
 
 def fault(path: Path) -> str | None:

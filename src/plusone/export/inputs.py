@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plusone.data.images import CROPPED
+from plusone.data.images import CROPPED, CROPS
 from plusone.data.source import load_source
 from plusone.errors import InputError
 from plusone.models.backbones import Normalized
@@ -20,6 +20,10 @@ from plusone.training.items import inputs_for
 from plusone.training.run_folder import read_description
 
 NAME = "inputs"
+CUT = (
+    "the whole image and four tiles of 60 % of each side, top left, top right, bottom left and "
+    "bottom right, cut at its own resolution (plusone.data.images.decode_crops does it)"
+)
 SQUARES = {
     "stretch": "resized to the square without keeping the aspect",
     "crop": f"the middle square of {1 / CROPPED:.3f} of the short side, resized",
@@ -38,6 +42,8 @@ class InputSpec:
         inside: Preprocessing inside the model; None for features.
         mean: Mean per channel that images are normalized with, in [0, 1].
         std: Standard deviation per channel.
+        crops: Left, top, right and bottom of each crop, as shares of width and height; None if the
+            whole image is the only one.
     """
 
     type: str
@@ -47,6 +53,7 @@ class InputSpec:
     inside: str | None = None
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
+    crops: tuple[tuple[float, ...], ...] | None = None
 
     @property
     def images(self) -> bool:
@@ -72,15 +79,19 @@ def describe_input(predictor: Predictor) -> InputSpec:
         )
     colours = "RGB" if predictor.shape[0] == 3 else "grey"
     mean, std = _normalization(predictor)
+    crops = CROPS[predictor.recipe.crops]
+    several = len(crops) > 1
+    each = f"{CUT}; each " if several else ""
     return InputSpec(
         type="uint8",
-        shape=("batch", *predictor.shape),
+        shape=("batch", *([len(crops)] if several else []), *predictor.shape),
         meaning=f"{colours} images, channels first, values from 0 to 255",
-        before=f"{SQUARES[predictor.recipe.aspect]}, bilinear with antialiasing, after applying "
-        "the orientation noted in the file",
+        before=f"{each}{SQUARES[predictor.recipe.aspect]}, bilinear with antialiasing, after "
+        "applying the orientation noted in the file",
         inside="scaling to the mean and standard deviation of the backbone",
         mean=mean,
         std=std,
+        crops=crops if several else None,
     )
 
 
@@ -121,7 +132,8 @@ def some_inputs(predictor: Predictor, run: Path, n: int) -> tuple[Tensor, bool]:
         return next(iter(batches))[0], True
     except (InputError, KeyError, OSError):
         generator = torch.Generator().manual_seed(0)
-        shape = (n, *predictor.shape)
+        crops = len(CROPS[predictor.recipe.crops])
+        shape = (n, *([crops] if crops > 1 else []), *predictor.shape)
         if predictor.images:
             return torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8), False
         return torch.randn(shape, generator=generator), False

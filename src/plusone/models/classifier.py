@@ -50,7 +50,13 @@ class Classifier(nn.Module):
         self.precision = precision
 
     def features(self, inputs: Tensor) -> Tensor:
-        """The pooled features of a batch of inputs, as the head takes them."""
+        """The pooled features of a batch of inputs, as the head takes them.
+
+        Several crops of each image, `[B, V, C, H, W]`, give the mean of their features.
+        """
+        if inputs.ndim == 5:
+            crops = self.features(inputs.flatten(0, 1))
+            return crops.reshape(*inputs.shape[:2], -1).mean(dim=1)
         if self.precision == "bf16":
             with torch.autocast(inputs.device.type, dtype=torch.bfloat16):
                 maps = self.backbone(inputs)

@@ -278,6 +278,6 @@ def head_only(
     predictor = load_run(run)
     if not predictor.images:
         raise InputError(f"{run}: was trained on features, so --linear has no effect; leave it out")
-    update = {"mode": "linear", "stages": (), "epochs": None}
+    update = {"mode": "linear", "stages": (), "epochs": None, "crops": "one"}
     features = with_features(dataset, recipe, predictor.model, tick=tick, folder=keep)
     return features, recipe.model_copy(update=update)

@@ -56,7 +56,7 @@ class Fitted:
             raise InputError(f"inputs have shape {array.shape}; each must be {task.shape}")
         if not len(array):
             return np.zeros((0, len(task.classes)), dtype=np.float32)
-        inputs = ArrayInputs(torch.from_numpy(array))
+        inputs = ArrayInputs(torch.from_numpy(array), crops=self.training.recipe.crops)
         probabilities: npt.NDArray[np.float32] = self.training.predict_inputs(inputs).numpy()
         return probabilities
 

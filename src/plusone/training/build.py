@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from plusone.data.formats import read as read_table
+from plusone.data.images import Crops
 from plusone.errors import InputError
 from plusone.methods import get_method
 from plusone.methods.base import Method
@@ -69,6 +70,11 @@ def build(
         if head_of(recipe, images=images) == "kernel":
             dim = landmarks or n_landmarks(labels.n_items)
         head = method.make_head(dim)
+        if images and recipe.crops != "one" and head.pooling != "mean":
+            raise InputError(
+                f"crops = '{recipe.crops}' averages the features of the crops, and {recipe.method} "
+                "needs every place of the feature map; leave crops out"
+            )
         return Classifier(backbone or nn.Identity(), head, recipe.precision), method
 
 
@@ -98,6 +104,7 @@ class Predictor:
         images: Whether inputs are images.
         model: The model.
         method: Its method.
+        crops: Which crops of an image it is shown; those of its training if not given.
     """
 
     recipe: Recipe
@@ -106,12 +113,34 @@ class Predictor:
     images: bool
     model: Classifier
     method: Method
+    crops: Crops | None = None
+
+    @property
+    def shown(self) -> Recipe:
+        """The settings that inputs are made by: those of the training, with the crops shown."""
+        return self.recipe.model_copy(update={"crops": self.crops or self.recipe.crops})
+
+    def with_crops(self, crops: Crops) -> Predictor:
+        """The same model shown other crops of an image than in its training.
+
+        A model that was trained on whole images gives the highest score of any crop.
+        """
+        if not self.images:
+            raise InputError("crops are parts of images, and this model takes features")
+        return replace(self, crops=crops)
 
     def probabilities(self, inputs: Inputs, tick: Callable[[int], None] | None = None) -> Tensor:
         """Probabilities `[N, L]` for all inputs."""
         kind = "images" if self.images else "features"
-        logits = predict(self.model, self.model, inputs, kind=kind, tick=tick)
+        several = self.recipe.crops == "one" and self.crops not in (None, "one")
+        forward = self._highest if several else self.model
+        logits = predict(self.model, forward, inputs, kind=kind, tick=tick)
         return self.method.probabilities(logits)
+
+    def _highest(self, crops: Tensor) -> Tensor:
+        """For each class the highest logit `[B, L]` over crops `[B, V, C, H, W]`."""
+        logits: Tensor = self.model(crops.flatten(0, 1)).logits
+        return logits.reshape(*crops.shape[:2], -1).amax(dim=1)
 
 
 def load_run(folder: Path) -> Predictor:

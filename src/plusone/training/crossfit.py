@@ -87,6 +87,7 @@ def cross_fit(
     dataset = replace(dataset, table=table)
     if only_heads(dataset, settings):
         dataset = with_features(dataset, settings, tick=on_extract, folder=keep)
+        settings = settings.model_copy(update={"crops": "one"})
     probabilities = np.zeros((len(rows), len(table.classes)), dtype=np.float32)
     if has_left_out(dataset, settings):
         probabilities = _left_out(dataset, settings, rows, store)

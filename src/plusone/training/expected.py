@@ -99,5 +99,6 @@ def _key(recipe: Recipe, task: Task) -> str:
         sample = np.linspace(0, len(part) - 1, min(len(part), SAMPLED_INPUTS)).astype(np.int64)
         contents.append(part.inputs.at(torch.from_numpy(sample)))
     if task.images:
-        contents.append((recipe.backbone, recipe.weights, recipe.seed, recipe.aspect, task.shape))
+        contents.append((recipe.backbone, recipe.weights, recipe.seed, recipe.aspect, recipe.crops))
+        contents.append(task.shape)
     return content_key(part.observed.digest(), "\n".join(part.ids.tolist()), *contents)

@@ -1,9 +1,10 @@
 """Features of images from a backbone: extracted once, cached in memory and optionally on disk.
 
 `FeatureCache` serves every training, cross-fitting and estimate. A file of it is named after the
-content it depends on: the weights of the backbone, what the head pools of its output, and the
-images: paths, sizes and modification times of files, or bytes of images in memory. A changed image
-gives a new file; old ones may be deleted at any time. `extract_to_file` writes features for users.
+content it depends on: the weights of the backbone, what the head pools of its output, the crops of
+an image, and the images: paths, sizes and modification times of files, or bytes of images in
+memory. A changed image gives a new file; old ones may be deleted at any time. `extract_to_file`
+writes features for users.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from torch import Tensor
 
 from plusone.data.dataset import Dataset
 from plusone.data.features import write_features
-from plusone.data.images import Aspect
+from plusone.data.images import Aspect, Crops
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import Strings
 from plusone.errors import InputError, RunError
@@ -114,10 +115,10 @@ def key_of(model: Classifier, inputs: FileInputs | ArrayInputs) -> str:
     for name, value in model.backbone.state_dict().items():
         parts += [name, value]
     if isinstance(inputs, FileInputs):
-        parts.append((inputs.size, inputs.aspect))
+        parts.append((inputs.size, inputs.aspect, inputs.crops))
         parts += [f"\0{path.resolve()}\0{file_state(path)}" for path in inputs.paths]
     else:
-        parts += [(tuple(inputs.x.shape), inputs.x.dtype), inputs.x]
+        parts += [(tuple(inputs.x.shape), inputs.x.dtype, inputs.crops), inputs.x]
     return content_key(*parts)
 
 
@@ -235,6 +236,7 @@ def extract_to_file(
     on_progress: Callable[[int], None] | None = None,
     *,
     aspect: Aspect = "stretch",
+    crops: Crops = "one",
     weights: str = "auto",
     tokens: bool = False,
 ) -> Extraction:
@@ -251,6 +253,7 @@ def extract_to_file(
         workers: Processes that decode images.
         on_progress: Called with the number of items done.
         aspect: How images become square, as for `plusone.data.images.decode`.
+        crops: Which crops of each image, see `plusone.data.images.CROPS`; several are averaged.
         weights: Weights of the backbone: "auto" for its own, "random", or the path of a file.
         tokens: Keep all T places of the feature map, row by row, instead of their mean.
 
@@ -258,9 +261,12 @@ def extract_to_file(
     table, row = dataset.table, backbone_for(backbone)
     if table.root is None:
         raise InputError(f"{dataset.name}: has no image files to extract features from")
+    if tokens and crops != "one":
+        raise InputError("places of several crops cannot be averaged; leave out tokens or crops")
     side = size or row.size
     settings = {"backbone": backbone, "size": side, "data": dataset.name}
     settings |= {"aspect": aspect} if aspect != "stretch" else {}
+    settings |= {"crops": crops} if crops != "one" else {}
     settings |= {"weights": weights} if weights != "auto" else {}
     settings |= {"tokens": True} if tokens else {}
     broken = {one.id: one.reason for one in dataset.broken}
@@ -277,12 +283,15 @@ def extract_to_file(
         net = row.build(3, side, weights).eval()
         noise = torch.randint(0, 256, (1, 3, side, side), dtype=torch.uint8)
     net = fused(net, noise).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    inputs = FileInputs(paths, side, flip=False, workers=workers, aspect=aspect)
+    inputs = FileInputs(paths, side, flip=False, workers=workers, aspect=aspect, crops=crops)
     waiting: list[np.ndarray] = []
     done = 0
     for (images,) in inputs.batches(rows, BATCH, ("plain",), 0) if len(rows) else ():
-        maps = net(images.contiguous(memory_format=torch.channels_last))
-        features = as_tokens(maps)[0] if tokens else Head().pool(maps)
+        if crops == "one":
+            maps = net(images.contiguous(memory_format=torch.channels_last))
+            features = as_tokens(maps)[0] if tokens else Head().pool(maps)
+        else:  # crop by crop: larger batches are slower
+            features = torch.stack([Head().pool(net(crop)) for crop in images.unbind(1)]).mean(0)
         waiting.append(features.half().numpy())
         done += len(images)
         if done % ITEMS_PER_PART == 0 or done == len(rows):

@@ -221,7 +221,7 @@ def inputs_for(predictor: Predictor, dataset: Dataset, rows: npt.NDArray[np.int6
         InputError: The model does not take inputs of this kind.
     """
     _check_kind(predictor, dataset)
-    return dataset_inputs(dataset, predictor.recipe, predictor.shape)(rows)
+    return dataset_inputs(dataset, predictor.shown, predictor.shape)(rows)
 
 
 def _check_kind(predictor: Predictor, dataset: Dataset) -> None:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from plusone.data.images import Aspect, decode
+from plusone.data.images import CROPS, Aspect, Crops, cut, decode_crops
 from plusone.data.lazy import LazyArray
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
@@ -68,10 +68,12 @@ class ArrayInputs:
     Args:
         x: Images in bytes, `[N, C, H, W]`, or features in floats, `[N, D]` or `[N, ...]`.
         flip: Whether the weak and the strong view flip images at random.
+        crops: Which crops of images are given, see `plusone.data.images.CROPS`.
     """
 
     x: Tensor
     flip: bool = False
+    crops: Crops = "one"
 
     def __len__(self) -> int:
         return len(self.x)
@@ -93,14 +95,19 @@ class ArrayInputs:
             return
         first = int(order[0])
         contiguous = torch.equal(order, torch.arange(first, first + len(order)))
-        for rows in _blocks(len(order), batch_size, self.x[0].numel()):
+        numbers = self.x[0].numel() * len(CROPS[self.crops])
+        for rows in _blocks(len(order), batch_size, numbers):
             if contiguous:  # nothing to gather
                 x = self.x[first + rows.start : first + min(rows.stop, len(order))]
             else:
                 x = torch.index_select(self.x, 0, order[rows])
             if x.dtype == torch.float16:
                 x = x.float()
-            parts = [view.of_batch(x, rows) if images else x for view in drawn]
+            if images and self.crops != "one":
+                x = cut(x, self.crops, (x.shape[2], x.shape[3]))
+                parts = [x] * len(drawn)
+            else:
+                parts = [view.of_batch(x, rows) if images else x for view in drawn]
             # Equal views stay one tensor, so that it is forwarded once.
             pieces = {id(part): torch.split(part, batch_size) for part in parts}
             yield from zip(*(pieces[id(part)] for part in parts), strict=True)
@@ -156,6 +163,7 @@ class FileInputs:
         flip: Whether the weak and the strong view flip images at random.
         workers: Worker processes; 0 decodes in this process.
         aspect: How images become square, as for `plusone.data.images.decode`.
+        crops: Which crops of each image; with several a batch is `[B, V, 3, size, size]`.
     """
 
     paths: tuple[Path, ...]
@@ -163,6 +171,7 @@ class FileInputs:
     flip: bool = True
     workers: int = 2
     aspect: Aspect = "stretch"
+    crops: Crops = "one"
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -182,7 +191,7 @@ class FileInputs:
             if not len(order):
                 return
         paths = [self.paths[row] for row in order.tolist()]
-        dataset = _Decoding(paths, self.size, self.aspect, drawn)
+        dataset = _Decoding(paths, self.size, self.aspect, drawn, self.crops)
         loader: DataLoader[tuple[Tensor, ...]] = DataLoader(
             dataset, batch_size=batch_size, num_workers=self.workers, worker_init_fn=_one_thread
         )
@@ -201,15 +210,20 @@ class FileInputs:
 class _Decoding(Dataset[tuple[Tensor, ...]]):
     """The views of each image file."""
 
-    def __init__(self, paths: list[Path], size: int, aspect: Aspect, views: list[View]) -> None:
-        self.paths, self.size, self.aspect, self.views = paths, size, aspect, views
+    def __init__(
+        self, paths: list[Path], size: int, aspect: Aspect, views: list[View], crops: Crops
+    ) -> None:
+        self.paths, self.size, self.aspect, self.crops = paths, size, aspect, crops
+        self.views = views
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def __getitem__(self, place: int) -> tuple[Tensor, ...]:
-        image = decode(self.paths[place], self.size, self.aspect)
-        return tuple(view.of_image(image, place) for view in self.views)
+        images = decode_crops(self.paths[place], self.size, self.crops, self.aspect)
+        if self.crops != "one":
+            return (images,) * len(self.views)
+        return tuple(view.of_image(images[0], place) for view in self.views)
 
 
 def _one_thread(worker: int) -> None:

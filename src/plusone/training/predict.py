@@ -13,6 +13,7 @@ from plusone.training.loader import Inputs
 from plusone.types import Outputs
 
 ROWS = {"features": 65_536, "images": 8}  # per batch; larger batches of images are slower
+CROPPED = 2  # images of several crops each, per batch
 ACTIVATIONS = 1 << 26  # of a head, per batch
 
 
@@ -47,8 +48,9 @@ def predict(
     if not len(rows):
         rows = torch.arange(min(len(inputs), 1))  # a placeholder, for the shape of the result
     for (view,) in inputs.batches(rows, _batch_size(module, kind), ("plain",), 0):
-        out = forward(view)
-        parts.append(out.logits if isinstance(out, Outputs) else out)
+        for piece in torch.split(view, CROPPED) if view.ndim == 5 else (view,):
+            out = forward(piece)
+            parts.append(out.logits if isinstance(out, Outputs) else out)
         if tick is not None:
             tick(len(view))
     module.train(training)

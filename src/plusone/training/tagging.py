@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from plusone.data.formats.csv_text import SEPARATOR
-from plusone.data.images import decode
+from plusone.data.images import decode_crops
 from plusone.errors import InputError
 from plusone.parallel.processes import all_gather, all_gather_values, single_process, world
 from plusone.training.build import Predictor
@@ -117,11 +117,12 @@ def _from_files(
 ) -> Iterator[Predictions]:
     """Predictions of this process's image files; threads decode the next batches meanwhile."""
     rank, processes = share
-    size, aspect = predictor.shape[-1], predictor.recipe.aspect
+    size, shown = predictor.shape[-1], predictor.shown
 
     def decoded(path: Path) -> Tensor | str:
         try:
-            return decode(path, size, aspect)
+            crops = decode_crops(path, size, shown.crops, shown.aspect)
+            return crops if len(crops) > 1 else crops[0]
         except InputError as error:
             return str(error).removeprefix(f"{path}: ")
         except Exception as error:  # broken files fail in many ways

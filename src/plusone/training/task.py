@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from plusone.data.dataset import Dataset
-from plusone.data.images import cached_images, decode_all
+from plusone.data.images import Crops, cached_images, decode_all
 from plusone.data.lazy import LARGE, LazyArray, rows_of
 from plusone.data.matrix import LabelMatrix
 from plusone.data.observation import observe_table
@@ -213,11 +213,13 @@ def dataset_inputs(
     if not same_kind(input_shape(dataset, recipe), shape):
         raise InputError(f"{dataset.name}: its inputs do not have the expected shape {shape}")
     if dataset.features is not None:
-        return _array_inputs(dataset.features, flip=recipe.flip)
+        return _array_inputs(dataset.features, flip=recipe.flip, crops=recipe.crops)
     size = shape[-1]
 
     def from_files(rows: npt.NDArray[np.int64]) -> Inputs:
         paths, aspect = tuple(table.path(row) for row in rows), recipe.aspect
+        if recipe.crops != "one":  # decoded once, for their features
+            return FileInputs(paths, size, False, recipe.workers, aspect, recipe.crops)
         small = len(table) * 3 * size * size <= recipe.cache_mb * 1_000_000
         if cache_dir is not None:
             with main_process_first():
@@ -231,7 +233,7 @@ def dataset_inputs(
 
 
 def _array_inputs(
-    x: npt.NDArray[Any] | LazyArray, *, flip: bool
+    x: npt.NDArray[Any] | LazyArray, *, flip: bool, crops: Crops
 ) -> Callable[[npt.NDArray[np.int64]], Inputs]:
     """A function from row numbers to inputs: in memory, or mapped if they are large features."""
     if x.ndim != 4 and x.nbytes >= LARGE:
@@ -241,6 +243,6 @@ def _array_inputs(
         tensor = torch.from_numpy(np.ascontiguousarray(x[rows]))
         if tensor.dtype == torch.float16:
             tensor = tensor.float()  # once, instead of every batch
-        return ArrayInputs(tensor, flip=flip and x.ndim == 4)
+        return ArrayInputs(tensor, flip=flip and x.ndim == 4, crops=crops)
 
     return in_memory
