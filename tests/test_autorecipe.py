@@ -18,11 +18,11 @@ FEATURES = Facts("features", 5000, scale=260.0)
 def test_photos_with_a_pretrained_network():
     settings, sentences = choose(PHOTOS, {})
     assert settings == {
-        "backbone": "lite0", "mode": "linear", "method": "em", "batch_size": 16, "epochs": 25,
-        "lr": 3e-4, "cache_mb": 0,
+        "backbone": "lite0", "mode": "linear", "method": "recovery", "head": "kernel",
+        "cache_mb": 0,
     }  # fmt: skip
     make_recipe(settings)  # all of it are settings of a recipe
-    assert len(sentences) == 7
+    assert len(sentences) == 5
     for name in settings:
         assert any(sentence.startswith(name) for sentence in sentences)
 
@@ -54,20 +54,27 @@ def test_later_rules_see_what_was_said():
     assert not {"mode", "lr", "epochs"} & set(stages)
 
 
-@pytest.mark.parametrize(("items", "method"), [(1799, "em"), (1800, "gr")])
-def test_the_method_depends_on_the_number_of_items(items, method):
-    assert choose(Facts("features", items, scale=260.0), {})[0]["method"] == method
+def test_the_method_depends_on_what_is_trained():
+    assert choose(FEATURES, {})[0] == {"method": "recovery", "head": "kernel"}
+    assert choose(PHOTOS, {"mode": "finetune"})[0]["method"] == "gr"
+    assert choose(Facts("files", 1000), {})[0]["method"] == "em"
+
+
+@pytest.mark.parametrize(("items", "words"), [(3_000, "exact"), (80_000, "3,000 of the 80,000")])
+def test_how_the_kernel_is_computed_is_said(items, words):
+    _, sentences = choose(Facts("features", items, scale=1.0), {})
+    assert any(sentence.startswith("head kernel") and words in sentence for sentence in sentences)
 
 
 def test_the_learning_rate_follows_the_size_of_features_the_steps_and_the_method():
     def rate(facts, **said):
         return choose(facts, said)[0]["lr"]
 
-    assert rate(FEATURES) == 1e-4
-    assert rate(Facts("features", 5000, scale=26.0)) == 1e-3
-    assert rate(Facts("features", 100, scale=260.0)) == 1e-3
+    assert rate(FEATURES, method="gr") == 1e-4
+    assert rate(Facts("features", 5000, scale=26.0), method="gr") == 1e-3
+    assert rate(Facts("features", 100, scale=260.0), method="gr") == 1e-3
     assert rate(FEATURES, method="an") == 1e-3
-    assert rate(Facts("features", 5000, scale=0.0)) == 0.1  # nothing to divide by
+    assert rate(Facts("features", 5000, scale=0.0), method="an") == 0.1  # nothing to divide by
 
 
 @pytest.mark.parametrize(
@@ -83,7 +90,7 @@ def test_the_learning_rate_follows_the_size_of_features_the_steps_and_the_method
 )
 def test_many_items_and_large_models_get_large_batches(items, width, classes, size):
     facts = Facts("features", items, classes=classes, width=width, scale=1.0)
-    assert choose(facts, {})[0]["batch_size"] == size
+    assert choose(facts, {"method": "an"})[0]["batch_size"] == size
 
 
 def test_small_images_in_memory_get_a_small_network():
@@ -133,8 +140,7 @@ def test_what_the_rules_choose_is_near_what_was_measured_best(shared):
     """The learning rates of docs/evidence/linear.md, tuned on validation for these two."""
     for name, method, lr in (("yeast", "em", 0.01), ("corel5k", "gr", 0.003)):
         dataset = load_source(str(shared / "data" / "mulan" / f"{name}.npz"))
-        settings, _ = choose(facts_of(dataset), {})
-        assert (settings["method"], settings["lr"]) == (method, lr)
+        assert choose(facts_of(dataset), {"method": method})[0]["lr"] == lr
 
 
 def test_one_class_alone_is_remarked():

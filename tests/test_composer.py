@@ -113,9 +113,9 @@ def test_layers_lie_over_each_other_in_the_documented_order():
 
     file, flags = {"val_share": 0.3, "batch_size": 8, "lr": 0.5}, {"lr": 0.25}
     made = compose(facts, file, flags)
-    assert (made.recipe.method, made.recipe.lr, made.recipe.batch_size) == ("gr", 0.25, 8)
-    assert made.recipe.epochs == 25
-    assert [text.split(" ")[0] for text in made.rules] == ["method", "epochs"]
+    assert (made.recipe.method, made.recipe.lr, made.recipe.batch_size) == ("recovery", 0.25, 8)
+    assert [text.split(" ")[0] for text in made.rules] == ["method", "head"]
+    assert made.chosen == {"method", "head"}
     assert compose(None, file, flags).recipe == make_recipe(file, flags)
     assert not compose(None, file, flags).rules
 
@@ -135,7 +135,7 @@ def test_the_rules_respect_the_defaults_of_the_method():
 
 def test_options_without_a_method_belong_to_the_default_method():
     few = Facts("features", 100, scale=1.0)
-    assert compose(lambda share: few).recipe.method == "em"
+    assert compose(lambda share: few).recipe.method == "recovery"
     assert compose(lambda share: few, {"options": {"q3": 1.5}}).recipe.method == "gr"
 
 

@@ -20,11 +20,11 @@ from plusone.data.dataset import Dataset
 from plusone.data.source import DATA_DEFAULTS, EMBEDDED
 from plusone.methods import METHODS, get_method
 from plusone.models.backbones import BACKBONES, TIMM
+from plusone.models.kernel import describe_kernel
 from plusone.recipe import Recipe, make_recipe
 
 __all__ = ["Choice", "Composed", "Facts", "choose", "compose", "facts_of", "linear_batch_size"]
 
-EM_BELOW = 1800  # training items; at 1,830 of VOC em and gr are equal, below em leads
 SMALL_SIDE = 96  # images in memory with a smaller side are not for networks made for photos
 LITE0_WIDTH = 1280
 LITE0_SCALE = 260.0  # mean sum of the absolute features of lite0, on two data sets
@@ -49,6 +49,7 @@ class Facts:
     Args:
         kind: "files" (images on disk), "images" (in memory) or "features".
         items: Training items, those held out for validation not counted.
+        held_out: Validation items, from which a closed form learns too.
         rare: Classes with fewer than five seen positives.
         classes: How many classes there are.
         hidden: Whether all labels are known, so that training hides all but one positive.
@@ -69,6 +70,12 @@ class Facts:
     scale: float | None = None
     uneven: bool = False
     lite0: bool = False
+    held_out: int = 0
+
+    @property
+    def learned(self) -> int:
+        """Items that a method without a validation set learns from."""
+        return self.items + self.held_out
 
 
 @dataclass(frozen=True)
@@ -90,10 +97,12 @@ class Composed:
         recipe: All settings.
         rules: One sentence per rule that chose some, or that has a remark; none where the rules
             are silent.
+        chosen: Names of the settings that rules chose.
     """
 
     recipe: Recipe
     rules: tuple[str, ...] = ()
+    chosen: frozenset[str] = frozenset()
 
 
 def compose(
@@ -141,7 +150,8 @@ def compose(
         chosen, sentences = choose(facts(asked.val_share), settings)
         rules = tuple(text for text in sentences if text.split(" ", 1)[0] not in over)
     info = get_method(make_recipe(chosen, *given, over, source=source).method)
-    return Composed(make_recipe(chosen, info.defaults, *given, over, source=source), rules)
+    recipe = make_recipe(chosen, info.defaults, *given, over, source=source)
+    return Composed(recipe, rules, frozenset(chosen if rules else ()))
 
 
 def choose(facts: Facts, given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -203,16 +213,22 @@ def _method(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
         )
     if _trains_network(facts, now):
         return Choice({"method": "em"}, "it led when a small network was trained from scratch")
-    if facts.items < EM_BELOW:
-        return Choice(
-            {"method": "em"}, f"{facts.items:,} training items; below {EM_BELOW:,} it leads"
-        )
     return Choice(
-        {"method": "gr"}, f"{facts.items:,} training items; from {EM_BELOW:,} on it leads"
+        {"method": "recovery"},
+        "ahead of the other methods on the data sets measured (docs/recovery.md), and it has no "
+        "learning rate to choose",
     )
 
 
+def _head(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
+    if not _closed_form(facts, now):
+        return None
+    return Choice({"head": "kernel"}, describe_kernel(facts.learned))
+
+
 def _batch(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
+    if _closed_form(facts, now):
+        return None
     if _trains_network(facts, now):
         size = 64 if not _pretrained(now) and facts.items >= 2000 else 16
     else:
@@ -238,7 +254,7 @@ def linear_batch_size(items: int, weights: int) -> int:
 
 
 def _epochs(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
-    if "stages" in now:
+    if "stages" in now or _closed_form(facts, now):
         return None
     if not _trains_network(facts, now):
         return Choice({"epochs": 25}, "enough for a linear model; the best one is kept")
@@ -249,7 +265,7 @@ def _epochs(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
 
 
 def _rate(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
-    if "stages" in now:
+    if "stages" in now or _closed_form(facts, now):
         return None
     if _trains_network(facts, now):
         if _pretrained(now):
@@ -311,7 +327,7 @@ def _rare(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
 
 
 RULES: tuple[Rule, ...] = (
-    _backbone, _mode, _method, _batch, _epochs, _rate, _memory, _hidden, _single, _uneven,
+    _backbone, _mode, _method, _head, _batch, _epochs, _rate, _memory, _hidden, _single, _uneven,
     _rare,
 )  # fmt: skip
 
@@ -325,6 +341,11 @@ def _pretrained(now: Mapping[str, Any]) -> bool:
 
 def _trains_network(facts: Facts, now: Mapping[str, Any]) -> bool:
     return facts.kind != "features" and now.get("mode") != "linear"
+
+
+def _closed_form(facts: Facts, now: Mapping[str, Any]) -> bool:
+    method = METHODS.get(str(now.get("method")))
+    return method is not None and method.closed_form and not _trains_network(facts, now)
 
 
 def _steps(facts: Facts, now: Mapping[str, Any]) -> int:
@@ -359,7 +380,8 @@ def facts_of(dataset: Dataset, val_share: float = 0.2) -> Facts:
     seen = table.labels.take(rows).per_class(1)
     rare = tuple(name for name, count in zip(table.classes, seen, strict=True) if count < FEW)
     hidden = table.truth is not None and table.is_complete
-    facts = Facts("files", items, rare, len(table.classes), hidden)
+    held_out = len(table.rows_of("val")) or len(rows) - items
+    facts = Facts("files", items, rare, len(table.classes), hidden, held_out=held_out)
     features = dataset.features
     if features is not None and not (features.ndim == 4 and features.dtype == np.uint8):
         sample = _vectors(features[rows[:: max(1, len(rows) // SAMPLE)]])

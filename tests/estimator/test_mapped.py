@@ -33,7 +33,7 @@ def test_a_memmap_gives_what_an_array_gives(
         return make(rows)
 
     monkeypatch.setattr(task, "MappedInputs", watched)
-    model = PlusOneClassifier("gr", epochs=2, random_state=0)
+    model = PlusOneClassifier("gr", epochs=2, lr=0.01, random_state=0)
     held = model.fit(x, y, **more).predict_proba(x)
     assert seen == []
     monkeypatch.setattr(task, "LARGE", 1)

@@ -45,6 +45,12 @@ IMAGES_ONLY = frozenset(
         "cache_dir", "cache_mb",
     }
 )  # fmt: skip
+STEPS_ONLY = frozenset(
+    {
+        "epochs", "lr", "batch_size", "optimizer", "weight_decay", "head_lr_mult", "schedule",
+        "patience", "ema",
+    }
+)  # fmt: skip
 BETWEEN_MOVES = 0.1  # seconds between two updates of the progress bar
 NAMED = 5  # classes without a seen positive that are named
 FEATURES_FOLDER = ".features"  # beside the runs: features of images, for the next run
@@ -125,7 +131,9 @@ def train(
     from plusone.data.source import EMBEDDED
     from plusone.methods import get_method
     from plusone.recipe import make_recipe, parse_settings, read_toml
+    from plusone.training.build import head_of
     from plusone.training.expected import expected
+    from plusone.training.rates import pick_rate, with_rate
     from plusone.training.run import train as run
     from plusone.training.task import make_task
     from plusone.training.trainer import compiler_problem
@@ -160,6 +168,12 @@ def train(
         _check_new(folder, resume)
         bar.update(reading, description="reading", completed=0, total=len(dataset.table))
         task = make_task(dataset, full, tick=lambda: bar.advance(reading))
+    sentences = composed.rules
+    if "lr" in composed.chosen:
+        with progress("trying learning rates", full.epochs) as (bar, trying):
+            picked = pick_rate(task, full, lambda epoch: bar.update(trying, completed=epoch))
+        if picked is not None:
+            full, sentences = picked[0], with_rate(sentences, picked[1])
     source = {
         "data": data if data in EMBEDDED else str(Path(data).resolve()),
         "features": [str(path.resolve()) for path in features or []],
@@ -173,10 +187,14 @@ def train(
     )
     for note in notes(task):
         say(note)
-    for sentence in composed.rules:
+    for sentence in sentences:
         say(f"rule: {sentence}")
     if not task.images and (idle := sorted(IMAGES_ONLY & full.model_fields_set)):
         say(f"without effect on features: {', '.join(idle)}")
+    closed = get_method(full.method).closed_form and head_of(full, images=task.images) == "kernel"
+    asked = {key for layer in given for key in layer}
+    if closed and (idle := sorted(STEPS_ONLY & asked)):
+        say(f"without effect on a closed form: {', '.join(idle)}")
     if full.compile and (problem := compiler_problem()) is not None:
         say(problem)
     if (k := expected(full, task)).source in K_FROM:
@@ -223,7 +241,7 @@ def train(
             on_step=on_step,
             on_extract=on_extract,
             source=source,
-            rules=composed.rules,
+            rules=sentences,
             features=folder.parent / FEATURES_FOLDER if task.images else None,
         )
     if leads() and (report if report is not None else not as_json):

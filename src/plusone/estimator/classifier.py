@@ -32,6 +32,7 @@ from plusone.seeds import generator
 from plusone.training.build import Predictor, build
 from plusone.training.loader import ArrayInputs, Inputs, MappedInputs, SomeInputs, visiting_order
 from plusone.training.predict import predict
+from plusone.training.rates import pick_rate, with_rate
 from plusone.training.task import Part, Task, make_task
 from plusone.training.trainer import Training
 from plusone.types import TrainLabels
@@ -310,8 +311,10 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             facts = partial(facts_of, data)
         composed = self._compose(facts, seed)
         task = make_items(data, weights, composed.recipe)
-        self._train(task, composed.recipe, labels)
-        self.rules_ = composed.rules
+        recipe, self.rules_ = composed.recipe, composed.rules
+        if "lr" in composed.chosen and (picked := pick_rate(task, recipe)) is not None:
+            recipe, self.rules_ = picked[0], with_rate(self.rules_, picked[1])
+        self._train(task, recipe, labels)
         return self
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:

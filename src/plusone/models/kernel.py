@@ -45,10 +45,10 @@ def describe_kernel(n_items: int) -> str:
     """A sentence on how the kernel of so many items is computed."""
     landmarks = n_landmarks(n_items)
     if landmarks == n_items:
-        return f"exact kernel of {n_items:,} items"
+        return f"exact, for {n_items:,} items"
     return (
-        f"kernel approximated from {landmarks:,} of {n_items:,} items (Nystroem): exact above "
-        f"{EXACT:,} items takes too long, and the vectors of more landmarks too much memory"
+        f"approximated from {landmarks:,} of the {n_items:,} items; above {EXACT:,} an exact one "
+        "takes too long and too much memory"
     )
 
 

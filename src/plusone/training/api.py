@@ -20,6 +20,7 @@ from plusone.data.source import load_source
 from plusone.errors import InputError
 from plusone.results import EpochRecord, RunResult
 from plusone.training.loader import ArrayInputs
+from plusone.training.rates import pick_rate, with_rate
 from plusone.training.summary import summarise
 from plusone.training.task import make_task, same_kind
 from plusone.training.trainer import Training, compiler_problem
@@ -89,8 +90,8 @@ def fit(
         >>> fitted = fit(data, epochs=2)
         >>> fitted.predict(x[:4]).shape
         (4, 3)
-        >>> fitted.rules[0]
-        'method em: 32 training items; below 1,800 it leads'
+        >>> fitted.training.recipe.method
+        'recovery'
     """
     dataset = data if isinstance(data, Dataset) else load_source(str(data))
     module = backbone if isinstance(backbone, nn.Module) else None
@@ -106,11 +107,15 @@ def fit(
         raise InputError("weights apply to backbones by name; load them into the module yourself")
     if recipe.compile and (problem := compiler_problem()) is not None:
         warnings.warn(problem, stacklevel=2)
-    training = Training(make_task(dataset, recipe), recipe, backbone=module)
+    task, sentences = make_task(dataset, recipe), composed.rules
+    if "lr" in composed.chosen and (picked := pick_rate(task, recipe)) is not None:
+        recipe, why = picked
+        sentences = with_rate(sentences, why)
+    training = Training(task, recipe, backbone=module)
     records = []
     for record in training.epochs():
         records.append(record)
         if on_record is not None:
             on_record(record)
     seconds = sum(record.seconds for record in records)
-    return Fitted(training, tuple(records), summarise(training, None, seconds, composed.rules))
+    return Fitted(training, tuple(records), summarise(training, None, seconds, sentences))
