@@ -42,7 +42,6 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.source import load_source
 from plusone.io.files import write_json, write_text
 from plusone.priors import from_audit, from_single_positives, usable_rows
-from plusone.priors.estimate import guarded
 from plusone.priors.features import cross_fitted_picks
 from plusone.priors.picks import pick
 from plusone.recipe import Recipe
@@ -123,7 +122,8 @@ ESTIMATORS: Mapping[str, Callable[[Floats, npt.NDArray[np.int64]], Floats]] = {
 def estimate(name: str, picks: Floats, label: npt.NDArray[np.int64]) -> tuple[Floats, float]:
     """Class priors and k by an estimator in `ESTIMATORS`, clipped to the possible range."""
     seen = np.bincount(label, minlength=picks.shape[1]) / len(label)
-    return guarded(ESTIMATORS[name](picks, label), seen)
+    priors = np.clip(ESTIMATORS[name](picks, label), seen, 1.0)
+    return priors, float(priors.sum())
 
 
 def load(name: str, data: Path, features: Path | None) -> Dataset:
@@ -158,7 +158,7 @@ def estimates(dataset: Dataset) -> dict[str, Any]:
     picks = cross_fitted_picks(x, label, seen.n_classes)
     true = truth.per_class(1) / len(truth)
     found = from_single_positives(picks, seen)
-    rows = {"pick likelihood": (found.priors, found.k)}
+    rows = {"default": (found.priors, found.k)}
     rows |= {name: estimate(name, picks, label.numpy()) for name in ESTIMATORS}
     return {
         "items": len(truth), "classes": truth.n_classes, "k": float(true.sum()),
@@ -217,7 +217,7 @@ def kept(folder: Path | None, name: str, make: Callable[[], Any]) -> Any:
 
 
 def estimates_table(found: dict[str, Any]) -> Iterator[str]:
-    names = ["pick likelihood", *ESTIMATORS]
+    names = ["default", *ESTIMATORS]
     yield "| data | true k | " + " | ".join(names) + " | range |"
     yield "| --- |" + " ---: |" * (len(names) + 2)
     for data, row in found.items():

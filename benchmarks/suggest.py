@@ -29,12 +29,11 @@ from plusone.data.table import LabelTable
 from plusone.io.files import write_text
 from plusone.methods import get_method
 from plusone.metrics.calibration import expected_calibration_error
-from plusone.priors import from_features
+from plusone.priors import LabelsPerItem, k_from_features
 from plusone.recipe import make_recipe
 from plusone.suggest.accept import accept
 from plusone.suggest.answers import answers_from
 from plusone.suggest.calibration import Calibrated, calibrate
-from plusone.suggest.find import blended_k, cautious
 from plusone.training.crossfit import cross_fit
 
 METHODS = {
@@ -78,12 +77,12 @@ def measure(found: Calibrated, observed: np.ndarray, truth: np.ndarray) -> dict[
 
 
 def ways(
-    scores: np.ndarray, table: LabelTable, truth: np.ndarray, k: float, seed: int
+    scores: np.ndarray, table: LabelTable, truth: np.ndarray, k: LabelsPerItem, seed: int
 ) -> Iterator[tuple[str, Calibrated]]:
     """Scores as they are, and calibrated with what is known."""
     raw = scores.astype(np.float64)
-    yield "raw", Calibrated(raw, (), raw)
-    blind = calibrate(scores, table.labels, k=cautious(k), origin="cautious")
+    yield "raw", Calibrated(raw, raw)
+    blind = calibrate(scores, table.labels, k=k.cautious, origin="cautious")
     yield "no audit", blind
     rng = np.random.default_rng(1000 + seed)
     for items in AUDITS:
@@ -92,9 +91,7 @@ def ways(
         answers = answers_from(LabelTable(table.ids[rows], table.classes, labels), table)
         yield (
             f"audit of {items} items",
-            calibrate(
-                scores, table.labels, k=blended_k(k, answers), origin="audit", answers=answers
-            ),
+            calibrate(scores, table.labels, k=k.k, origin="estimated", answers=answers),
         )
     likely = np.argwhere((table.labels.dense() == 0) & (blind.probabilities > 0.5))
     row, label = likely[rng.choice(len(likely), ANSWERS, replace=False)].T
@@ -103,7 +100,7 @@ def ways(
     rows = np.unique(row)
     audit = LabelTable(table.ids[rows], table.classes, LabelMatrix.from_dense(states[rows]))
     answers = answers_from(audit, table)
-    made = calibrate(scores, table.labels, k=k, origin="estimated", answers=answers)
+    made = calibrate(scores, table.labels, k=k.k, origin="estimated", answers=answers)
     yield f"{ANSWERS} answers", made
 
 
@@ -118,12 +115,12 @@ def run(
         rows = np.setdiff1d(np.arange(len(table)), table.rows_of("test"))
         part, truth = table.take(rows), table.truth.dense(rows) == 1
         x = torch.from_numpy(np.asarray(dataset.features[rows], dtype=np.float32))
-        k = from_features(x, part.labels, interval=False).k
-        estimates.append(k)
+        k = k_from_features(x, part.labels)
+        estimates.append(k.k)
         for method in args.methods:
             recipe = make_recipe({"method": method, "seed": seed, "probe": "off"}, METHODS[method])
             if get_method(method).needs_k:
-                recipe = recipe.model_copy(update={"expected_positives": k})
+                recipe = recipe.model_copy(update={"expected_positives": k.k})
             place = args.keep / f"{name.replace(' ', '-')}-{method}-{seed}"
             fit = cross_fit(replace(dataset, table=table), recipe, args.folds, keep=place)
             for way, made in ways(fit.probabilities, part, truth, k, seed):

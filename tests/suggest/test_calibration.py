@@ -10,7 +10,8 @@ from plusone.errors import InputError
 from plusone.metrics.calibration import expected_calibration_error
 from plusone.priors.calibration import apply_curve, fit_curve, log_odds
 from plusone.suggest.answers import answers_from
-from plusone.suggest.calibration import calibrate, fit_correction
+from plusone.suggest.calibration import calibrate
+from plusone.suggest.correction import fit_correction
 
 pytestmark = pytest.mark.slow
 
@@ -137,7 +138,7 @@ def test_answers_of_a_review_count_even_where_the_run_has_seen_them(made):
     assert answers.row.tolist() == [0, 1]
     assert answers.label.tolist() == [first[0], second[1]]
     assert answers.yes.tolist() == [True, False]
-    assert answers.k is None
+    assert not len(answers.complete)
     seen = made.observed.copy()
     seen[:2] = np.where(states != 0, states, seen[:2])
     retrained = replace(table, labels=LabelMatrix.from_dense(seen))
@@ -148,13 +149,21 @@ def test_answers_of_a_review_count_even_where_the_run_has_seen_them(made):
     assert found.probabilities[1, second[1]] == 0
 
 
-def test_an_audit_without_negatives_is_complete_and_counts_k(made):
+def test_seen_labels_are_no_answers_where_an_item_has_several(made):
+    table, row = made.table, int(np.flatnonzero(made.truth.sum(axis=1) == 3)[0])
+    seen = made.observed.copy()
+    seen[row, np.flatnonzero(made.truth[row])[:2]] = 1  # two or three of three are seen
+    several = replace(table, labels=LabelMatrix.from_dense(seen))
+    answers = answers_from(audit_of(made, np.array([row])), several)
+    assert answers.label.tolist() == np.flatnonzero(seen[row] == 0).tolist()
+
+
+def test_an_audit_without_negatives_is_complete(made):
     rows = np.arange(30)
     table = made.table
     labels = LabelMatrix.from_dense(made.truth[rows].astype(int))
     answers = answers_from(LabelTable(table.ids[rows], table.classes, labels), table)
-    assert answers.complete == 30
-    assert answers.k == pytest.approx(made.truth[rows].sum(axis=1).mean())
+    assert answers.complete.tolist() == rows.tolist()
     assert len(answers) == 30 * 5
 
 

@@ -30,11 +30,14 @@ if TYPE_CHECKING:
     from plusone.data.table import LabelTable
 
 UNKNOWN = (
-    "what cannot be known from single positives: whether annotators pick among an item's labels "
-    "evenly (classes that they pass over come out too rare), and labels that no model can tell "
-    "from the features; the range allows for neither, and held the truth on only half of the data "
-    "sets it was measured on; without assumptions, k is at least 1 and no more can be said; items "
-    "drawn at random and labelled in full settle it (--audit)"
+    "the estimate assumes that annotators pick among an item's labels evenly (classes that they "
+    "pass over come out too rare); how much of a model's doubt is about several labels, and how "
+    "much about which one, cannot be told from seen labels, so the range is wide; at least what is "
+    "seen is sure"
+)
+AUDIT = (
+    "to know better, label 50 items drawn at random in full, and count: "
+    "plusone priors ... --audit FILE"
 )
 
 
@@ -56,8 +59,9 @@ def priors(
 ) -> None:
     """Estimate how many labels an item has (k), and how often each class applies.
 
-    From one label per item: a linear model on the features, and the assumption that
-    annotators pick among an item's labels evenly. With --audit: counted on those items.
+    From the seen labels: how often a linear model on the features predicts them, and the
+    assumption that annotators pick among an item's labels evenly. With --audit: counted
+    on those items.
 
     Example: [bold]plusone priors labels.csv -x photos.npz[/bold]
     Example: [bold]plusone priors labels.csv -x photos.npz --audit checked.csv[/bold]
@@ -144,7 +148,7 @@ def _print(result: dict[str, Any], rows: int) -> None:
     single, audit, true = result["single"], result["audit"], result["true"]
     lines: list[tuple[object, ...]] = []
     if single is not None:
-        what = f"one label each of {single['items']} items"
+        what = f"seen labels of {single['items']} items"
         lines.append((what, f"{single['k']:.2f}", f"{single['low']:.2f} to {single['high']:.2f}"))
     if audit is not None:
         what = f"audit of {audit['items']} items (95 % interval)"
@@ -159,7 +163,10 @@ def _print(result: dict[str, Any], rows: int) -> None:
         say(f"{left} more classes; --rows {len(result['classes'])} shows all, --json gives all")
     if single is not None:
         say(result["statement"])
-    say(f"train with --set expected_positives={result['k']:.2f}")
+    if audit is None:
+        say(AUDIT)
+    else:
+        say(f"train with --set expected_positives={result['k']:.2f}")
 
 
 def _class_rows(result: dict[str, Any], rows: int) -> tuple[list[str], list[list[object]]]:

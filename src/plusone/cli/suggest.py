@@ -162,7 +162,7 @@ def suggest(
     }
     more |= {"broken": len(dataset.broken)} if dataset.broken else {}
     suggestions = replace(suggestions, about=dict(suggestions.about) | more)
-    row, label = accepted.mask.nonzero()
+    row, label = (accepted.mask | fitted.confirmed).nonzero()
     write_accepted(dataset.table, fitted.rows[row], label, more_labels)
     files = [name for format_ in also or () for name in write_as(suggestions, folder, format_)]
     write_suggestions(suggestions, folder)
@@ -196,15 +196,17 @@ def _print(result: dict[str, Any], training: list[str]) -> None:
     target, none = percent(accepted["target"]), len(accepted["classes"]) - len(some)
     out.print(table(f"labels to accept at {target} %", columns, rows))
     if not some:
-        say(f"no label can be accepted at {target} %: lower --precision, or review them")
+        say(
+            f"no label can be accepted at {target} %: nothing can be promised; "
+            "lower --precision, audit some items (--audit), or review the suggestions"
+        )
     elif none:
         say(f"classes without a label to accept: {none}")
     say(result["calibration"]["sentence"])
     if result["backbone_saw_items"]:
         say("The backbone was trained on these very items, so the probabilities may be too high.")
-    if accepted["precision_at_least"] is not None:
-        low = percent(accepted["precision_at_least"])
-        say(f"of the accepted labels at least {low} % are right (95 % confidence, by the audit)")
+    if some and result["calibration"]["audit"] is not None:
+        say(_bound(accepted))
     if known and some:
         say(
             f"the truth is known here: {percent(accepted['true_precision'])} % of them are right, "
@@ -215,6 +217,20 @@ def _print(result: dict[str, Any], training: list[str]) -> None:
     say(f"next: plusone review {quote(folder)}")
     if accepted["accepted"] and training:
         say(f"      {join(training)} (accepted labels count as seen)")
+
+
+def _bound(accepted: dict[str, Any]) -> str:
+    """What the audit says about the precision of the accepted labels."""
+    low, (checked, right) = accepted["precision_at_least"], accepted["audited"]
+    if low is None:
+        return (
+            "no lower bound: of items drawn at random with all their labels known, none has a "
+            "label that would be accepted; audit more items, or review the accepted labels"
+        )
+    return (
+        f"of the accepted labels at least {percent(low)} % are right (95 % confidence): of the "
+        f"audited items {checked} labels would be accepted, and {right} of them are right"
+    )
 
 
 def _training(

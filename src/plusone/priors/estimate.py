@@ -1,23 +1,57 @@
-"""k and class priors from single positives alone."""
+"""k and class priors from the seen positives alone.
+
+If each of an item's labels Y is equally likely to be the seen one, no model predicts the seen label
+more often than E[1 / |Y|], whatever it knows of the item: even one that knows all of Y has to guess
+which of them was seen. So a model that is right about the seen label with probability a (out of
+sample) shows that the harmonic mean of |Y| is at most 1 / a. The mean, k, is larger than the
+harmonic mean where items differ, and smaller than 1 / a suggests where the model errs about Y.
+How much of 1 / a - 1 is labels, and how much is error, cannot be told from seen labels. The shares
+below (`MIDDLE`, `LOWEST`, `HIGHEST`) come from data sets whose labels are known
+(docs/evidence/promises.md): where the model is hardly better than naming the most frequent class,
+the range reaches down to what is seen.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
-from plusone.priors.calibration import FEWEST, SMALLEST, Scores, fit_line, k_interval
-from plusone.priors.picks import given_seen, label_means, pick
+from plusone.priors.calibration import FEWEST, SMALLEST, apply_curve, fit_curve
 
-ITEMS = 20_000  # largest number of items, and of labels of items, that are fitted on
-ENTRIES = 600_000
+MIDDLE = (0.5, 1.1)  # share of 1 / a - 1 that is labels: for a model without skill, and with it
+LOWEST = (0.0, 0.2)  # the same for the lower end of the range
+HIGHEST = (1.5, 2.0)  # and for the upper end
+SKILL = 1.8  # a model has skill if it is right this many times as often as the commonest class
+NOISE = 1.64  # standard errors of a that the range allows for
 
 Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LabelsPerItem:
+    """k, the mean number of labels per item.
+
+    Args:
+        k: The estimate.
+        low: Lower end of its range, at least the number of labels that are seen.
+        high: Upper end.
+        items: Number of items with a seen positive.
+    """
+
+    k: float
+    low: float
+    high: float
+    items: int
+
+    @property
+    def cautious(self) -> float:
+        """A low estimate, for probabilities that nobody checks: halfway to the lower end."""
+        return (self.k + self.low) / 2
 
 
 @dataclass(frozen=True)
@@ -26,13 +60,11 @@ class Priors:
 
     Args:
         priors: Share of the items each class applies to, `[L]`.
-        seen_share: Share of the items each class was seen on, `[L]`.
-        k: Labels of an item on average, the sum of `priors`.
-        low: Lower end of a range of k. It accounts for chance in the seen labels, not for a wrong
-            model, so it contains the truth less often than a 95 % interval would.
+        seen_share: Share of the items with a seen positive that each class was seen on, `[L]`.
+        k: Labels of an item on average.
+        low: Lower end of a range of k, at least the number of labels that are seen.
         high: Upper end.
-        estimator: Name of the estimator.
-        items: Number of items with exactly one seen positive.
+        items: Number of items with a seen positive.
         probabilities: Calibrated probability of every label of every item given its seen labels,
             float32 `[N, L]`: 1 for seen positives, 0 for seen negatives.
     """
@@ -42,7 +74,6 @@ class Priors:
     k: float
     low: float
     high: float
-    estimator: str
     items: int
     probabilities: npt.NDArray[np.float32]
 
@@ -67,7 +98,6 @@ class Priors:
             "k": self.k,
             "low": self.low,
             "high": self.high,
-            "estimator": self.estimator,
             "items": self.items,
             "priors": self.priors.tolist(),
             "prior_low": self.prior_low.tolist(),
@@ -76,84 +106,83 @@ class Priors:
         }
 
 
-def from_single_positives(
-    probabilities: npt.ArrayLike, observed: LabelMatrix, *, interval: bool = True
-) -> Priors:
+def labels_per_item(scores: npt.ArrayLike, observed: LabelMatrix) -> LabelsPerItem:
+    """Estimates k from how often the highest score of an item is that of a seen label.
+
+    An item with several seen positives counts by the share of them that has the highest score: each
+    is as good as picked at random. Items without one are left out.
+
+    Args:
+        scores: Out-of-sample scores, `[N, L]`; only their order within an item counts.
+        observed: Seen labels, `[N, L]`.
+
+    >>> seen = LabelMatrix.from_dense(np.eye(4, dtype=int).repeat(25, axis=0))
+    >>> labels_per_item(seen.dense(), seen).k  # every seen label is predicted: one label per item
+    1.0
+    """
+    values, states = np.asarray(scores), observed.dense()
+    if values.shape != observed.shape:
+        raise InputError(f"scores have shape {values.shape}, labels {observed.shape}")
+    seen = states == 1
+    rows = np.flatnonzero(seen.any(axis=1))
+    refuse_few(len(rows))
+    seen, per_item = seen[rows], seen[rows].sum(axis=1)
+    top = np.where(states[rows] == -1, -np.inf, values[rows]).argmax(axis=1)
+    right = seen[np.arange(len(rows)), top] / per_item
+    a, error = float(right.mean()), NOISE * float(right.std()) / len(rows) ** 0.5
+    a = max(a, 1 / len(rows))
+    commonest = float((seen / per_item[:, None]).mean(axis=0).max())
+    skill = min(max((a / commonest - 1) / (SKILL - 1), 0.0), 1.0)
+    fewest, most = float(per_item.mean()), float(observed.n_classes)
+
+    def at(shares: tuple[float, float], accuracy: float) -> float:
+        share = (1 - skill) * shares[0] + skill * shares[1]
+        return min(max(1 + share * (1 / accuracy - 1), fewest), most)
+
+    return LabelsPerItem(
+        k=at(MIDDLE, a),
+        low=at(LOWEST, min(a + error, 1.0)),
+        high=at(HIGHEST, max(a - error, 0.5 / most)),
+        items=len(rows),
+    )
+
+
+def refuse_few(items: int) -> None:
+    """Refuses to estimate k from too few items with a seen positive."""
+    if items < FEWEST:
+        raise InputError(
+            f"{items} items have a seen positive; to estimate how many labels an item has, at "
+            f"least {FEWEST} are needed; count labels on a few items instead "
+            "(--set expected_positives=1.5)"
+        )
+
+
+def from_single_positives(probabilities: npt.ArrayLike, observed: LabelMatrix) -> Priors:
     """Estimates k and class priors, assuming uniform picking among an item's labels.
+
+    k is that of `labels_per_item`. The priors are the mean probabilities of the labels, calibrated
+    on the seen labels for this k.
 
     Args:
         probabilities: Out-of-sample scores in [0, 1], `[N, L]`. They need not be calibrated; a
             monotone transformation gives much the same result.
-        observed: Seen labels, `[N, L]`. Items with exactly one seen positive are used.
-        interval: Whether to compute the interval of k, which takes about as long again.
+        observed: Seen labels, `[N, L]`.
     """
     scores = np.asarray(probabilities, dtype=np.float64)
-    if scores.shape != observed.shape:
-        raise InputError(f"scores have shape {scores.shape}, labels {observed.shape}")
     if not np.isfinite(scores).all() or scores.min(initial=0) < 0 or scores.max(initial=1) > 1:
         raise InputError("scores must be probabilities from 0 to 1")
-    single = np.flatnonzero(observed.per_item(1) == 1)
-    if len(single) < FEWEST:
-        raise InputError(
-            f"{len(single)} items have exactly one seen positive; to estimate how many labels an "
-            f"item has, at least {FEWEST} are needed"
-        )
-    states = observed.dense()
-    picked, plain = pick(states), Scores.prepare(scores, single)
-    rows, sample = torch.from_numpy(single), torch.from_numpy(_sample(single, observed.n_classes))
-    intervals, shares, means = [], [], np.zeros(scores.shape)
-    for tilted in (False, True):
-        s = replace(plain, tilted=tilted)
-        line = fit_line(s[sample], picked[sample])
-        intervals.append(
-            k_interval(s[sample], picked[sample], line) if interval else (line.k, line.k)
-        )
-        z = line.logits(s)
-        shares.append(label_means(z[rows], picked[rows]).mean(dim=0).numpy())
-        means += given_seen(z, states) / 2
-    seen_share = observed.per_class(1) / max(len(observed), 1)
-    priors, k = guarded(between(*shares), seen_share)
-    low, high = min(ends[0] for ends in intervals), max(ends[1] for ends in intervals)
+    estimate, states = labels_per_item(scores, observed), observed.dense()
+    rows = (states == 1).any(axis=1)
+    means = apply_curve(fit_curve(scores, states, estimate.k), scores, states)
+    seen_share = (states[rows] == 1).mean(axis=0)
+    hidden = means[rows].mean(axis=0) - seen_share
+    hidden *= (estimate.k - seen_share.sum()) / max(float(hidden.sum()), SMALLEST)
     return Priors(
-        priors=priors,
+        priors=np.clip(seen_share + hidden, seen_share, 1.0),
         seen_share=seen_share,
-        k=k,
-        low=min(max(low, 1.0), k),
-        high=max(min(high, observed.n_classes), k),
-        estimator="pick likelihood",
-        items=len(single),
+        k=estimate.k,
+        low=estimate.low,
+        high=estimate.high,
+        items=estimate.items,
         probabilities=means.astype(np.float32),
     )
-
-
-def between(one: Floats, other: Floats) -> Floats:
-    """The mean of two estimates of the priors, scaled to the geometric mean of their sums.
-
-    >>> between(np.array([0.5, 0.5]), np.array([2.0, 2.0]))
-    array([1., 1.])
-    """
-    mean = (one + other) / 2
-    k = float(np.sqrt(one.sum() * other.sum()))
-    return np.asarray(mean * (k / mean.sum()))
-
-
-def guarded(priors: Floats, seen_share: Floats) -> tuple[Floats, float]:
-    """Priors clipped to seen share <= prior <= 1, and their sum k, with 1 <= k <= L.
-
-    >>> guarded(np.array([0.1, 0.9]), np.array([0.3, 0.7]))
-    (array([0.3, 0.9]), 1.2)
-    """
-    bounded = np.clip(priors, seen_share, 1.0)
-    total = float(bounded.sum())
-    if 0 < total < 1:
-        bounded, total = bounded / total, 1.0
-    return bounded, total
-
-
-def _sample(rows: npt.NDArray[np.int64], n_classes: int) -> npt.NDArray[np.int64]:
-    """A random subset of the rows, so that the fit stays fast."""
-    most = min(ITEMS, max(ENTRIES // n_classes, FEWEST))
-    if len(rows) <= most:
-        return rows
-    order = np.random.default_rng(0).permutation(len(rows))[:most]
-    return np.sort(rows[order])

@@ -16,12 +16,17 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from plusone.data.matrix import LabelMatrix
-from plusone.errors import InputError
-from plusone.priors.calibration import FEWEST
-from plusone.priors.estimate import ITEMS, Priors, from_single_positives
+from plusone.priors.estimate import (
+    LabelsPerItem,
+    Priors,
+    from_single_positives,
+    labels_per_item,
+    refuse_few,
+)
 from plusone.priors.lbfgs import minimise
 from plusone.priors.picks import pick
 
+ITEMS = 20_000  # largest number of items that are fitted on
 FOLDS = 3
 DIRECTIONS = 512  # more features than this are reduced to their principal components
 DECAYS = (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5)  # in this order, until the fit gets worse
@@ -33,42 +38,45 @@ def from_features(
     observed: LabelMatrix,
     *,
     seed: int = 0,
-    interval: bool = True,
     on_fit: Callable[[], None] | None = None,
 ) -> Priors:
     """Estimates k and class priors, assuming uniform picking among an item's labels.
 
     Args:
         x: Features of the items, `[N, D]`, or tokens `[N, T, D]`, which are averaged.
-        observed: Seen labels, `[N, L]`; items with exactly one seen positive are used, at most
-            20,000 of them.
+        observed: Seen labels, `[N, L]`; items with a seen positive are used, at most 20,000.
         seed: Seed of the folds, and of the sample of items if there are more.
-        interval: Whether to compute the interval of k.
         on_fit: Called after each linear model.
     """
+    scores, seen = _scored(x, observed, seed, on_fit)
+    return from_single_positives(scores, seen)
+
+
+def k_from_features(x: Tensor, observed: LabelMatrix, *, seed: int = 0) -> LabelsPerItem:
+    """The k of `from_features`, without class priors."""
+    return labels_per_item(*_scored(x, observed, seed, None))
+
+
+def usable_rows(observed: LabelMatrix, seed: int = 0) -> npt.NDArray[np.int64]:
+    """Rows with a seen positive, ascending, at most `ITEMS` of them."""
+    rows = np.flatnonzero(observed.per_item(1) > 0)
+    refuse_few(len(rows))
+    if len(rows) > ITEMS:
+        rows = np.sort(np.random.default_rng(seed).permutation(rows)[:ITEMS])
+    return rows
+
+
+def _scored(
+    x: Tensor, observed: LabelMatrix, seed: int, on_fit: Callable[[], None] | None
+) -> tuple[npt.NDArray[np.float64], LabelMatrix]:
+    """Out-of-sample scores of the usable items, and their seen labels."""
     if x.ndim == 3:
         x = x.mean(dim=1)
     rows = usable_rows(observed, seed)
     seen = observed.take(rows)
-    label = pick(seen.dense()).label
-    scores = cross_fitted_picks(
-        x[torch.from_numpy(rows)], label, observed.n_classes, seed=seed, on_fit=on_fit
-    )
-    return from_single_positives(scores, seen, interval=interval)
-
-
-def usable_rows(observed: LabelMatrix, seed: int = 0) -> np.ndarray:
-    """Rows with exactly one seen positive, ascending, at most `ITEMS` of them."""
-    rows = np.flatnonzero(observed.per_item(1) == 1)
-    if len(rows) < FEWEST:
-        raise InputError(
-            f"{len(rows)} items have exactly one seen positive; to estimate how many labels an "
-            f"item has, at least {FEWEST} are needed; count labels on a few items instead "
-            "(--set expected_positives=1.5)"
-        )
-    if len(rows) > ITEMS:
-        rows = np.sort(np.random.default_rng(seed).permutation(rows)[:ITEMS])
-    return rows
+    label = pick(seen.dense(), np.random.default_rng(seed)).label
+    x = x[torch.from_numpy(rows)]
+    return cross_fitted_picks(x, label, observed.n_classes, seed=seed, on_fit=on_fit), seen
 
 
 def cross_fitted_picks(

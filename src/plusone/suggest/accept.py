@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from plusone.errors import InputError
 from plusone.priors.calibration import Floats, States
-from plusone.suggest.calibration import Calibrated
+from plusone.suggest.bound import precision_at_least
+from plusone.suggest.calibration import Calibrated, Checked
 
-LOW = 0.05  # quantile of the bootstrap samples of the audit
+FEWEST = 10  # accepted labels without an audit; an expectation says little about fewer
 
 
 @dataclass(frozen=True)
@@ -22,9 +23,10 @@ class Accepted:
     Args:
         target: The target precision.
         mask: Which entries are accepted, bool `[n, L]`.
-        threshold: The lowest probability that is accepted in each class, `[L]`; NaN where none is.
+        threshold: From which probability labels of a class are accepted, `[L]`; NaN where none is.
         expected: Expected precision, the mean probability of the accepted; None if there are none.
-        low: Lower bound of the precision at 95 % confidence; None without an audit.
+        low: Lower bound of the precision at 95 % confidence; None if no audited item tells.
+        checked: Labels of audited items that would be accepted, and how many of them are right.
         by_class: Number of accepted labels of each class, and their mean probability.
     """
 
@@ -33,6 +35,7 @@ class Accepted:
     threshold: Floats
     expected: float | None
     low: float | None
+    checked: tuple[int, int] | None
     by_class: tuple[tuple[int, float | None], ...]
 
     @property
@@ -59,6 +62,9 @@ def accept(
 ) -> Accepted:
     """Accepts as many unobserved labels as the target precision allows.
 
+    Labels that an audit has answered are known, and not among them. Without an audit, fewer than
+    `FEWEST` labels are not accepted.
+
     Args:
         calibrated: Calibrated probabilities.
         observed: Seen labels, `[n, L]`.
@@ -67,21 +73,25 @@ def accept(
     """
     if not 0 < target < 1:
         raise InputError(f"the precision must be between 0 and 1, not {target:g}")
-    p, unseen = calibrated.probabilities, observed == 0
-    mask = np.zeros(p.shape, dtype=bool)
-    if per_class:
-        for label in range(p.shape[1]):
-            own = unseen[:, label]
-            mask[own, label] = largest_set(p[own, label], target)
-    else:
-        mask[unseen] = largest_set(p[unseen], target)
-    lowest = np.where(mask, p, np.inf).min(axis=0)
+    p, unknown, checked = calibrated.probabilities, observed == 0, calibrated.checked
+    if checked is not None:
+        unknown[checked.answers.row, checked.answers.label] = False
+    threshold = _thresholds(p, unknown, target, per_class)
+    mask = unknown & (p >= threshold)
+    if checked is None and mask.sum() < FEWEST:
+        mask[:] = False
+    low, counts = None, None
+    if checked is not None and mask.any():
+        accepted, right = _audited(checked, calibrated.before, unknown, target, per_class)
+        low = precision_at_least(accepted, right, int(mask.sum()))
+        counts = (int(accepted.sum()), int(right.sum()))
     return Accepted(
         target=target,
         mask=mask,
-        threshold=np.where(mask.any(axis=0), lowest, np.nan),
+        threshold=np.where(mask.any(axis=0), threshold, np.nan),
         expected=float(p[mask].mean()) if mask.any() else None,
-        low=_low(calibrated, mask),
+        low=low,
+        checked=counts,
         by_class=tuple(
             (int(own.sum()), float(p[own, label].mean()) if own.any() else None)
             for label, own in enumerate(mask.T)
@@ -89,13 +99,40 @@ def accept(
     )
 
 
-def _low(calibrated: Calibrated, mask: npt.NDArray[np.bool_]) -> float | None:
-    """The expected precision of the same labels, at a low quantile of the audit's bootstrap."""
-    if not calibrated.resamples or not mask.any():
-        return None
-    before, label = calibrated.before[mask], np.nonzero(mask)[1]
-    precisions = [correction(before, label).mean() for correction in calibrated.resamples]
-    return float(np.quantile(precisions, LOW))
+def _thresholds(
+    p: Floats, unknown: npt.NDArray[np.bool_], target: float, per_class: bool
+) -> Floats:
+    """The lowest accepted probability of each class, `[L]`; above 1 where nothing is accepted."""
+    parts = unknown.T if per_class else [unknown]
+    values = p.T if per_class else [p]
+    lowest = [
+        float(own[largest_set(own, target)].min(initial=2.0))
+        for own in (part_p[part] for part_p, part in zip(values, parts, strict=True))
+    ]
+    return np.broadcast_to(np.array(lowest), p.shape[1:]).copy()
+
+
+def _audited(
+    checked: Checked,
+    before: Floats,
+    unknown: npt.NDArray[np.bool_],
+    target: float,
+    per_class: bool,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Accepted labels of each audited item, and how many are right, `[items]` each.
+
+    What is accepted of an item is decided by a correction that was fitted without it.
+    """
+    row, label, yes = checked.answers.row, checked.answers.label, checked.answers.yes
+    chosen = np.zeros(len(row), dtype=bool)
+    for part, correction in enumerate(checked.corrections):
+        own = checked.fold == part
+        threshold = _thresholds(correction(before), unknown, target, per_class)
+        chosen[own] = correction(checked.before[own], label[own]) >= threshold[label[own]]
+    item = np.searchsorted(np.unique(row), row)
+    return np.bincount(item, chosen).astype(np.int64), np.bincount(item, chosen & yes).astype(
+        np.int64
+    )
 
 
 def summary(
@@ -122,6 +159,7 @@ def summary(
         "accepted": accepted.count,
         "estimated_precision": accepted.expected,
         "precision_at_least": accepted.low,
+        "audited": accepted.checked,
         "classes": rows,
     }
     if right is not None:

@@ -11,8 +11,6 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 
-FEWEST_FOR_K = 20  # items from which k is counted
-
 
 @dataclass(frozen=True)
 class Answers:
@@ -22,15 +20,13 @@ class Answers:
         row: Item, int64 `[m]`.
         label: Class, int64 `[m]`.
         yes: Whether the item has it, bool `[m]`.
-        complete: Number of items all of whose labels are known.
-        k: Mean number of labels of those items; None if they are too few.
+        complete: Items all of whose labels are known, int64; those of an audit, drawn at random.
     """
 
     row: npt.NDArray[np.int64]
     label: npt.NDArray[np.int64]
     yes: npt.NDArray[np.bool_]
-    complete: int
-    k: float | None
+    complete: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.row)
@@ -42,13 +38,13 @@ class Answers:
 
 
 def answers_from(audit: LabelTable, table: LabelTable, *, seed: int = 0) -> Answers:
-    """Answers of an audit about labels of a table, except the seen label of each item.
+    """Answers of an audit about labels of a table, except the seen labels of each item.
 
     An audit without any negative is treated as complete: all labels of a few items. Otherwise only
     its 1 and -1 are answers, as in a table that `plusone review` exports.
 
-    A run may have been trained with the answers: then an item has several seen positives, one of
-    which was seen first and is not an answer. It is not known which, so one is drawn.
+    A run may have been trained with the answers: then all answers about an item are seen, and one
+    of its seen positives was seen first and is not an answer. It is not known which: one is drawn.
 
     Args:
         audit: The audited items; their names and classes must occur in `table`.
@@ -63,22 +59,23 @@ def answers_from(audit: LabelTable, table: LabelTable, *, seed: int = 0) -> Answ
         )
     known = np.zeros((len(audit), len(table.classes)), dtype=np.int8)
     known[:, columns] = _complete(audit.labels).dense()
-    seen = table.labels.dense(rows) == 1
+    states = table.labels.dense(rows)
+    seen, new = states == 1, (known != 0) & (states == 0)
     order = np.random.default_rng(seed).random(seen.shape)
     first_seen = np.where(seen, order + 1, 0.0).argmax(axis=1)
-    answered = known != 0
-    answered[np.flatnonzero(seen.any(axis=1)), first_seen[seen.any(axis=1)]] = False
+    trained = ~new.any(axis=1)  # the run has seen the answers about these items
+    answered = np.where(trained[:, None], known != 0, new)
+    first = np.flatnonzero(trained & seen.any(axis=1))
+    answered[first, first_seen[first]] = False
     at, label = np.nonzero(answered)
     if not len(at):
         raise InputError("the audit has no labels other than those already seen")
     complete = np.flatnonzero((known != 0).all(axis=1))
-    k = float((known[complete] == 1).sum(axis=1).mean()) if len(complete) >= FEWEST_FOR_K else None
     return Answers(
         row=rows[at],
         label=label,
         yes=known[at, label] == 1,
-        complete=len(complete),
-        k=None if k is None else max(k, 1.0),
+        complete=rows[complete],
     )
 
 

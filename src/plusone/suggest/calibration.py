@@ -1,12 +1,9 @@
 """From out-of-sample scores to calibrated probabilities, with an audit where there is one.
 
 Scores are calibrated on the seen labels by a `Curve` (`plusone.priors.calibration`). Answers of an
-audit or a review then correct the probabilities p of unobserved labels,
-
-    logit p' = a + b_1 min(logit p, 0) + b_2 max(logit p, 0) + a_l,
-
-by penalised logistic regression. The correction is fitted again on bootstrap samples of the audited
-items, for the uncertainty of the expected precision (`plusone.suggest.accept`).
+audit or a review then correct the probabilities (`plusone.suggest.correction`). The correction is
+also fitted without each part of the audited items in turn, so that these items can tell how good
+the corrected probabilities are (`plusone.suggest.accept`).
 """
 
 from __future__ import annotations
@@ -16,131 +13,18 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
 from plusone.data.matrix import LabelMatrix
-from plusone.priors.calibration import Floats, apply_curve, fit_curve, log_odds
-from plusone.priors.lbfgs import minimise
+from plusone.priors.calibration import Floats, apply_curve, fit_curve
 from plusone.suggest.answers import Answers
+from plusone.suggest.correction import Correction, fit_correction
 
-CLASS_RIDGE = 4.0
-SLOPE_RIDGE = 8.0
-SHIFT_RIDGE = 0.1
-SMALLEST_SLOPE = 0.05
-STEPS = 100
-
-
-@dataclass(frozen=True)
-class Correction:
-    """A fitted correction.
-
-    Args:
-        shift: a.
-        slopes: b_1 and b_2.
-        class_shift: a_l, `[L]`.
-    """
-
-    shift: float
-    slopes: Floats
-    class_shift: Floats
-
-    def __call__(self, probabilities: Floats, label: npt.NDArray[np.int64] | None = None) -> Floats:
-        """Corrected probabilities of `[n, L]`, or of entries `[m]` of the given classes."""
-        class_shift = self.class_shift if label is None else self.class_shift[label]
-        logits = self.shift + _sides(log_odds(probabilities)) @ self.slopes + class_shift
-        return np.asarray(np.exp(-np.logaddexp(0.0, -logits)))
-
-
-def fit_correction(
-    probabilities: Floats,
-    label: npt.NDArray[np.int64],
-    yes: npt.NDArray[np.bool_],
-    n_classes: int,
-    *,
-    weight: npt.ArrayLike = 1.0,
-    start: Correction | None = None,
-) -> Correction:
-    """The most likely correction, shrunk towards the identity.
-
-    Args:
-        probabilities: Probabilities without the answers, `[m]`.
-        label: Class of each answer, `[m]`.
-        yes: The answers, `[m]`.
-        n_classes: Number of classes.
-        weight: Weight of each answer, `[m]` or one for all.
-        start: Where to begin.
-    """
-    x, y = torch.from_numpy(_sides(log_odds(probabilities))), torch.from_numpy(yes).double()
-    weights = torch.from_numpy(
-        np.broadcast_to(np.asarray(weight, dtype=np.float64), y.shape).copy()
-    )
-    place = torch.from_numpy(label)
-
-    def cost(shift: Tensor, raw_slopes: Tensor, class_shift: Tensor) -> Tensor:
-        slopes = _slopes(raw_slopes)
-        logits = shift + x @ slopes + class_shift[place]
-        loss = binary_cross_entropy_with_logits(logits, y, weights, reduction="sum")
-        ridge = SHIFT_RIDGE * shift**2 + SLOPE_RIDGE * ((slopes - 1) ** 2).sum()
-        return loss + (ridge + CLASS_RIDGE * (class_shift**2).sum()) / 2
-
-    first = start or Correction(0.0, np.ones(2), np.zeros(n_classes))
-    slopes = torch.from_numpy(first.slopes) - SMALLEST_SLOPE
-    shift, raw_slopes, class_shift = minimise(
-        cost,
-        [
-            torch.tensor(first.shift).double(),
-            slopes + torch.log(-torch.expm1(-slopes)),  # the inverse of softplus
-            torch.from_numpy(first.class_shift),
-        ],
-        steps=STEPS,
-    )
-    return Correction(shift.item(), _slopes(raw_slopes).numpy(), class_shift.numpy())
-
-
-def _slopes(raw: Tensor) -> Tensor:
-    """Slopes above `SMALLEST_SLOPE`, so that corrections are increasing."""
-    return SMALLEST_SLOPE + softplus(raw)
-
-
-def _sides(x: Floats) -> Floats:
-    """The negative and the positive parts, `[..., 2]`."""
-    return np.stack([np.minimum(x, 0.0), np.maximum(x, 0.0)], axis=-1)
-
-
-def resampled(
-    probabilities: Floats,
-    answers: Answers,
-    n_classes: int,
-    fitted: Correction,
-    times: int,
-    seed: int = 0,
-) -> list[Correction]:
-    """Corrections fitted on bootstrap samples of the audited items."""
-    rng = np.random.default_rng(seed)
-    items, item_of_answer = np.unique(answers.row, return_inverse=True)
-    corrections = []
-    for _ in range(times):
-        counts = np.bincount(rng.integers(len(items), size=len(items)), minlength=len(items))
-        corrections.append(
-            fit_correction(
-                probabilities,
-                answers.label,
-                answers.yes,
-                n_classes,
-                weight=counts[item_of_answer],
-                start=fitted,
-            )
-        )
-    return corrections
-
-
-RESAMPLES = 100
+FOLDS = 10  # of the audited items
 NO_AUDIT = (
-    "No audit: nobody checked any of these labels. The probabilities come from the seen labels "
-    "alone and assume that each was picked at random among the labels of its item, and that an "
-    "item has {k:.2f} labels on average ({origin}). If that is wrong, so are they."
+    "No audit: nobody checked any of these labels, so there is no confidence to state. The "
+    "probabilities come from the seen labels alone and assume that each was picked at random among "
+    "the labels of its item, and that an item has {k:.2f} labels on average ({origin}). If that is "
+    "wrong, so are they."
 )
 AUDIT = (
     "Calibrated on {answers} answers about {items} items ({yes} of them yes), "
@@ -148,11 +32,10 @@ AUDIT = (
 )
 ORIGINS = {
     "given": "as given",
-    "audit": "counted in the audit and drawn to the estimate from the seen labels",
     "estimated": "estimated from the seen labels",
-    "cautious": "estimated from the seen labels, then lowered a little",
+    "cautious": "a low estimate from the seen labels",
 }
-Origin = Literal["given", "audit", "estimated", "cautious"]
+Origin = Literal["given", "estimated", "cautious"]
 
 
 @dataclass(frozen=True)
@@ -198,19 +81,37 @@ class CalibrationSummary:
 
 
 @dataclass(frozen=True)
+class Checked:
+    """An audit, and corrections fitted without some of its items.
+
+    Args:
+        answers: The answers of the audit.
+        before: Their probabilities before the correction, `[m]`.
+        fold: The part of the audit each belongs to, `[m]`; -1 for items not all of whose labels are
+            known, which were chosen, not drawn.
+        corrections: For each part, the correction that was fitted on the others.
+    """
+
+    answers: Answers
+    before: Floats
+    fold: npt.NDArray[np.int64]
+    corrections: tuple[Correction, ...]
+
+
+@dataclass(frozen=True)
 class Calibrated:
     """Probabilities of all labels of all items.
 
     Args:
         probabilities: Given the seen labels of the item, float64 `[n, L]`; seen labels are 1 or 0.
-        resamples: Corrections from bootstrap samples of the audit; empty without an audit.
-        before: Probabilities before the correction, which `resamples` apply to, `[n, L]`.
+        before: Probabilities before the correction by an audit, `[n, L]`.
+        checked: The audit; None without one.
         summary: What the calibration was based on; None for probabilities from elsewhere.
     """
 
     probabilities: Floats
-    resamples: tuple[Correction, ...]
     before: Floats
+    checked: Checked | None = None
     summary: CalibrationSummary | None = None
 
 
@@ -231,7 +132,7 @@ def calibrate(
         k: Mean number of labels per item.
         origin: Where k comes from, a name in `ORIGINS`.
         answers: Answers of an audit or a review.
-        seed: Seed of the bootstrap.
+        seed: Seed of the parts of the audit.
     """
     states, values = observed.dense(), np.asarray(scores, dtype=np.float64)
     without_answers = states.copy()
@@ -240,15 +141,35 @@ def calibrate(
     curve = fit_curve(values, without_answers, k, seed=seed)
     before = apply_curve(curve, values, states)
     if answers is None:
-        return Calibrated(before, (), before, CalibrationSummary(k, origin))
+        return Calibrated(before, before, None, CalibrationSummary(k, origin))
     audited = apply_curve(curve, values, without_answers)[answers.row, answers.label]
-    n_classes = observed.n_classes
-    correction = fit_correction(audited, answers.label, answers.yes, n_classes)
-    resamples = resampled(audited, answers, n_classes, correction, RESAMPLES, seed)
+    correction = fit_correction(audited, answers.label, answers.yes, observed.n_classes)
     counts = AuditCounts(len(answers), answers.items, int(answers.yes.sum()))
     return Calibrated(
         np.where(states == 0, correction(before), before),
-        tuple(resamples),
         before,
+        check(audited, answers, observed.n_classes, seed=seed),
         CalibrationSummary(k, origin, counts),
     )
+
+
+def check(probabilities: Floats, answers: Answers, n_classes: int, *, seed: int = 0) -> Checked:
+    """Fits corrections without each part of the audited items in turn.
+
+    Args:
+        probabilities: Probabilities of the answers before the correction, `[m]`.
+        answers: The answers.
+        n_classes: Number of classes.
+        seed: Seed of the parts.
+    """
+    order = np.random.default_rng(seed).permutation(len(answers.complete))
+    parts = min(FOLDS, len(order))
+    part_of = dict(
+        zip(answers.complete[order].tolist(), np.arange(len(order)) % max(parts, 1), strict=True)
+    )
+    fold = np.array([part_of.get(row, -1) for row in answers.row.tolist()], dtype=np.int64)
+    corrections = [
+        fit_correction(probabilities[kept], answers.label[kept], answers.yes[kept], n_classes)
+        for kept in (fold != part for part in range(parts))
+    ]
+    return Checked(answers, probabilities, fold, tuple(corrections))

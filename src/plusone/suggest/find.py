@@ -15,7 +15,7 @@ from plusone.data.formats import read
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
-from plusone.priors import from_features, from_single_positives, usable_rows
+from plusone.priors import k_from_features, labels_per_item, usable_rows
 from plusone.recipe import Recipe
 from plusone.suggest.answers import Answers, answers_from
 from plusone.suggest.calibration import Calibrated, Origin, calibrate
@@ -27,8 +27,6 @@ from plusone.training.features import with_features
 from plusone.training.task import apply_observation
 
 LEAST = 0.02
-CAUTION = 0.9  # factor of the estimated k - 1 without an audit
-ESTIMATE_WEIGHT = 100  # weight of the estimate of k against that of an audit, in audited items
 
 
 @dataclass(frozen=True)
@@ -64,6 +62,16 @@ class Found:
     def truth(self) -> npt.NDArray[np.bool_] | None:
         """All labels of the cross-fitted items, `[n, L]`, if known; for reports only."""
         return None if self.table.truth is None else self.table.truth.dense(self.rows) == 1
+
+    @property
+    def confirmed(self) -> npt.NDArray[np.bool_]:
+        """Labels that were not seen and an audit has found, bool `[n, L]`."""
+        found = np.zeros(self.observed.shape, dtype=bool)
+        if self.calibrated.checked is not None:
+            answers = self.calibrated.checked.answers
+            found[answers.row, answers.label] = answers.yes
+        found[self.observed != 0] = False
+        return found
 
     def suggestions(self, *, least: float = LEAST, top: int | None = None) -> Suggestions:
         """The unobserved labels of each item, the most probable first.
@@ -205,29 +213,10 @@ def _k(
     if fit.features is not None:
         rows = usable_rows(table.labels)  # a sample where there are more than it needs
         x = torch.from_numpy(np.asarray(fit.features[rows], dtype=np.float32))
-        estimate = from_features(x, table.labels.take(rows), interval=False).k
+        estimate = k_from_features(x, table.labels.take(rows))
     else:
-        estimate = from_single_positives(fit.probabilities, table.labels, interval=False).k
-    if answers is None:
-        return cautious(estimate), "cautious"
-    return blended_k(estimate, answers), "estimated" if answers.k is None else "audit"
-
-
-def cautious(k: float) -> float:
-    """A slightly lower estimate of k, for probabilities that no audit checks.
-
-    >>> round(cautious(2.0), 6)
-    1.9
-    """
-    return 1 + CAUTION * (k - 1)
-
-
-def blended_k(estimate: float, answers: Answers) -> float:
-    """The k counted in an audit, shrunk to the estimate from the seen labels."""
-    if answers.k is None:
-        return estimate
-    share = answers.complete / (answers.complete + ESTIMATE_WEIGHT)
-    return share * answers.k + (1 - share) * estimate
+        estimate = labels_per_item(fit.probabilities, table.labels)
+    return (estimate.cautious, "cautious") if answers is None else (estimate.k, "estimated")
 
 
 def run_labels(run: Path, data: LabelTable, recipe: Recipe) -> LabelTable:

@@ -73,7 +73,7 @@ def check_expected_positives(recipe: Recipe, n_classes: int) -> None:
 
 def estimated(recipe: Recipe, task: Task) -> float:
     """Estimates k from single positives of the training items; cached for the same data."""
-    from plusone.priors.features import from_features, usable_rows
+    from plusone.priors.features import k_from_features, usable_rows
     from plusone.training.features import vectors_of
 
     key = _key(recipe, task)
@@ -83,7 +83,7 @@ def estimated(recipe: Recipe, task: Task) -> float:
         try:
             rows = usable_rows(task.train.observed)
             x, observed = vectors_of(recipe, task, rows), task.train.observed.take(rows)
-            estimate = from_features(x, observed, interval=False)
+            estimate = k_from_features(x, observed)
         except InputError as error:
             raise InputError(
                 f"the method {recipe.method} needs the expected number of positives per item, and "
