@@ -81,6 +81,12 @@ class Recipe(BaseModel):
     train_share: float = Field(
         1.0, gt=0, le=1, description="share of the training items that is learned from"
     )
+    seen_negatives: Literal["weighted", "full"] = Field(
+        "weighted",
+        description="what a seen negative (an answer no) weighs: weighted = as much as its "
+        "probability exceeds that of the class's unobserved labels; full = 1, as the formulas have "
+        "it; the references bce, iun and iu always have 1",
+    )
     select_on: Literal["auto", "truth", "observed"] = Field(
         "auto", description="labels the best epoch is chosen on; auto = truth where it is known"
     )

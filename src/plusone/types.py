@@ -46,7 +46,8 @@ class Batch:
 
     Args:
         views: One input tensor per view the method asked for, `[B, ...]` each.
-        observed: Seen labels, float `[B, L]` in {1, 0, -1}.
+        observed: Seen labels, float `[B, L]` in {1, 0, -1}; what a loss gets may have -w, a seen
+            negative of weight w (`plusone.losses.weighting`).
         index: Row of each item among the training items, int64 `[B]`.
         teacher: Outputs of the model's moving average for each view, without gradients;
             empty unless the method has a `teacher`.

@@ -51,6 +51,7 @@ CASES |= {
     "kept norms": IMAGES | {"method": "an", "freeze_norm": True},
     "one cycle": FEATURES | {"method": "gr", "schedule": "one_cycle", "weight_decay": 0.01},
     "chosen by seen labels": FEATURES | {"method": "em", "select_on": "observed"},
+    "seen negatives": FEATURES | {"method": "em", "observe": "positives_and_negatives(1, 1)"},
     "bf16": IMAGES | {"method": "an", "precision": "bf16", "epochs": 1},
     "adamw": FEATURES | {"method": "epr", "optimizer": "adamw"},
 }

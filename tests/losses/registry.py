@@ -83,11 +83,15 @@ def pairs(z: Row, y: Row) -> Row:
 
 
 def categorical(z: Row, y: Row) -> Row:
-    rivals = [x for x, label in zip(z, y, strict=True) if label != -1]
-    count = sum(label == 1 for label in y)
-    top = max(rivals, default=0.0)
-    total = top + math.log(sum(math.exp(x - top) for x in rivals)) if rivals else 0.0
-    return [(total - x) / count if label == 1 else 0.0 for x, label in zip(z, y, strict=True)]
+    def log_sum(values: Row) -> float:
+        top = max(values, default=0.0)
+        return top + math.log(sum(math.exp(x - top) for x in values)) if values else 0.0
+
+    count, total = sum(label == 1 for label in y), log_sum(z)
+    rest = [log_sum([*z[:place], *z[place + 1 :]]) for place in range(len(z))]
+    negative = [total - x if len(z) > 1 else 0.0 for x in rest]
+    costs = {1: [(total - x) / max(count, 1) for x in z], -1: negative}
+    return [costs[label][place] if label else 0.0 for place, label in enumerate(y)]
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,13 @@ def test_finite_at_extreme_logits(case, dtype):
     )
 
 
+def test_a_seen_negative_of_weight_w_is_w_seen_and_the_rest_unobserved(case):
+    z, y = inputs(6, 8)
+    weighted = torch.where(y < 0, -0.3, y.double())
+    expected = 0.3 * case.call(z, y) + 0.7 * case.call(z, y.clamp(min=0))
+    torch.testing.assert_close(case.call(z, weighted), expected)
+
+
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int64, torch.float32, torch.float64])
 def test_any_numeric_label_type(case, dtype):
     z, y = inputs(3, 4, torch.float32)

@@ -8,7 +8,7 @@ import torch
 
 from plusone import losses
 
-NO_LOSSES = {"Reduction", "UnifiedLoss", "Variant", "balanced_lambda"}
+NO_LOSSES = {"Reduction", "UnifiedLoss", "Variant", "balanced_lambda", "weigh_negatives"}
 
 
 def values(loss, *tables):

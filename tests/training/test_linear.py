@@ -128,6 +128,7 @@ def test_batches_of_any_size(method, n, batch_size, feature_data):
         {"options": {"variant": "released"}},
         {"stages": [{"inputs": "features", "epochs": 2, "lr": 0.01}]},
         {"threads": 1},
+        {"observe": "positives_and_negatives(1, 1)"},
     ],
     ids=str,
 )

@@ -216,6 +216,38 @@ def test_a_step_reads_no_value_on_the_host(name, feature_data):
         assert not reads.seen
 
 
+@pytest.mark.parametrize(
+    ("method", "settings", "weighted"),
+    [("em", {}, True), ("em", {"seen_negatives": "full"}, False), ("iun", {}, False)],
+)
+def test_what_a_seen_negative_weighs(method, settings, weighted, feature_data):
+    given = {"method": method, "observe": "positives_and_negatives(1, 1)", "epochs": 1}
+    recipe = make_recipe(given, {"batch_size": 30}, settings)
+    made = Training(make_task(feature_data(), recipe), recipe)
+    charged, loss = [], made.method.loss
+
+    def listening(outs, batch, clock):
+        charged.append((outs[0].logits.detach(), batch.observed))
+        return loss(outs, batch, clock)
+
+    made.loss = listening
+    batches = list(made._batches())
+    made.train_epoch()
+    for (logits, got), batch in zip(charged, batches, strict=True):
+        expected, p = batch.observed.clone(), logits.sigmoid()
+        for row, c in (batch.observed < 0).nonzero().tolist() if weighted else ():
+            level = p[batch.observed[:, c] == 0, c].mean()
+            expected[row, c] = -max((p[row, c] - level).item(), 1e-3)
+        torch.testing.assert_close(got, expected)
+    assert (charged[0][1] < 0).any()
+
+
+def test_without_seen_negatives_nothing_is_weighted(feature_data, monkeypatch):
+    monkeypatch.setattr(step_module, "weigh_negatives", None)  # calling it would fail
+    recipe = make_recipe({"method": "em", "epochs": 1})
+    list(Training(make_task(feature_data(), recipe), recipe).epochs())
+
+
 @pytest.mark.parametrize("check", [1, 3, 64])
 def test_the_meter_names_what_is_not_finite(check, monkeypatch):
     monkeypatch.setattr(step_module, "STEPS_BETWEEN_CHECKS", check)

@@ -3,7 +3,8 @@
 Most take logits z `[..., L]` and observed labels y `[..., L]` (1 seen positive, 0 unobserved, -1
 seen negative) and return unreduced losses `[..., L]`; `reduce` sums or averages them. A seen
 negative is a real negative in every loss: it costs -log(1 - p) with full weight (each function says
-so, and names its exception if it has one).
+so, and names its exception if it has one). A label between 0 and -1 is a seen negative of less
+weight: -w costs w times a seen negative and 1 - w times an unobserved label (`weigh_negatives`).
 
 Losses that look at a whole batch read the last two dimensions as `[B, L]`. Leading dimensions are
 independent runs everywhere: a stack `[R, B, L]` gives the same values as R separate calls. No loss
@@ -48,6 +49,7 @@ from plusone.losses.robust import (
     generalized_robust,
 )
 from plusone.losses.variant import Variant
+from plusone.losses.weighting import weigh_negatives
 
 __all__ = [
     "Reduction",
@@ -85,4 +87,5 @@ __all__ = [
     "softmax_cross_entropy",
     "squared_l2_penalty",
     "weak_negative",
+    "weigh_negatives",
 ]

@@ -78,7 +78,7 @@ def by_state(
     it is several times as fast as `torch.where`, whose masks would be stored as bytes.
 
     Args:
-        y: Observed labels `[..., L]`.
+        y: Observed labels `[..., L]`. Between 0 and -1 the costs are interpolated.
         positive: Costs of seen positives, y = 1.
         unobserved: Costs of unobserved labels, y = 0.
         negative: Costs of seen negatives, y = -1.

@@ -27,22 +27,36 @@ def softmax_cross_entropy(z: Tensor, y: Tensor) -> Tensor:
 
     Args:
         z: Logits `[..., L]`.
-        y: Observed labels `[..., L]`. A seen negative is left out of the softmax, so its logit has
-            no influence; with several seen positives each has an equal share of the row; a row
-            without one costs nothing.
+        y: Observed labels `[..., L]`. A seen negative costs -log(1 - softmax(z)_j) and stays a
+            rival of the seen positive; with several seen positives each has an equal share of the
+            row; a row without any seen label costs nothing.
 
     Returns:
-        Losses `[..., L]`, zero except at seen positives. The sum of a row is the row's
-        cross-entropy, so `reduce(..., "item")` is the usual mean over items.
+        Losses `[..., L]`, zero at unobserved labels. The sum of a row with one seen positive is
+        the row's cross-entropy, so `reduce(..., "item")` is the usual mean over items.
 
     >>> softmax_cross_entropy(torch.zeros(1, 2), torch.tensor([[1, 0]]))[0, 0].item()
     0.6931471824645996
     """
     y = y.to(z.dtype)
-    # A large number and not infinity: a row of seen negatives only stays finite.
-    rivals = z - (-y).relu() * (torch.finfo(z.dtype).max / 4)
     s = y.relu()
-    return -torch.log_softmax(rivals, -1) * s / s.sum(-1, keepdim=True).clamp(min=1)
+    log_p = torch.log_softmax(z, -1)
+    chosen = -log_p * s / s.sum(-1, keepdim=True).clamp(min=1)
+    return chosen - (-y).relu() * _log_of_the_rest(z, log_p)
+
+
+def _log_of_the_rest(z: Tensor, log_p: Tensor) -> Tensor:
+    """Log(1 - p) of p = softmax(z), finite for logits of any size.
+
+    1 - p cancels only for the largest p of a row, where it is the sum of the others.
+    """
+    if z.shape[-1] == 1:
+        return torch.zeros_like(z)  # no rival, so nothing to learn
+    top = torch.zeros_like(z).scatter(-1, z.argmax(-1, keepdim=True), 1.0)
+    others = torch.logsumexp(z - top * (torch.finfo(z.dtype).max / 4), -1, keepdim=True)
+    of_top = others - torch.logsumexp(z, -1, keepdim=True)
+    of_others = torch.log1p(-log_p.exp() * (1 - top))
+    return top * of_top + (1 - top) * of_others
 
 
 @on_logits

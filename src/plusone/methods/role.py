@@ -94,7 +94,7 @@ def with_seen(phi: Tensor, observed: Tensor) -> Tensor:
     >>> with_seen(torch.zeros(1, 3), torch.tensor([[1, 0, -1]])).sigmoid()
     tensor([[0.9950, 0.5000, 0.0050]])
     """
-    return torch.where(observed == 0, phi, SEEN * observed.to(phi.dtype))
+    return torch.where(observed == 0, phi, SEEN * observed.sign().to(phi.dtype))
 
 
 class Estimator(nn.Module):

@@ -217,7 +217,13 @@ class Stack:
             clock = first.clock(step)
             with refusing_options(self.recipe.method, clock):
                 terms = training_step(
-                    self.head, self.head, self.method, self.optimizer, batch, clock
+                    self.head,
+                    self.head,
+                    self.method,
+                    self.optimizer,
+                    batch,
+                    clock,
+                    weigh=first.weighs,
                 )
             for name, term in terms.items():
                 if term.shape != runs:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from plusone.errors import DivergedError, InputError
+from plusone.losses import weigh_negatives
 from plusone.methods.base import Method
 from plusone.models.heads import Head
 from plusone.parallel.processes import is_main_process
@@ -43,6 +45,7 @@ def training_step(
     *,
     loss: Loss | None = None,
     sharing: Sharing | None = None,
+    weigh: bool = False,
 ) -> Terms:
     """Minimises the sum of the method's loss terms by one step.
 
@@ -55,6 +58,7 @@ def training_step(
         clock: Where training is.
         loss: A compiled `method.loss`.
         sharing: How several processes divide a batch.
+        weigh: Whether seen negatives are weighted, see `plusone.losses.weighting`.
 
     Returns:
         The loss terms, detached: scalars, or `[R, S]` for a stack of runs.
@@ -66,7 +70,11 @@ def training_step(
     outputs = forward(torch.cat(views) if len(views) > 1 else views[0])
     outs = split_views(division.whole(outputs) if division else outputs, len(views))
     outs *= len(batch.views) // len(views)
-    terms = (loss or method.loss)(outs, batch, clock)
+    charged = batch
+    if weigh:
+        p = method.probabilities(outs[0].logits.detach())
+        charged = replace(batch, observed=weigh_negatives(p, batch.observed))
+    terms = (loss or method.loss)(outs, charged, clock)
     penalties = method.penalty(head)
     # Every process computes the same loss; what depends on the weights alone counts once.
     minimised = terms | penalties if is_main_process() else terms

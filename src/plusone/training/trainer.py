@@ -171,7 +171,11 @@ class Training:
             )
         self.expected = expected(recipe, task)
         self.k = self.expected.k
-        labels = TrainLabels(task.train.observed, self.k, recipe.seed, len(task.shape) > 1)
+        observed = task.train.observed
+        # References are defined by what they see, so nothing is weighted there.
+        self.weighs = recipe.seen_negatives == "weighted" and info.scheme == "single"
+        self.weighs &= bool(observed.per_class(-1).any())
+        labels = TrainLabels(observed, self.k, recipe.seed, len(task.shape) > 1)
         landmarks = n_landmarks(sum(len(part) for part in self.learned_parts))
         self.model, self.method = build(
             recipe,
@@ -301,6 +305,7 @@ class Training:
                         clock,
                         loss=self.loss,
                         sharing=self.sharing,
+                        weigh=self.weighs,
                     )
                 meter.add(terms)
                 for average in self.averages.values():
