@@ -16,25 +16,33 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from plusone.data.dataset import Dataset
 from plusone.data.features import align, read_features
-from plusone.data.images import decode_crops
+from plusone.data.images import CROPS, Crops, decode_crops
 from plusone.data.source import load_source
 from plusone.data.table import LabelTable
-from plusone.methods import METHODS
 from plusone.metrics import mean_average_precision
 from plusone.models.backbones import backbone_for
 from plusone.models.fused import fused
 from plusone.training.api import Fitted, fit
 
-AT_ONCE = 2  # images
+BATCH = 10  # crops
+TIMED = 20  # images
 SIZES = {"ucmerced": (None, None), "voc": (1000, 800)}  # training and test items
 SEEDS = (1200, 1, 2)
+Measure = Callable[[str, int], dict[str, float]]
+ARMS: dict[str, dict[str, Any]] = {
+    "recovery": {"method": "recovery"},
+    "recovery, all labels": {"method": "recovery", "observe": "all"},
+    "em": {"method": "em"},
+}
 
 
 def table_of(folder: Path, name: str) -> LabelTable:
@@ -46,34 +54,53 @@ def table_of(folder: Path, name: str) -> LabelTable:
     return table.take(np.concatenate(rows))
 
 
-@torch.inference_mode()
-def extracted(table: LabelTable, name: str, backbone: str, keep: Path) -> tuple[np.ndarray, float]:
-    """Features `[N, 5, D]` of the crops of all images, and images per second with five crops."""
-    path = keep / f"{name}-{backbone}.npz"
-    if path.exists():
-        with np.load(path) as file:
-            return file["x"].astype(np.float32), float(file["rate"])
+def network(backbone: str) -> tuple[torch.nn.Module, int]:
+    """A backbone for prediction, and its image side."""
     row = backbone_for(backbone)
     net = row.build(3, row.size).eval()
-    net = fused(net, torch.zeros(1, 3, row.size, row.size, dtype=torch.uint8))
-    parts, started = [], time.perf_counter()
-    for start in range(0, len(table), AT_ONCE):
-        rows = range(start, min(start + AT_ONCE, len(table)))
-        crops = torch.stack([decode_crops(table.path(row_), row.size, "five") for row_ in rows])
-        features = net(crops.flatten(0, 1)).mean(dim=(2, 3))
-        parts.append(features.reshape(len(crops), 5, -1).half().numpy())
-    x, rate = np.concatenate(parts), len(table) / (time.perf_counter() - started)
-    keep.mkdir(parents=True, exist_ok=True)
-    np.savez(path, x=x, rate=rate)
-    return x.astype(np.float32), rate
+    return fused(net, torch.zeros(1, 3, row.size, row.size, dtype=torch.uint8)), row.size
 
 
-def fitted(table: LabelTable, x: np.ndarray, method: str, seed: int) -> Fitted:
-    """A head trained on features, its settings chosen by the rules."""
-    return fit(Dataset(table, x), method, observe_seed=seed, probe="off")
+@torch.inference_mode()
+def features_of(
+    table: LabelTable, rows: range, net: torch.nn.Module, side: int, crops: Crops
+) -> np.ndarray:
+    """Features `[n, V, D]` of the crops of some images."""
+    parts = []
+    per_batch = BATCH // len(CROPS[crops])
+    for start in range(0, len(rows), per_batch):
+        paths = [table.path(row) for row in rows[start : start + per_batch]]
+        images = torch.stack([decode_crops(path, side, crops) for path in paths])
+        features = net(images.flatten(0, 1)).mean(dim=(2, 3))
+        parts.append(features.reshape(*images.shape[:2], -1).half().numpy())
+    return np.concatenate(parts)
 
 
-def rows_of(table: LabelTable, crops: np.ndarray, method: str, seed: int) -> dict[str, float]:
+def extracted(table: LabelTable, name: str, backbone: str, keep: Path) -> np.ndarray:
+    """Features `[N, 5, D]` of all images, kept in a file."""
+    path = keep / f"{name}-{backbone}.npz"
+    if not path.exists():
+        keep.mkdir(parents=True, exist_ok=True)
+        np.savez(path, x=features_of(table, range(len(table)), *network(backbone), "five"))
+    with np.load(path) as file:
+        return file["x"].astype(np.float32)
+
+
+def speed(table: LabelTable, backbone: str, crops: Crops) -> float:
+    """Images per second of processor time, on one thread, with decoding."""
+    net, side = network(backbone)
+    features_of(table, range(BATCH), net, side, crops)
+    started = time.process_time()
+    features_of(table, range(TIMED), net, side, crops)
+    return TIMED / (time.process_time() - started)
+
+
+def fitted(table: LabelTable, x: np.ndarray, arm: str, seed: int) -> Fitted:
+    """A head trained on features; what the arm leaves open is chosen by the rules."""
+    return fit(Dataset(table, x), observe_seed=seed, probe="off", **ARMS[arm])
+
+
+def rows_of(table: LabelTable, crops: np.ndarray, arm: str, seed: int) -> dict[str, float]:
     """Test mAP of every way to use the crops `[N, 5, D]`."""
     test = table.rows_of("test")
     truth = table.truth.take(test).dense() == 1
@@ -82,9 +109,9 @@ def rows_of(table: LabelTable, crops: np.ndarray, method: str, seed: int) -> dic
     def score(scores: np.ndarray) -> float:
         return 100 * mean_average_precision(scores, truth.astype(np.int8), empty="zero")
 
-    whole = fitted(table, crops[:, 0], method, seed)
-    mean = fitted(table, crops.mean(1), method, seed)
-    highest = fitted(table, crops.max(1), method, seed)
+    whole = fitted(table, crops[:, 0], arm, seed)
+    mean = fitted(table, crops.mean(1), arm, seed)
+    highest = fitted(table, crops.max(1), arm, seed)
     shown = np.stack([whole.predict(new[:, crop]) for crop in range(5)])
     return {
         "one": score(shown[0]),
@@ -97,7 +124,7 @@ def rows_of(table: LabelTable, crops: np.ndarray, method: str, seed: int) -> dic
     }
 
 
-def originals(folder: Path, method: str, seed: int) -> dict[str, float]:
+def originals(folder: Path, arm: str, seed: int) -> dict[str, float]:
     """Test mAP on the feature files of the original VOC images."""
     table = load_source(str(folder / "VOCdevkit"), check_images=False).table
     tiles = read_features([folder / "voc2012_tiles_features"])
@@ -109,20 +136,24 @@ def originals(folder: Path, method: str, seed: int) -> dict[str, float]:
     result = {}
     for what, file in (("one (centre crop)", centre), ("five, mean of features", tiles)):
         x = np.asarray(align(file, table), dtype=np.float32)
-        scores = fitted(table, x, method, seed).predict(x[table.rows_of("test")])
+        scores = fitted(table, x, arm, seed).predict(x[table.rows_of("test")])
         result[what] = 100 * mean_average_precision(scores, truth.astype(np.int8), empty="zero")
     return result
 
 
-def averaged(measure: Callable[[str, int], dict[str, float]], methods: list[str]) -> dict:
-    """For every way the mean over draws of seen labels, by method."""
+def averaged(measure: Measure, arms: list[str], draws: int) -> dict[str, dict[str, float]]:
+    """For every way the mean over draws of seen labels, by arm."""
     found: dict[str, dict[str, float]] = {}
-    for method in methods:
-        seeds = SEEDS if METHODS[method].scheme == "single" else SEEDS[:1]
-        runs = [measure(method, seed) for seed in seeds]
+    for arm in arms:
+        seeds = SEEDS[:1] if ARMS[arm].get("observe") == "all" else SEEDS[:draws]
+        runs = [measure(arm, seed) for seed in seeds]
         for way in runs[0]:
-            found.setdefault(way, {})[method] = float(np.mean([run[way] for run in runs]))
+            found.setdefault(way, {})[arm] = float(np.mean([run[way] for run in runs]))
     return found
+
+
+def _shown(value: object) -> str:
+    return f"{value:.1f}" if isinstance(value, float) else str(value)
 
 
 def main() -> None:
@@ -130,7 +161,8 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("data", nargs="*", default=["ucmerced", "voc", "voc-originals"])
     parser.add_argument("--backbones", nargs="+", default=["lite0"])
-    parser.add_argument("--methods", nargs="+", default=["em", "gr", "bce"])
+    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
+    parser.add_argument("--draws", type=int, default=len(SEEDS))
     parser.add_argument("--keep", type=Path, default=Path("crops"))
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -138,21 +170,20 @@ def main() -> None:
     results = []
     for name in args.data:
         for backbone in args.backbones if name != "voc-originals" else ["lite0"]:
-            entry: dict[str, object] = {"data": name, "backbone": backbone}
+            entry: dict[str, Any] = {"data": name, "backbone": backbone}
             if name == "voc-originals":
-                ways = averaged(lambda m, s: originals(args.folder, m, s), args.methods)
+                measure: Measure = partial(originals, args.folder)
             else:
                 table = table_of(args.folder, name)
-                crops, rate = extracted(table, name, backbone, args.keep)
-                entry["images_per_s"] = rate
-                ways = averaged(lambda m, s, t=table, c=crops: rows_of(t, c, m, s), args.methods)
+                entry |= {f"{crops}_per_s": speed(table, backbone, crops) for crops in CROPS}
+                measure = partial(rows_of, table, extracted(table, name, backbone, args.keep))
+            ways = averaged(measure, args.arms, args.draws)
             results.append(entry | {"test_map": ways})
-            speed = f", {entry['images_per_s']:.1f} images/s" if "images_per_s" in entry else ""
-            print(f"\n{name}, {backbone}{speed}\n", flush=True)
-            print(f"| crops | {' | '.join(args.methods)} |")
-            print(f"|{' --- |' * (1 + len(args.methods))}")
+            print(f"\n{', '.join(f'{key} {_shown(entry[key])}' for key in entry)}\n", flush=True)
+            print(f"| crops | {' | '.join(args.arms)} |")
+            print(f"|{' --- |' * (1 + len(args.arms))}")
             for way, values in ways.items():
-                print(f"| {way} | {' | '.join(f'{values[m]:.2f}' for m in args.methods)} |")
+                print(f"| {way} | {' | '.join(f'{values[m]:.2f}' for m in args.arms)} |")
     if args.json:
         args.json.write_text(json.dumps(results, indent=2) + "\n")
 

@@ -19,12 +19,29 @@ def test_photos_with_a_pretrained_network():
     settings, sentences = choose(PHOTOS, {})
     assert settings == {
         "backbone": "lite0", "mode": "linear", "method": "recovery", "head": "kernel",
-        "cache_mb": 0,
+        "cache_mb": 0, "crops": "five",
     }  # fmt: skip
     make_recipe(settings)  # all of it are settings of a recipe
-    assert len(sentences) == 5
+    assert len(sentences) == 6
     for name in settings:
         assert any(sentence.startswith(name) for sentence in sentences)
+
+
+def test_five_crops_where_they_cost_a_few_minutes_at_most():
+    settings, sentences = choose(Facts("files", 1000, lite0=True, images=1500), {})
+    assert settings["crops"] == "five"
+    (why,) = (text for text in sentences if text.startswith("crops five: "))
+    assert "takes about 250 seconds instead of 50, once (--set crops=one leaves it)" in why
+    many = Facts("files", 9000, lite0=True, images=12_000)
+    settings, sentences = choose(many, {})
+    assert "crops" not in settings
+    assert any("would take about 2000 seconds instead of 400" in text for text in sentences)
+    small = Facts("files", 9000, lite0=True, images=12_000)
+    assert choose(small, {"image_size": 64})[0]["crops"] == "five"
+    for given in ({"crops": "one"}, {"mode": "finetune"}, {"method": "lac"}, {"backbone": "cnn"}):
+        settings, sentences = choose(many, given)
+        assert "crops" not in settings
+        assert not any("crops" in text for text in sentences)
 
 
 def test_photos_without_a_pretrained_network_say_how_to_get_one():

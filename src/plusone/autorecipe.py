@@ -34,6 +34,9 @@ LEAST, MOST, ALL = 0.04, 0.25, 90.0
 # of MANY_WEIGHTS spends its time on moving them if batches are smaller than SMALLEST_THEN.
 STEPS, SMALLEST, LARGEST = 256, 16, 1024
 MANY_WEIGHTS, SMALLEST_THEN = 1 << 18, 64
+# Images per second on two CPU cores, and the most seconds that four more crops of all may take.
+RATES = {"lite0": 30, "lite2": 15}
+MOST_SECONDS = 300
 FEW = 5
 UNEVEN, MANY = 0.2, 20  # one feature has this share of all size, of so many or more
 SAMPLE = 500
@@ -58,6 +61,7 @@ class Facts:
         scale: Mean sum of the absolute values of a feature vector.
         uneven: Whether some features are far larger than most.
         lite0: Whether the pretrained backbone is installed.
+        images: Images of all splits.
     """
 
     kind: str
@@ -70,6 +74,7 @@ class Facts:
     scale: float | None = None
     uneven: bool = False
     lite0: bool = False
+    images: int = 0
     held_out: int = 0
 
     @property
@@ -226,6 +231,28 @@ def _head(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
     return Choice({"head": "kernel"}, describe_kernel(facts.learned))
 
 
+def _crops(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
+    name, method = str(now.get("backbone")), METHODS.get(str(now.get("method")))
+    maps = method is None or method.has_maps
+    if facts.kind == "features" or _trains_network(facts, now) or maps or "crops" in now:
+        return None
+    if name not in RATES or not _pretrained(now):
+        return None
+    side = BACKBONES[name].size
+    one = facts.images / RATES[name] * (int(now.get("image_size") or side) / side) ** 2
+    if 4 * one <= MOST_SECONDS:
+        return Choice(
+            {"crops": "five"},
+            "features of the whole image and of four tiles rank better; extracting them takes "
+            f"about {5 * one:.0f} seconds instead of {one:.0f}, once (--set crops=one leaves it)",
+        )
+    return Choice(
+        {},
+        f"features of five crops rank better; extracting them would take about {5 * one:.0f} "
+        f"seconds instead of {one:.0f}, once (--set crops=five does it)",
+    )
+
+
 def _batch(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
     if _closed_form(facts, now):
         return None
@@ -327,8 +354,8 @@ def _rare(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
 
 
 RULES: tuple[Rule, ...] = (
-    _backbone, _mode, _method, _head, _batch, _epochs, _rate, _memory, _hidden, _single, _uneven,
-    _rare,
+    _backbone, _mode, _method, _head, _crops, _batch, _epochs, _rate, _memory, _hidden, _single,
+    _uneven, _rare,
 )  # fmt: skip
 
 
@@ -391,8 +418,9 @@ def facts_of(dataset: Dataset, val_share: float = 0.2) -> Facts:
         return replace(facts, kind="features", width=len(sizes), scale=scale, uneven=uneven)
     installed = all(find_spec(name) is not None for name in LITE0_PACKAGES)
     if features is None:
-        return replace(facts, lite0=installed)
-    return replace(facts, kind="images", side=int(features.shape[-1]), lite0=installed)
+        return replace(facts, lite0=installed, images=len(table))
+    side = int(features.shape[-1])
+    return replace(facts, kind="images", side=side, lite0=installed, images=len(table))
 
 
 def _vectors(x: np.ndarray) -> np.ndarray:

@@ -24,6 +24,7 @@ from plusone.training.loader import ArrayInputs, FileInputs
 from plusone.training.run import train
 from plusone.training.tagging import predict_all
 from plusone.training.task import make_task
+from plusone.training.trainer import Training
 
 FIVE = {
     "method": "an",
@@ -104,16 +105,20 @@ def test_extracted_features(photos, tmp_path):
         extract_to_file(photos, tmp_path / "y.npz", "cnn", tokens=True, **extract)
 
 
-def test_a_run_predicts_new_photos_as_it_was_trained(photos, tmp_path):
-    recipe = make_recipe(FIVE)
+@pytest.mark.parametrize("method", ["an", "recovery"])  # a linear head, and one of a kernel
+def test_a_run_predicts_new_photos_as_it_was_trained(method, photos, tmp_path):
+    recipe = make_recipe(FIVE | {"method": method})
     task = make_task(photos, recipe)
     assert isinstance(task.train.inputs, FileInputs)  # five decoded crops are not kept in memory
     train(task, recipe, tmp_path / "run")
     predictor = load_run(tmp_path / "run")
     (items,) = find_items(predictor, [str(photos.table.root)])
     (new,) = predict_all(predictor, [items])
-    inputs = FileInputs(items.paths, 16, workers=0, crops="five")
-    torch.testing.assert_close(new.probabilities, predictor.probabilities(inputs))
+    training = Training(task, recipe)
+    for _ in training.epochs():
+        pass
+    rows = [items.ids.index(name) for name in task.val.ids.tolist()]
+    torch.testing.assert_close(new.probabilities[rows], training.predict(task.val))
     (whole,) = predict_all(predictor.with_crops("one"), [items])  # five times as fast
     assert not torch.allclose(new.probabilities, whole.probabilities)
 
