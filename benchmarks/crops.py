@@ -36,6 +36,7 @@ from plusone.training.api import Fitted, fit
 BATCH = 10  # crops
 TIMED = 20  # images
 SIZES = {"ucmerced": (None, None), "voc": (1000, 800)}  # training and test items
+SIDES = {"voc": 128}  # its images have a short side of 128 pixels
 SEEDS = (1200, 1, 2)
 Measure = Callable[[str, int], dict[str, float]]
 ARMS: dict[str, dict[str, Any]] = {
@@ -54,11 +55,12 @@ def table_of(folder: Path, name: str) -> LabelTable:
     return table.take(np.concatenate(rows))
 
 
-def network(backbone: str) -> tuple[torch.nn.Module, int]:
-    """A backbone for prediction, and its image side."""
+def network(backbone: str, name: str) -> tuple[torch.nn.Module, int]:
+    """A backbone for prediction, and the side of the images of a data set."""
     row = backbone_for(backbone)
-    net = row.build(3, row.size).eval()
-    return fused(net, torch.zeros(1, 3, row.size, row.size, dtype=torch.uint8)), row.size
+    side = SIDES.get(name, row.size)
+    net = row.build(3, side).eval()
+    return fused(net, torch.zeros(1, 3, side, side, dtype=torch.uint8)), side
 
 
 @torch.inference_mode()
@@ -81,14 +83,14 @@ def extracted(table: LabelTable, name: str, backbone: str, keep: Path) -> np.nda
     path = keep / f"{name}-{backbone}.npz"
     if not path.exists():
         keep.mkdir(parents=True, exist_ok=True)
-        np.savez(path, x=features_of(table, range(len(table)), *network(backbone), "five"))
+        np.savez(path, x=features_of(table, range(len(table)), *network(backbone, name), "five"))
     with np.load(path) as file:
         return file["x"].astype(np.float32)
 
 
-def speed(table: LabelTable, backbone: str, crops: Crops) -> float:
+def speed(table: LabelTable, name: str, backbone: str, crops: Crops) -> float:
     """Images per second of processor time, on one thread, with decoding."""
-    net, side = network(backbone)
+    net, side = network(backbone, name)
     features_of(table, range(BATCH), net, side, crops)
     started = time.process_time()
     features_of(table, range(TIMED), net, side, crops)
@@ -175,7 +177,7 @@ def main() -> None:
                 measure: Measure = partial(originals, args.folder)
             else:
                 table = table_of(args.folder, name)
-                entry |= {f"{crops}_per_s": speed(table, backbone, crops) for crops in CROPS}
+                entry |= {f"{crops}_per_s": speed(table, name, backbone, crops) for crops in CROPS}
                 measure = partial(rows_of, table, extracted(table, name, backbone, args.keep))
             ways = averaged(measure, args.arms, args.draws)
             results.append(entry | {"test_map": ways})

@@ -192,8 +192,8 @@ def _shown(predictor: Predictor, crops: Literal["one", "five"] | None) -> Predic
         return predictor
     if trained == "one" and crops == "five":
         say(
-            "note: the model was trained on whole images; the highest score of five crops ranks "
-            "better, but it is higher than the one that thresholds were chosen for"
+            "note: the model was trained on whole images; the highest score of five crops finds "
+            "small things, but it is higher than the score that thresholds were chosen for"
         )
     return predictor.with_crops(crops)
 
