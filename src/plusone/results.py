@@ -181,6 +181,9 @@ class RunResult(Record):
         version: The version of plusone.
         test: All metrics on the test items.
         test_ap: Average precision per class on the test items.
+        calibration: What the probabilities were calibrated on.
+        test_calibrated: Metrics of the calibrated probabilities on the test items, with labels
+            predicted by the run's thresholds; `test` is about the raw scores, and 0.5.
         examples: Some training items.
         labels: Positives per class.
         recovery: Metrics of the model on the hidden training labels.
@@ -214,6 +217,8 @@ class RunResult(Record):
     version: str = ""
     test: Numbers | None = None
     test_ap: tuple[Number, ...] | None = None
+    calibration: dict[str, Any] | None = None
+    test_calibrated: Numbers | None = None
     examples: tuple[Example, ...] = ()
     labels: LabelCounts | None = None
     recovery: Numbers | None = None

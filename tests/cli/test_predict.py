@@ -133,8 +133,19 @@ def test_thresholds_by_class_or_as_given(cli, folder, run_folder, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(run_folder, run)
     answer = cli("predict", run, folder / "x.npz", "--json")
-    assert answer.json["from"] == "truth"
-    assert "thresholds: per class, from all labels of the validation items" in answer.err
+    assert answer.json["from"] == "probabilities"
+    assert "thresholds: per class, of the best expected F1" in answer.err
+    assert "probabilities: calibrated on the seen labels of" in answer.err
+    raw = cli("predict", run, folder / "x.npz", "--raw", "--json")
+    assert "probabilities: raw scores, not calibrated (as asked for)" in raw.err
+    for item, same in zip(answer.json["items"], raw.json["items"], strict=True):
+        assert set(item["labels"]) == set(same["labels"])
+        assert item["probabilities"] != same["probabilities"]
+    (run / "calibration.json").unlink()  # as in runs of earlier versions
+    old = cli("predict", run, folder / "x.npz", "--json")
+    assert "not calibrated (the run holds no calibration)" in old.err
+    for item, same in zip(old.json["items"], raw.json["items"], strict=True):
+        assert item["probabilities"] == same["probabilities"]
     (run / "thresholds.json").write_text(
         json.dumps({"from": "seen", "thresholds": {"ant": 0.0, "bee": 1.0, "cat": 1.0}})
     )
@@ -152,7 +163,9 @@ def test_evaluate_uses_the_same_thresholds(cli, folder, run_folder, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(run_folder, run)
     own = cli("evaluate", run, "--json").json
-    assert own["thresholds"] == "truth"
+    assert own["thresholds"] == "probabilities"
+    assert own["calibration"]["from"] == "seen"
+    assert "calibration: the mean probability is" in cli("evaluate", run).err
     half = cli("evaluate", run, "--threshold", 0.5, "--json").json
     assert (half["thresholds"], half["map"]) == ("given", own["map"])
     (run / "thresholds.json").unlink()

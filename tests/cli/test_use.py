@@ -43,7 +43,9 @@ def test_predict_a_folder(cli, folder, photo_run, tmp_path):
     answer = cli("predict", photo_run, folder / "photos", "--out", to)
     assert (answer.code, answer.out) == (0, "")
     assert answer.err == (
-        f"thresholds: per class, from the seen labels of the validation items\n24 items in {to}\n"
+        "thresholds: per class, from the seen labels of the validation items\n"
+        "probabilities: raw scores, not calibrated (5 validation items have seen labels, and 20 "
+        f"are needed)\n24 items in {to}\n"
     )
     with to.open() as file:
         rows = list(csv.DictReader(file))

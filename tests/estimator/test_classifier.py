@@ -14,6 +14,7 @@ from plusone import METHODS, PlusOneClassifier
 from plusone.errors import InputError
 from plusone.estimator.classifier import suitable_fraction
 from plusone.metrics import mean_average_precision
+from plusone.training.loader import ArrayInputs
 
 
 def quick(method="an", **rest):
@@ -48,7 +49,8 @@ def test_it_learns_all_labels_from_one(items, fresh, method):
 def test_logits_are_logits(items):
     model = quick().fit(items.x, items.names)
     logits = model.decision_function(items.x)
-    assert model.predict_proba(items.x) == pytest.approx(1 / (1 + np.exp(-logits)), abs=1e-6)
+    scores = model.predictor_.raw.probabilities(ArrayInputs(torch.from_numpy(items.x)))
+    assert scores.numpy() == pytest.approx(1 / (1 + np.exp(-logits)), abs=1e-6)
 
 
 def test_every_form_of_labels_and_inputs_gives_the_same_model(items):
@@ -85,7 +87,7 @@ def test_negatives_and_more_positives_are_used_as_seen(items, fresh):
     low = quick("em").fit(items.x, partial).predict_proba(items.x)[:, 3]
     plain = quick("em").fit(items.x, items.matrix).predict_proba(items.x)[:, 3]
     absent = items.truth[:, 3] == 0
-    assert low[absent].mean() < plain[absent].mean() - 0.1
+    assert low[absent].mean() < plain[absent].mean() / 2
 
 
 def test_what_a_fit_tells(items):

@@ -12,6 +12,7 @@ from plusone.export.inputs import InputSpec
 from plusone.export.onnx import OnnxCheck
 from plusone.recipe import Recipe
 from plusone.results import RunResult
+from plusone.training.calibration import Calibration
 from plusone.training.thresholds import Thresholds
 
 TEST = {"map": 0.9, "cf1": 0.7, "of1": 0.8, "ece": None}
@@ -31,6 +32,7 @@ def config():
         input=InputSpec("float32", ("batch", 5), "vectors"),
         backbone=None,
         thresholds=Thresholds((0.25, 0.5), "seen"),
+        calibration=Calibration.none(2),
         result=RESULT,
         paper="Someone 2020",
         recipe=Recipe(),

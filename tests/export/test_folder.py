@@ -16,14 +16,16 @@ from plusone.export import export_run, onnx
 from plusone.methods import METHODS
 from plusone.recipe import make_recipe
 from plusone.training.build import load_run
+from plusone.training.calibration import Calibration, write_calibration
 from plusone.training.loader import ArrayInputs
 from plusone.training.run import train
 from plusone.training.task import make_task
 
 pytestmark = pytest.mark.slow
 
-FILES = ["README.md", "config.json", "data.json", "model.safetensors", "observed.npz",
-         "recipe.toml", "thresholds.json"]  # fmt: skip
+FILES = ["README.md", "calibration.json", "config.json", "data.json", "model.safetensors",
+         "observed.npz", "recipe.toml", "thresholds.json"]  # fmt: skip
+CURVE = Calibration((-0.2, 0.3), (3.0, 1.5, 0.5), (-1.0, 0.0, 0.5), "seen", "a few items", 1.5)
 X = np.random.default_rng(0).normal(size=(60, 5)).astype(np.float32)
 
 
@@ -41,11 +43,13 @@ def run_of(method, to, x=X, **settings):
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_every_method_can_be_exported_and_predicts_the_same(method, tmp_path):
     run = run_of(method, tmp_path / "run")
+    write_calibration(run, ("0", "1", "2"), CURVE)
     done = export_run(run, tmp_path / "out")
     assert list(done.files) == FILES
     before, after = load_run(run), load_run(tmp_path / "out")
     inputs = ArrayInputs(torch.from_numpy(X))
     assert torch.equal(before.probabilities(inputs), after.probabilities(inputs))
+    assert after.calibration == CURVE
     assert after.classes == before.classes
     assert (tmp_path / "out" / "thresholds.json").read_bytes() == (
         run / "thresholds.json"
@@ -115,6 +119,7 @@ def exported(tmp_path_factory):
     pytest.importorskip("onnxruntime")
     folder = tmp_path_factory.mktemp("onnx")
     run = run_of("gr", folder / "run")
+    write_calibration(run, ("0", "1", "2"), CURVE)
     return run, folder / "out", export_run(run, folder / "out", onnx=True)
 
 

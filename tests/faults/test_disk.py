@@ -87,7 +87,7 @@ def test_training_stops_in_a_sentence_and_goes_on_later(cli, words, tmp_path, mo
     assert 0 < len((run / "records.jsonl").read_text().splitlines()) < 40
     assert cli(*command, "--out", run, "--resume").code == 0
     assert cli(*command, "--out", straight).code == 0
-    for name in ("model.safetensors", "thresholds.json"):
+    for name in ("model.safetensors", "calibration.json", "thresholds.json"):
         assert (run / name).read_bytes() == (straight / name).read_bytes()
 
 

@@ -32,6 +32,7 @@ from plusone.review.pictures import thumbnail
 from plusone.review.store import Store
 from plusone.suggest.folder import read_suggestions
 from plusone.training import checkpoint
+from plusone.training.calibration import read_calibration
 from plusone.training.run_folder import read_metrics, read_recipe
 from plusone.training.thresholds import read_thresholds
 
@@ -111,13 +112,15 @@ def test_any_setting_is_read_or_refused(texts):
 @pytest.mark.parametrize("content", [DEEP, '"\\ud800"', "9" * 5000, "[1]", '{"from": []}'])
 def test_json_that_python_cannot_bear(tmp_path, content):
     """Nesting, half characters and long numbers, in every small file that is read as JSON."""
-    for name in ("metrics.json", "thresholds.json", "about.json", "results.json"):
+    names = ("metrics.json", "calibration.json", "thresholds.json", "about.json", "results.json")
+    for name in names:
         (tmp_path / name).write_text(content)
     (tmp_path / "records.jsonl").write_text(f"{content}\n{content}\n")
     (tmp_path / "loop.jsonl").write_text('{"about": 1}\n' + content + "\n")
     (tmp_path / "optuna.journal").write_text(content + "\n")
     for refuse in (
         lambda: read_metrics(tmp_path),
+        lambda: read_calibration(tmp_path, ("a",)),
         lambda: read_thresholds(tmp_path, ("a",)),
         lambda: read_suggestions(tmp_path),
         lambda: read_epochs(tmp_path) if content != '{"from": []}' else read_metrics(tmp_path),

@@ -155,7 +155,7 @@ def test_images_in_memory():
         model = fitted.training.model.eval()
         logits = model.head(torch.stack([model.features(one).mean(0) for one in crops])).logits
     expected = fitted.training.method.probabilities(logits).numpy()
-    np.testing.assert_allclose(fitted.predict(x), expected, atol=1e-5)
+    np.testing.assert_allclose(fitted.scores(x), expected, atol=1e-5)
 
 
 def test_where_crops_mean_nothing_they_are_refused():

@@ -34,7 +34,7 @@ def test_a_run_predicts_as_its_training_did(name, feature_data, tmp_path):
     assert len(list(trained.epochs())) == (1 if name == "recovery" else 3 + 3 * (name == "lac"))
     x = ArrayInputs(torch.from_numpy(np.asarray(data.features[90:])))
     torch.testing.assert_close(
-        loaded.probabilities(x), trained.predict_inputs(x), rtol=1e-5, atol=1e-6
+        loaded.raw.probabilities(x), trained.predict_inputs(x), rtol=1e-5, atol=1e-6
     )
 
 

@@ -17,7 +17,9 @@ from plusone.training import checkpoint, run
 from plusone.training.build import load_run
 from plusone.training.run import train
 from plusone.training.run_folder import read_metrics
+from plusone.training.summary import calibrate
 from plusone.training.task import make_task
+from plusone.training.thresholds import read_thresholds
 
 RECIPE = make_recipe({"method": "em", "epochs": 3, "lr": 0.02, "options": {"alpha": 0.2}})
 
@@ -37,8 +39,8 @@ def test_what_a_run_leaves_behind(task, tmp_path):
     metrics = train(task, RECIPE, folder, on_record=seen.append, on_step=clocks.append,
                     source={"path": "x"}).to_json()  # fmt: skip
     assert sorted(path.name for path in folder.iterdir()) == [
-        "data.json", "metrics.json", "model.safetensors", "observed.npz", "recipe.toml",
-        "records.jsonl", "thresholds.json",
+        "calibration.json", "data.json", "metrics.json", "model.safetensors", "observed.npz",
+        "recipe.toml", "records.jsonl", "thresholds.json",
     ]  # fmt: skip
     assert json.loads((folder / "metrics.json").read_text()) == metrics
     assert metrics["method"] == "em"
@@ -171,19 +173,22 @@ def test_a_loaded_run_predicts_what_training_predicted(task, tmp_path):
     predictor = load_run(tmp_path)
     assert predictor.classes == task.classes
     assert predictor.shape == (8,)
-    scores = predictor.probabilities(task.test.inputs)
+    scores = predictor.raw.probabilities(task.test.inputs)
     from plusone.training.trainer import Training
 
     again = Training(task, RECIPE)
     list(again.epochs())
     assert torch.equal(scores, again.predict(task.test))
+    calibration, thresholds = calibrate(again)
+    assert predictor.calibration == calibration
+    assert read_thresholds(tmp_path, task.classes) == thresholds
 
 
 def test_images_and_softmax_are_loaded_too(image_data, tmp_path):
     recipe = make_recipe({"method": "softmax", "epochs": 1, "flip": False})
     task = make_task(image_data(), recipe)
     train(task, recipe, tmp_path)
-    scores = load_run(tmp_path).probabilities(task.test.inputs)
+    scores = load_run(tmp_path).raw.probabilities(task.test.inputs)
     assert scores.shape == (16, 3)
     torch.testing.assert_close(scores.sum(1), torch.ones(16))
 

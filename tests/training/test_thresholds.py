@@ -6,9 +6,11 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
+from plusone.training.calibration import Calibration, HeldOut
 from plusone.training.thresholds import (
     Thresholds,
     find_thresholds,
@@ -27,15 +29,34 @@ def known():
     return scores, LabelMatrix.from_dense(seen), truth
 
 
+def find(scores, labels):
+    """Thresholds of scores that are not calibrated."""
+    return find_thresholds(
+        HeldOut(torch.logit(torch.from_numpy(scores)), labels), Calibration.none(2)
+    )
+
+
 def test_from_all_labels_and_from_the_seen_ones(known):
     scores, observed, truth = known
-    best = find_thresholds(scores, observed, truth)
+    best = find(scores, truth)
     assert best.origin == "truth"
     assert best.values == pytest.approx((0.3, 0.8), abs=0.03)
-    seen = find_thresholds(scores, observed, None)
+    seen = find(scores, observed)
     assert seen.origin == "seen"
     assert seen.values == pytest.approx((0.3, 0.8), abs=0.15)
     assert "per class, from the seen labels" in seen.sentence()
+
+
+def test_they_follow_from_calibrated_probabilities(known):
+    scores, observed, _ = known
+    certain = Calibration((), (8.0,), (8 * np.log(7 / 3), -8 * np.log(4)), "seen", "a test")
+    log_odds = torch.logit(torch.from_numpy(scores))
+    best = find_thresholds(HeldOut(log_odds, observed), certain)
+    assert best.origin == "probabilities"
+    raw = best.of_scores(certain)
+    assert raw.values == pytest.approx((0.3, 0.8), abs=0.03)
+    predicted = torch.sigmoid(certain(log_odds)).numpy() > best.array
+    assert (predicted == (scores > raw.array)).all()
 
 
 def test_written_and_read_back(tmp_path):
@@ -83,7 +104,7 @@ def test_an_edited_file_counts(tmp_path):
 def test_scores_that_crowd_at_the_edges_keep_their_thresholds(known):
     scores, observed, _ = known
     for small in (scores * 1e-4, 1 - (1 - scores) * 1e-4):
-        found = find_thresholds(small, observed, None)
+        found = find(small, observed)
         predicted = small > found.array
         assert predicted.any(axis=0).all()
         assert not predicted.all(axis=0).any()

@@ -364,6 +364,9 @@ def run_texts(folder: Path) -> Seeds:
     (folder / "thresholds.json").write_text(
         json.dumps({"from": "truth", "thresholds": {"cat": 0.5, "dog": 0.25}})
     )
+    curve = {"from": "seen", "note": "n", "k": 1.5, "knots": [0.5], "slopes": [2.0, 1.0]}
+    curve |= {"offsets": {"cat": 0.5, "dog": -1.0}}
+    (folder / "calibration.json").write_text(json.dumps(curve))
     (folder / "loop.jsonl").write_text('{"about": 1}\n{"key": "a", "value": {"x": 1}}\n')
     results = {"kind": "bench", "rows": [{"data": "d", "method": "an", "val_map": 0.5}]}
     (folder / "results.json").write_text(json.dumps(results))
@@ -371,7 +374,9 @@ def run_texts(folder: Path) -> Seeds:
     plane |= {"train_items": 3, "alphas": [0, 1], "betas": [0, 1], "loss": [[1, 2], [3, 4]]}
     (folder / "surface.json").write_text(json.dumps(plane))
     lines = dict.fromkeys(("records.jsonl", "journal.jsonl", "loop.jsonl"), mutate.json_lines)
-    names = ("metrics.json", "thresholds.json", "results.json", "surface.json")
+    names = (
+        "metrics.json", "thresholds.json", "calibration.json", "results.json", "surface.json",
+    )  # fmt: skip
     return lines | dict.fromkeys(names, mutate.json_text)
 
 
@@ -383,6 +388,7 @@ def read_run_texts(folder: Path) -> None:
     from plusone.compare.loop import Journal
     from plusone.errors import InputError
     from plusone.report.documents import read_documents
+    from plusone.training.calibration import read_calibration
     from plusone.training.run_folder import read_metrics
     from plusone.training.thresholds import read_thresholds
 
@@ -393,6 +399,7 @@ def read_run_texts(folder: Path) -> None:
         lambda: read_metrics(folder),
         lambda: read_epochs(folder),
         lambda: read_thresholds(folder, ("cat", "dog")),
+        lambda: read_calibration(folder, ("cat", "dog")),
         lambda: Journal(folder / "loop.jsonl", {"about": 1}),
         lambda: list(read_documents(folder)),
     ):
@@ -432,6 +439,7 @@ def run_folder(folder: Path) -> Seeds:
         "observed.npz": mutate.zipped_arrays,
         "model.safetensors": mutate.safetensors,
         "thresholds.json": mutate.json_text,
+        "calibration.json": mutate.json_text,
     }
 
 

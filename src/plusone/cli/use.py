@@ -100,7 +100,8 @@ def evaluate(
     if as_json:
         header = {"run": str(run), "data": dataset.name, "split": split}
         header |= {"broken": len(dataset.broken)} if dataset.broken else {}
-        emit(header | {"thresholds": cuts.origin} | result.to_json())
+        header |= {"thresholds": cuts.origin, "calibration": predictor.calibration.about()}
+        emit(header | result.to_json())
         return
     if absent := result.not_measured:
         say(f"not measured, as the data does not have these classes: {', '.join(absent)}")
@@ -111,6 +112,9 @@ def evaluate(
     ]
     out.print(table(f"{run} on {dataset.name} ({split})", ("metric", "value"), rows))
     say(cuts.sentence())
+    say(predictor.calibration.sentence())
+    if (sentence := result.calibration()) is not None:
+        say(sentence)
 
 
 def predict(
@@ -128,6 +132,9 @@ def predict(
     ] = None,
     threshold: ByClass = None,
     crops: Shown = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Give the method's raw scores, not probabilities.")
+    ] = False,
     features: Features = None,
     form: Form = "auto",
     meaning: Meaning = "auto",
@@ -137,7 +144,8 @@ def predict(
     """Predict labels and their probabilities for new items.
 
     Images that cannot be read are listed and left out. What counts as a label is decided by the
-    run's thresholds, one per class, or by --threshold.
+    run's thresholds, one per class, or by --threshold. Probabilities are calibrated; --raw gives
+    the scores they were calibrated from, with the same labels.
 
     Example: [bold]plusone predict runs/photos-em-seed0 new-photos --out tags.csv[/bold]
     Example: [bold]plusone predict runs/photos-em-seed0 'new/**/*.jpg' more.csv --json[/bold]
@@ -152,6 +160,9 @@ def predict(
     predictor = _shown(load_run(run), crops)
     _warn(run)
     cuts = _thresholds(run, predictor.classes, threshold)
+    if raw:
+        cuts = cuts if threshold is not None else cuts.of_scores(predictor.calibration)
+        predictor = predictor.raw
     items = find_items(predictor, data, features or [], form, meaning)
     total = sum(len(one) + len(one.skipped) for one in items)
     done = 0
@@ -179,6 +190,7 @@ def predict(
             sink.end(skipped)
     _list(skipped)
     say(cuts.sentence())
+    say(predictor.calibration.sentence())
     if skipped:
         say(f"{len(skipped)} of {total} images skipped")
     if to is not None:

@@ -23,17 +23,17 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.estimator.labels import Labels, read_labels
-from plusone.methods.base import Method
 from plusone.metrics import mean_average_precision
-from plusone.metrics.threshold import thresholds_from
 from plusone.recipe import Recipe
 from plusone.results import EpochRecord
 from plusone.seeds import generator
 from plusone.training.build import Predictor, build
+from plusone.training.calibration import Calibration
 from plusone.training.loader import ArrayInputs, Inputs, MappedInputs, SomeInputs, visiting_order
-from plusone.training.predict import predict
 from plusone.training.rates import pick_rate, with_rate
+from plusone.training.summary import calibrate
 from plusone.training.task import Part, Task, make_task
+from plusone.training.thresholds import Thresholds
 from plusone.training.trainer import Training
 from plusone.types import TrainLabels
 
@@ -163,12 +163,13 @@ def _with_truth(part: Part) -> Part:
     return replace(part, truth=part.observed.with_default(-1))
 
 
-def light_predictor(training: Training) -> Predictor:
+def light_predictor(training: Training, calibration: Calibration) -> Predictor:
     """The trained model without the data and the per-item buffers of its method."""
     task, recipe = training.task, training.recipe
     first = TrainLabels(task.train.observed.take([0]), training.k, recipe.seed, places=False)
     _, method = build(recipe, first, task.shape, images=False)
-    return Predictor(recipe, task.classes, task.shape, False, training.model.eval(), method)
+    model = training.model.eval()
+    return Predictor(recipe, task.classes, task.shape, False, model, method, calibration)
 
 
 class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -187,13 +188,12 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight_decay: Weight decay; default none, or the method's own.
         patience: Epochs without improvement after which training stops; None trains all epochs.
         validation_fraction: Share of the items that is held out to choose the best epoch and the
-            thresholds on; None is a fifth, at most 5,000 items. Not used if `fit` gets validation
-            items.
+            probabilities on; None is a fifth, at most 5,000 items. Not used if `fit` gets
+            validation items.
         expected_positives: How many labels an item has on average (k). Some methods need it, and
-            thresholds are better with it.
+            the probabilities depend on it: without it, it is estimated.
         threshold: A probability above which a label is predicted, one for all classes or one for
-            each; None chooses one per class on held-out items, see
-            `plusone.metrics.threshold`.
+            each; None is the one of best expected F1 of each class.
         settings: Other settings of a recipe, by name, such as `{"optimizer": "adamw"}`.
         rules: Whether what is not given is chosen by rules that look at the data, as `plusone
             train` does; False leaves the recipe's defaults.
@@ -211,6 +211,7 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         recipe_: All settings, including those chosen by the rules.
         rules_: Why those were chosen, a sentence each.
         predictor_: The trained model.
+        calibration_: From its scores to probabilities.
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(60, 4)).astype("float32")
@@ -271,7 +272,7 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             sample_weight: Weight of each item, `[N]`: an item of weight 2 is sampled twice as often
                 as one of weight 1, and counts twice if it is held out. Items of weight 0 are
                 left out.
-            validation: (X, y) to choose the epoch and the thresholds on, instead of held-out
+            validation: (X, y) to choose the epoch and the probabilities on, instead of held-out
                 items; if its y is a matrix without zeros, it is taken as complete.
         """
         x, labels = self._inputs(X, reset=True), read_labels(y)
@@ -318,17 +319,18 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
-        """Probabilities `[N, L]`; they do not add up to 1, an item may have several labels."""
-        return self._method.probabilities(self._logits(X)).numpy()
+        """Probabilities `[N, L]`; they do not add up to 1, an item may have several labels.
+
+        They are calibrated, if there were enough held-out items (`calibration_.sentence()` says).
+        """
+        return torch.sigmoid(self.calibration_(self._scores(X))).numpy()
 
     def decision_function(self, X: Any) -> npt.NDArray[np.float32]:
-        """Logits `[N, L]`; every column ranks the items as `predict_proba` does."""
-        logits = self._logits(X)
-        if type(self._method).probabilities is not Method.probabilities:
-            # The logits alone do not rank the items as the probabilities do.
-            p = self._method.probabilities(logits)
-            logits = torch.logit(p, eps=torch.finfo(p.dtype).eps)
-        return logits.numpy()
+        """Log-odds of the method's raw scores `[N, L]`, not calibrated.
+
+        Every column ranks the items as `predict_proba` does.
+        """
+        return self._scores(X).numpy()
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
         """A matrix `[N, L]`: 1 where the probability is above the threshold of the class."""
@@ -343,24 +345,18 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             y: True or seen labels, in any form that `fit` takes. Everything but 1 counts as
                 negative. Classes without a positive are left out.
         """
-        probabilities = self.predict_proba(X)
+        scores = self.decision_function(X)  # probabilities would tie where they round to 1
         labels = self._known(y, self.classes_)
-        check_lengths(len(probabilities), len(labels.matrix))
+        check_lengths(len(scores), len(labels.matrix))
         if not (labels.matrix.values == 1).any():
             raise InputError("y has no positive label of a class of this model: no score exists")
-        return mean_average_precision(probabilities, labels.matrix.dense() == 1)
+        return mean_average_precision(scores, labels.matrix.dense() == 1)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         tags.target_tags.multi_output = True
         return tags
-
-    @property
-    def _method(self) -> Method:
-        check_is_fitted(self)
-        method: Method = self.predictor_.method
-        return method
 
     def _inputs(self, X: Any, *, reset: bool = False) -> npt.NDArray[Any]:
         """Inputs as a validated array of float32 or float16."""
@@ -425,24 +421,32 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.best_epoch_ = training.best.epoch
         self.classes_ = labels.classes
         self.recipe_ = recipe
-        self.predictor_ = light_predictor(training)
-        self.thresholds_ = self._thresholds(training)
+        calibration, thresholds = calibrate(training)
+        self.predictor_ = light_predictor(training, calibration)
+        self.thresholds_ = self._thresholds(thresholds)
 
-    def _thresholds(self, training: Training) -> npt.NDArray[np.float64]:
-        """As given, or chosen on the validation items."""
-        n_classes, val = len(training.task.classes), training.task.val
+    @property
+    def calibration_(self) -> Calibration:
+        """From the scores of the model to probabilities."""
+        check_is_fitted(self)
+        calibration: Calibration = self.predictor_.calibration
+        return calibration
+
+    def _thresholds(self, chosen: Thresholds) -> npt.NDArray[np.float64]:
+        """As given, or as chosen by the calibrated probabilities."""
+        n_classes = len(chosen.values)
         if self.threshold is not None:
             thresholds = np.asarray(self.threshold, dtype=np.float64)
             if thresholds.shape not in ((), (n_classes,)) or not np.isfinite(thresholds).all():
                 raise InputError(f"threshold must be one number, or one for each of {n_classes}")
             return np.broadcast_to(thresholds, (n_classes,)).copy()
-        seen = val.observed if val.truth is None else val.truth
-        return thresholds_from(training.predict(val), seen.dense(), expected_positives=training.k)
+        return chosen.array
 
-    def _logits(self, X: Any) -> Tensor:
+    def _scores(self, X: Any) -> Tensor:
+        """Log-odds of the raw scores `[N, L]`."""
         check_is_fitted(self)
-        inputs, model = MappedInputs(LazyArray([self._inputs(X)])), self.predictor_.model
-        return predict(model, model, inputs, kind="features")
+        predictor: Predictor = self.predictor_
+        return predictor.raw.log_odds(MappedInputs(LazyArray([self._inputs(X)])))
 
 
 def _line(record: EpochRecord, done: int, epochs: int) -> str:

@@ -14,6 +14,7 @@ from plusone.export.inputs import NAME, InputSpec
 from plusone.export.onnx import OnnxCheck
 from plusone.recipe import Recipe
 from plusone.results import RunResult
+from plusone.training.calibration import Calibration
 from plusone.training.thresholds import ORIGINS, Thresholds
 from plusone.version import __version__
 
@@ -21,15 +22,17 @@ KIND = "plusone"
 PUBLISHED = (
     "method", "data", "seed", "val_map", "val_score", "test_map", "test", "best_epoch",
     "selected_on", "selected_by", "k", "k_from", "observation", "items", "mode", "options",
-    "recovery", "rules",
+    "recovery", "rules", "test_calibrated",
 )  # fmt: skip
 
 SHOWN_CLASSES = 200
 MEASURES = (
     ("map", "mean average precision"),
-    ("cf1", "macro F1 (CF1) at threshold 0.5"),
-    ("of1", "micro F1 (OF1) at threshold 0.5"),
+    ("cf1", "macro F1 (CF1)"),
+    ("of1", "micro F1 (OF1)"),
     ("ece", "calibration error (ECE)"),
+    ("mean_probability", "mean probability"),
+    ("true_rate", "share of labels that are true"),
 )
 
 
@@ -42,6 +45,7 @@ class ModelConfig:
         input: Description of the input.
         backbone: Name of the backbone; None if features are the input.
         thresholds: Threshold of each class.
+        calibration: What the probabilities are based on.
         result: Result of the training; the entries in `PUBLISHED` are written.
         paper: Paper of the method.
         recipe: The settings, without paths.
@@ -52,6 +56,7 @@ class ModelConfig:
     input: InputSpec
     backbone: str | None
     thresholds: Thresholds
+    calibration: Calibration
     result: RunResult
     paper: str
     recipe: Recipe
@@ -76,6 +81,7 @@ class ModelConfig:
             "input": self.input.to_json(),
             "backbone": self.backbone,
             "thresholds": {"from": self.thresholds.origin, "by_class": by_class},
+            "calibration": self.calibration.about(),
             "training": {key: result[key] for key in PUBLISHED if key in result},
             "paper": self.paper,
             "recipe": self.recipe.model_dump(mode="json", exclude_defaults=True),
@@ -89,7 +95,8 @@ class ModelConfig:
             "classes": list(self.classes),
             "thresholds": self.thresholds.by_name(self.classes),
             "input": self.input.to_json(),
-            "output": "probabilities of the classes, in their order; not calibrated",
+            "output": "probabilities of the classes, in their order",
+            "calibration": self.calibration.sentence(),
             "method": self.result.method,
             "data": self.result.data,
             "plusone_version": __version__,
@@ -105,7 +112,7 @@ def make_card(config: ModelConfig) -> str:
         _training(config),
         _results(config),
         _thresholds(config),
-        LIMITS,
+        _limits(config),
     ]
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
@@ -153,14 +160,26 @@ TAGS = ("multi-label-classification", "single-positive-labels", "plusone")
 
 LIMITS = """## Limits
 
-- It was trained from incomplete labels. The probabilities rank labels; they are **not calibrated**,
-  and 0.8 does not mean "right in eight of ten cases".
+- It was trained from incomplete labels. {calibration}
 - Figures measured against seen labels only are too low or too high by an unknown amount; only
   figures against all labels say how often the model is right.
 - It knows the classes listed above and no others, and only data like that it was trained on.
 - Rare classes had few examples; look at their predictions before relying on them.
 - It was not tested for fairness between groups of people, nor against inputs made to mislead it.
 """
+
+
+NOT_CALIBRATED = (
+    "The probabilities rank labels; they are **not calibrated**, and 0.8 does not\n"
+    '  mean "right in eight of ten cases" ({note}).'
+)
+CALIBRATED = "The probabilities are calibrated on {note}.\n  They hold for items like these."
+
+
+def _limits(config: ModelConfig) -> str:
+    calibration = config.calibration
+    words = CALIBRATED if calibration.calibrated else NOT_CALIBRATED
+    return LIMITS.format(calibration=words.format(note=_plain(calibration.note)))
 
 
 def _summary(config: ModelConfig) -> str:
@@ -271,8 +290,9 @@ def _thresholds(config: ModelConfig) -> str:
 
 def _measured(result: RunResult) -> list[tuple[str, str, float]]:
     """Key, name and value of the measures on the test items."""
-    test = result.test or {}
-    values = [(key, label, test.get(key)) for key, label in MEASURES]
+    test = {**(result.test or {}), **(result.test_calibrated or {})}
+    at = "" if result.test_calibrated else " at 0.5 for raw scores"
+    values = [(key, label + at * (key in ("cf1", "of1")), test.get(key)) for key, label in MEASURES]
     return [(key, label, value) for key, label, value in values if value is not None]
 
 

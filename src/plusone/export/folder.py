@@ -6,7 +6,8 @@
 | `config.json` | the same for programs: classes, input, thresholds, training, metrics |
 | `model.safetensors` | the weights |
 | `model.onnx` | the model as ONNX, on request |
-| `recipe.toml`, `data.json`, `observed.npz`, `thresholds.json` | what `plusone predict` reads |
+| `recipe.toml`, `data.json`, `observed.npz` | what `plusone predict` reads |
+| `calibration.json`, `thresholds.json` | probabilities and labels from scores |
 
 It contains no training items, no names of items, and no paths of this machine.
 """
@@ -35,6 +36,7 @@ from plusone.recipe import Recipe
 from plusone.results import RunDescription, RunResult
 from plusone.training import checkpoint
 from plusone.training.build import Predictor, build, load_run
+from plusone.training.calibration import write_calibration
 from plusone.training.run_folder import read_description, read_metrics
 from plusone.training.thresholds import Thresholds, read_thresholds, write_thresholds
 from plusone.types import TrainLabels
@@ -71,6 +73,7 @@ def make_config(predictor: Predictor, result: RunResult, thresholds: Thresholds)
         input=describe_input(predictor),
         backbone=recipe.backbone if predictor.images else None,
         thresholds=thresholds,
+        calibration=predictor.calibration,
         result=result,
         paper=get_method(recipe.method).paper,
         recipe=public_recipe(recipe),
@@ -114,6 +117,7 @@ def export_run(
         begin("weights")
         _write_model(predictor, read_description(run), part)
         write_thresholds(part, predictor.classes, thresholds)
+        write_calibration(part, predictor.classes, predictor.calibration)
         if onnx:
             begin("onnx")
             sample, real = some_inputs(predictor, run, CHECKED)

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from plusone.errors import InputError, RunError
 from plusone.export.inputs import NAME
 from plusone.io.files import replacing
-from plusone.methods.base import Method
 from plusone.models.classifier import Classifier
 from plusone.training.build import Predictor
 
@@ -44,15 +43,15 @@ class OnnxCheck:
 
 
 class _Probabilities(nn.Module):
-    """A model that returns probabilities instead of logits."""
+    """A model that returns calibrated probabilities instead of logits."""
 
-    def __init__(self, model: Classifier, method: Method) -> None:
+    def __init__(self, model: Classifier, predictor: Predictor) -> None:
         super().__init__()
-        self.model, self.method = model, (method,)  # in a tuple, so that it is not a submodule
+        self.model, self.predictor = model, predictor
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Probabilities `[B, L]`."""
-        return self.method[0].probabilities(self.model(inputs).logits)
+        return torch.sigmoid(self.predictor.from_logits(self.model(inputs).logits))
 
 
 def check_installed() -> None:
@@ -90,7 +89,7 @@ def export_onnx(
         raise InputError(f"the model has {size / 1e9:.1f} GB; one ONNX file holds at most 2 GB")
     model = copy.deepcopy(predictor.model).eval()
     model.precision = "float32"
-    module = _Probabilities(model, predictor.method)
+    module = _Probabilities(model, predictor)
     with replacing(path) as temporary:
         _write(module, temporary, sample, about)
         difference = _compare(module, temporary, sample)

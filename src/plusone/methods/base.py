@@ -77,9 +77,13 @@ class Method(nn.Module, Generic[O_co]):
         """
         return LinearHead(dim, self.labels.n_classes)
 
+    def log_odds(self, logits: Tensor) -> Tensor:
+        """Log-odds of the scores `[..., L]`, what labels are ranked by; the logits by default."""
+        return logits
+
     def probabilities(self, logits: Tensor) -> Tensor:
-        """Scores in [0, 1] from logits `[..., L]`, used for ranking and thresholds."""
-        return torch.sigmoid(logits)
+        """Scores in [0, 1] from logits `[..., L]`, not calibrated."""
+        return torch.sigmoid(self.log_odds(logits))
 
     def begin_stage(self, stage: Stage) -> None:
         """Called before a stage starts; lays the stage's options over the recipe's."""

@@ -91,8 +91,8 @@ AnyRidge = TypeVar("AnyRidge", bound=RidgeOptions)
 class RidgeRegression(Method[AnyRidge]):
     """Squared error on the seen labels: unobserved and negative labels have the target 0."""
 
-    def probabilities(self, logits: Tensor) -> Tensor:
-        return torch.sigmoid(SLOPE * (logits - 0.5))
+    def log_odds(self, logits: Tensor) -> Tensor:
+        return SLOPE * (logits - 0.5)
 
     def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
         return {"loss": reduce((outs[0].logits - self.targets_of(batch)).square())}

@@ -62,6 +62,17 @@ def brier_score(probabilities: Array, truth: Array) -> float:
     return total / values.size
 
 
+def mean_and_rate(probabilities: Array, truth: Array) -> dict[str, float]:
+    """The mean probability and the share of positives, which are equal if it is calibrated.
+
+    >>> mean_and_rate(np.array([[0.75], [0.75]]), np.array([[1], [0]]))
+    {'mean_probability': 0.75, 'true_rate': 0.5}
+    """
+    values, labels = _validate_probabilities(probabilities, truth)
+    mean = float(values.mean(dtype=np.float64))
+    return {"mean_probability": mean, "true_rate": float(labels.mean())}
+
+
 def _validate_probabilities(probabilities: Array, truth: Array) -> tuple[Floats, Bools]:
     """Checks both, and returns them as floats and booleans, `[N, L]`."""
     p, positive = validate(probabilities, truth)

@@ -20,6 +20,7 @@ def evaluate(
     threshold: Cut = 0.5,
     top_k: int = 3,
     empty: Empty = "skip",
+    ranking: Array | None = None,
 ) -> dict[str, float]:
     """Every metric that needs scores and true labels only.
 
@@ -30,6 +31,8 @@ def evaluate(
         top_k: Number of labels per item that the `_top{k}` values predict.
         empty: Classes without a positive are left out of means over classes (`"skip"`) or count as
             0 (`"zero"`, the protocol of Cole et al. 2021).
+        ranking: What labels are ranked by, `[N, L]`, if not by the scores: their log-odds, where
+            scores round to 1.
 
     Returns:
         The keys `map`; `cp, cr, cf1, op, or, of1, hamming` at the threshold, and the same with
@@ -47,19 +50,20 @@ def evaluate(
     (1.0, 0.75, 0.5)
     """
     values, positive = validate(scores, truth)
-    at_top = precision_recall(values, positive, top_k=top_k, empty=empty)
-    at_top["hamming"] = hamming_loss(values, positive, top_k=top_k)
+    order = values if ranking is None else validate(ranking, truth)[0]
+    at_top = precision_recall(order, positive, top_k=top_k, empty=empty)
+    at_top["hamming"] = hamming_loss(order, positive, top_k=top_k)
     calibrated = bool(values.min() >= 0 and values.max() <= 1)
     nan = float("nan")
     return {
-        "map": mean_average_precision(values, positive, empty),
+        "map": mean_average_precision(order, positive, empty),
         **precision_recall(values, positive, threshold=threshold, empty=empty),
         "hamming": hamming_loss(values, positive, threshold=threshold),
         **{f"{key}_top{top_k}": value for key, value in at_top.items()},
         **predictive_values(values, positive, threshold=threshold),
-        "coverage": coverage_error(values, positive),
-        "ranking_loss": ranking_loss(values, positive),
-        "one_error": one_error(values, positive),
+        "coverage": coverage_error(order, positive),
+        "ranking_loss": ranking_loss(order, positive),
+        "one_error": one_error(order, positive),
         "ece": expected_calibration_error(values, positive) if calibrated else nan,
         "brier": brier_score(values, positive) if calibrated else nan,
     }

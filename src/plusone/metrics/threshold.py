@@ -252,6 +252,27 @@ def thresholds_from(
     return mixed
 
 
+def best_expected_f1(probabilities: Array) -> npt.NDArray[np.float64]:
+    """The threshold of each class that has the largest expected F1, `[L]`.
+
+    The expected F1 of predicting the m most probable items is about
+    `2 * (sum of their p) / (m + sum of all p)`, and its best threshold is half of its largest value
+    (Lipton et al. 2014). No labels are needed, but probabilities must be calibrated.
+
+    Args:
+        probabilities: Calibrated probabilities of some items, `[N, L]`.
+
+    >>> best_expected_f1(np.array([[0.9], [0.9], [0.1], [0.1]])).round(2)
+    array([0.45])
+    """
+    p = np.asarray(probabilities)
+    predicted, best = np.arange(1, len(p) + 1), np.zeros(p.shape[1])
+    for label in range(p.shape[1]):
+        hits = np.cumsum(np.sort(p[:, label])[::-1], dtype=np.float64)
+        best[label] = (hits / (predicted + hits[-1])).max()
+    return best
+
+
 def _priors(
     counts: npt.NDArray[np.intp], n: int, states: npt.NDArray[np.generic], k: float | None
 ) -> Floats | None:

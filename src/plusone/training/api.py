@@ -19,10 +19,13 @@ from plusone.data.dataset import Dataset, as_inputs
 from plusone.data.source import load_source
 from plusone.errors import InputError
 from plusone.results import EpochRecord, RunResult
+from plusone.training.build import Predictor
+from plusone.training.calibration import Calibration
 from plusone.training.loader import ArrayInputs
 from plusone.training.rates import pick_rate, with_rate
-from plusone.training.summary import summarise
+from plusone.training.summary import calibrate, summarise
 from plusone.training.task import make_task, same_kind
+from plusone.training.thresholds import Thresholds
 from plusone.training.trainer import Training, compiler_problem
 
 
@@ -34,11 +37,15 @@ class Fitted:
         training: The model (`training.model`, with its best weights) and its method.
         records: One record per epoch.
         result: The same result that `plusone train` writes to `metrics.json`.
+        calibration: From the scores of the model to probabilities.
+        thresholds: Above which probability a label of each class is predicted.
     """
 
     training: Training
     records: tuple[EpochRecord, ...]
     result: RunResult
+    calibration: Calibration
+    thresholds: Thresholds
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -51,14 +58,38 @@ class Fitted:
         return self.result.rules
 
     def predict(self, x: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """Probabilities `[N, L]` for new inputs: features or tokens, or images `[N, C, H, W]`."""
+        """Probabilities `[N, L]` for new inputs: features or tokens, or images `[N, C, H, W]`.
+
+        They are calibrated, if there were enough held-out items (`calibration.sentence()` says).
+        """
+        return self._predict(self.predictor, x)
+
+    def scores(self, x: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """The raw scores of the method for new inputs, in [0, 1] and not calibrated, `[N, L]`."""
+        return self._predict(self.predictor.raw, x)
+
+    @property
+    def predictor(self) -> Predictor:
+        """The model with its calibration, as `load_run` gives it."""
+        training, task = self.training, self.training.task
+        return Predictor(
+            training.recipe,
+            task.classes,
+            task.shape,
+            task.images,
+            training.model,
+            training.method,
+            self.calibration,
+        )
+
+    def _predict(self, predictor: Predictor, x: npt.ArrayLike) -> npt.NDArray[np.float32]:
         array, task = np.array(as_inputs(x)), self.training.task
         if not same_kind(array.shape[1:], task.shape):
             raise InputError(f"inputs have shape {array.shape}; each must be {task.shape}")
         if not len(array):
             return np.zeros((0, len(task.classes)), dtype=np.float32)
         inputs = ArrayInputs(torch.from_numpy(array), crops=self.training.recipe.crops)
-        probabilities: npt.NDArray[np.float32] = self.training.predict_inputs(inputs).numpy()
+        probabilities: npt.NDArray[np.float32] = predictor.probabilities(inputs).numpy()
         return probabilities
 
 
@@ -118,4 +149,6 @@ def fit(
         if on_record is not None:
             on_record(record)
     seconds = sum(record.seconds for record in records)
-    return Fitted(training, tuple(records), summarise(training, None, seconds, sentences))
+    calibration, thresholds = calibrate(training)
+    result = summarise(training, None, seconds, sentences, (calibration, thresholds))
+    return Fitted(training, tuple(records), result, calibration, thresholds)

@@ -23,6 +23,7 @@ from plusone.models.kernel import KernelMap, n_landmarks
 from plusone.recipe import Recipe
 from plusone.seeds import seeded
 from plusone.training import checkpoint
+from plusone.training.calibration import Calibration, read_calibration
 from plusone.training.loader import Inputs
 from plusone.training.predict import predict
 from plusone.training.run_folder import read_description, read_recipe, refuse_diverged
@@ -104,6 +105,7 @@ class Predictor:
         images: Whether inputs are images.
         model: The model.
         method: Its method.
+        calibration: From its scores to probabilities; the identity if it has none.
         crops: Which crops of an image it is shown; those of its training if not given.
     """
 
@@ -113,6 +115,7 @@ class Predictor:
     images: bool
     model: Classifier
     method: Method
+    calibration: Calibration
     crops: Crops | None = None
 
     @property
@@ -129,13 +132,26 @@ class Predictor:
             raise InputError("crops are parts of images, and this model takes features")
         return replace(self, crops=crops)
 
-    def probabilities(self, inputs: Inputs, tick: Callable[[int], None] | None = None) -> Tensor:
-        """Probabilities `[N, L]` for all inputs."""
+    @property
+    def raw(self) -> Predictor:
+        """The same model without its calibration: its probabilities are the raw scores."""
+        none = Calibration.none(len(self.classes), "as asked for")
+        return replace(self, calibration=none)
+
+    def log_odds(self, inputs: Inputs, tick: Callable[[int], None] | None = None) -> Tensor:
+        """Log-odds of the probabilities `[N, L]`, which rank labels where those round to 1."""
         kind = "images" if self.images else "features"
         several = self.recipe.crops == "one" and self.crops not in (None, "one")
         forward = self._highest if several else self.model
-        logits = predict(self.model, forward, inputs, kind=kind, tick=tick)
-        return self.method.probabilities(logits)
+        return self.from_logits(predict(self.model, forward, inputs, kind=kind, tick=tick))
+
+    def probabilities(self, inputs: Inputs, tick: Callable[[int], None] | None = None) -> Tensor:
+        """Probabilities `[N, L]` for all inputs."""
+        return torch.sigmoid(self.log_odds(inputs, tick))
+
+    def from_logits(self, logits: Tensor) -> Tensor:
+        """Log-odds of the probabilities, from logits of the model `[..., L]`."""
+        return self.calibration(self.method.log_odds(logits))
 
     def _highest(self, crops: Tensor) -> Tensor:
         """For each class the highest logit `[B, L]` over crops `[B, V, C, H, W]`."""
@@ -174,7 +190,15 @@ def load_run(folder: Path) -> Predictor:
     except RuntimeError as error:
         first = str(error).splitlines()[0]
         raise InputError(f"{weights}: does not fit the recipe beside it ({first})") from None
-    return Predictor(recipe, description.classes, shape, description.images, model.eval(), method)
+    return Predictor(
+        recipe,
+        description.classes,
+        shape,
+        description.images,
+        model.eval(),
+        method,
+        read_calibration(folder, description.classes),
+    )
 
 
 def below(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:

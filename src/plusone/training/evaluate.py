@@ -15,6 +15,7 @@ from plusone.data.formats import read
 from plusone.data.table import hold_out_validation
 from plusone.errors import InputError
 from plusone.metrics import Cut, evaluate
+from plusone.metrics.calibration import mean_and_rate
 from plusone.recipe import Recipe
 from plusone.results import finite
 from plusone.training._sampling import TEST_LABELS, blockwise, sample
@@ -42,6 +43,16 @@ class Evaluation:
     against: str
     not_measured: tuple[str, ...]
     metrics: dict[str, float | None]
+
+    def calibration(self) -> str | None:
+        """How well probabilities agree with true labels, in a sentence; None without the truth."""
+        mean, rate = self.metrics.get("mean_probability"), self.metrics.get("true_rate")
+        if mean is None or rate is None or (error := self.metrics.get("ece")) is None:
+            return None
+        return (
+            f"calibration: the mean probability is {mean:.3f}, and {rate:.3f} of the labels are "
+            f"true; probabilities are off by {error:.3f} on average (ece)"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """As plain values, without what does not apply."""
@@ -129,18 +140,21 @@ def evaluate_run(
     items = table.take(rows)
     target = items.labels if items.truth is None else items.truth
     inputs = inputs_for(predictor, dataset, rows)
-    scores = blockwise(
+    log_odds = blockwise(
         torch.arange(len(rows)),
         len(predictor.classes),
-        lambda part: predictor.probabilities(SomeInputs(inputs, part), tick),
+        lambda part: predictor.log_odds(SomeInputs(inputs, part), tick),
     )
     if len(shared) < len(predictor.classes):
         columns = [predictor.classes.index(name) for name in shared]
-        scores = scores[:, columns]
+        log_odds = log_odds[:, columns]
         threshold = threshold if isinstance(threshold, float) else threshold[columns]
+    p, labels = torch.sigmoid(log_odds), target.dense() == 1
     metrics = evaluate(
-        scores, target.dense() == 1, threshold=threshold, top_k=top_k, empty=recipe.empty
+        p, labels, threshold=threshold, top_k=top_k, empty=recipe.empty, ranking=log_odds
     )
+    if items.truth is not None:
+        metrics |= mean_and_rate(p, labels)
     return Evaluation(
         items=len(rows),
         of=None if chosen is None else total,

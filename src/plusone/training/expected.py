@@ -15,11 +15,21 @@ from plusone.recipe import Recipe
 from plusone.training.loader import ArrayInputs, MappedInputs
 
 if TYPE_CHECKING:
+    from plusone.training.calibration import HeldOut
     from plusone.training.task import Task
+    from plusone.training.trainer import Training
 
 Source = Literal["none", "given", "truth", "validation", "estimated"]
 CACHED_ESTIMATES = 64
 SAMPLED_INPUTS = 64  # that the key of an estimate hashes
+
+ORIGINS = {
+    "none": "unknown",
+    "given": "given",
+    "truth": "counted on the training items",
+    "validation": "counted on the validation items",
+    "estimated": "estimated",
+}
 
 _estimates: dict[str, float] = {}
 
@@ -60,6 +70,27 @@ def expected(recipe: Recipe, task: Task) -> Expected:
     if task.val.truth is None or recipe.select_on == "observed":
         return Expected(estimated(recipe, task), "estimated")
     return Expected(float(task.val.truth.per_item(1).mean()), "validation")
+
+
+def expected_by_calibration(training: Training, held_out: HeldOut) -> Expected:
+    """The k that a calibration on seen labels holds: that of the training, or an estimate.
+
+    It is estimated from features where there are any, else from the scores of the held-out items.
+    """
+    from plusone.priors.estimate import labels_per_item
+
+    known = not held_out.labels.per_item(0).any()
+    if training.k is not None or known:
+        return training.expected
+    try:
+        if any(stage.inputs == "images" for stage in training.stages) and training.task.images:
+            scores = torch.sigmoid(held_out.log_odds.double()).numpy()
+            k = labels_per_item(scores, held_out.labels).k
+        else:
+            k = estimated(training.recipe, training.task)
+    except InputError:
+        return training.expected
+    return Expected(k, "estimated")
 
 
 def check_expected_positives(recipe: Recipe, n_classes: int) -> None:

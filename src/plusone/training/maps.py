@@ -38,6 +38,6 @@ def class_maps(
                 f"this model of {predictor.recipe.method} has no maps; those of {able} have, if "
                 "trained on images or tokens"
             )
-        yield view, predictor.method.probabilities(out.logits), out.maps
+        yield view, torch.sigmoid(predictor.from_logits(out.logits)), out.maps
         if tick is not None:
             tick(len(view))

@@ -8,6 +8,7 @@
 | `records.jsonl` | one line per epoch |
 | `checkpoint.safetensors` | the state to resume from (removed when the run is complete) |
 | `model.safetensors` | the best weights |
+| `calibration.json` | from its scores to probabilities, in plain numbers |
 | `thresholds.json` | above which probability each class is predicted; may be edited |
 | `metrics.json` | the result; it exists only when the run is complete |
 | `stopped.json` | why training stopped, if it diverged |
@@ -38,6 +39,7 @@ from plusone.parallel.processes import broadcast, broadcast_tensors, check_same,
 from plusone.recipe import FORMAT, Recipe
 from plusone.results import EpochRecord, RunDescription, RunResult
 from plusone.training import checkpoint
+from plusone.training.calibration import Calibration, write_calibration
 from plusone.training.expected import Expected
 from plusone.training.loader import ArrayInputs, MappedInputs
 from plusone.training.run_folder import (
@@ -48,9 +50,9 @@ from plusone.training.run_folder import (
     read_recipe,
     refuse_diverged,
 )
-from plusone.training.summary import summarise, validation_thresholds
+from plusone.training.summary import calibrate, summarise
 from plusone.training.task import Part, Task
-from plusone.training.thresholds import write_thresholds
+from plusone.training.thresholds import Thresholds, write_thresholds
 from plusone.training.trainer import Training
 from plusone.types import Clock
 from plusone.version import __version__
@@ -111,8 +113,8 @@ def train(
                 _save(training, folder, spent + now - started)
                 saved = time.perf_counter()
     seconds = spent + time.perf_counter() - started
-    _write_model(training, folder)
-    result = summarise(training, folder, seconds, rules)
+    calibrated = _write_model(training, folder)
+    result = summarise(training, folder, seconds, rules, calibrated)
     if is_main_process():
         write_json(folder / "metrics.json", result.to_json())
         (folder / "checkpoint.safetensors").unlink(missing_ok=True)
@@ -157,14 +159,16 @@ def _saving_best(training: Training, folder: Path) -> Iterator[None]:
         ) from None
 
 
-def _write_model(training: Training, folder: Path) -> None:
-    """Writes the current weights and their thresholds."""
+def _write_model(training: Training, folder: Path) -> tuple[Calibration, Thresholds]:
+    """Writes the current weights, their calibration and their thresholds."""
     tensors = {f"model.{name}": value for name, value in training.model.state_dict().items()}
     tensors |= {f"method.{name}": value for name, value in training.method.state_dict().items()}
-    thresholds = validation_thresholds(training)
+    calibration, thresholds = calibrate(training)
     if is_main_process():
         checkpoint.save(folder / "model.safetensors", tensors, {"version": __version__})
+        write_calibration(folder, training.task.classes, calibration)
         write_thresholds(folder, training.task.classes, thresholds)
+    return calibration, thresholds
 
 
 def describe(task: Task, k: Expected, source: Mapping[str, Any] | None) -> RunDescription:

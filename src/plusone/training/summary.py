@@ -14,9 +14,12 @@ from torch import Tensor
 
 from plusone.data.matrix import LabelMatrix
 from plusone.metrics import average_precision, evaluate, evaluate_recovery
+from plusone.metrics.calibration import mean_and_rate
 from plusone.results import Example, LabelCounts, RunResult
 from plusone.seeds import derive
 from plusone.training._sampling import RECOVERY_LABELS, TEST_LABELS, blockwise, sample
+from plusone.training.calibration import Calibration, fit_calibration
+from plusone.training.expected import ORIGINS, expected_by_calibration
 from plusone.training.task import Part, Task
 from plusone.training.thresholds import Thresholds, find_thresholds
 from plusone.training.trainer import Training
@@ -26,15 +29,20 @@ EXAMPLES = 12
 TOP_SCORES = 8  # of an example
 
 
-def validation_thresholds(training: Training) -> Thresholds:
-    """The thresholds of all classes, chosen on the validation items."""
-    val, observed_only = training.task.val, training.recipe.select_on == "observed"
-    scores = training.predict(val)
-    return find_thresholds(scores, val.observed, None if observed_only else val.truth, training.k)
+def calibrate(training: Training) -> tuple[Calibration, Thresholds]:
+    """From scores to probabilities and predicted labels, by what is known of held-out items."""
+    held_out = training.held_out()
+    k = expected_by_calibration(training, held_out)
+    calibration = fit_calibration(held_out, k.k, ORIGINS[k.source])
+    return calibration, find_thresholds(held_out, calibration, k.k)
 
 
 def summarise(
-    training: Training, folder: Path | None, seconds: float, rules: Sequence[str] = ()
+    training: Training,
+    folder: Path | None,
+    seconds: float,
+    rules: Sequence[str] = (),
+    calibrated: tuple[Calibration, Thresholds] | None = None,
 ) -> RunResult:
     """The result of a finished training.
 
@@ -43,6 +51,7 @@ def summarise(
         folder: The run folder, if there is one.
         seconds: Duration of the training.
         rules: Why settings that nobody gave are what they are.
+        calibrated: What `calibrate` gave, if probabilities are asked for.
     """
     task, recipe = training.task, training.recipe
     assert training.best is not None
@@ -70,8 +79,10 @@ def summarise(
         "items": {"train": len(task.train), "val": len(task.val), "test": len(task.test or ())},
         "version": __version__,
     }
+    if calibrated is not None:
+        metrics["calibration"] = calibrated[0].about()
     if task.test is not None and task.test.truth is not None:
-        metrics |= _tested(training, task.test, task.test.truth)
+        metrics |= _tested(training, task.test, task.test.truth, calibrated)
     metrics["examples"] = pick_examples(
         task.train, task.classes, lambda rows: training.predict(task.train, rows)
     )
@@ -89,14 +100,29 @@ def summarise(
     return RunResult(**metrics)
 
 
-def _tested(training: Training, part: Part, labels: LabelMatrix) -> dict[str, Any]:
-    """Metrics on the test items."""
-    rows = _rows(part, TEST_LABELS)
-    scores = blockwise(rows, labels.n_classes, lambda some: training.predict(part, some))
+def _tested(
+    training: Training,
+    part: Part,
+    labels: LabelMatrix,
+    calibrated: tuple[Calibration, Thresholds] | None,
+) -> dict[str, Any]:
+    """Metrics on the test items: of the scores, and of the probabilities where there are any."""
+    rows, empty = _rows(part, TEST_LABELS), training.recipe.empty
+    z = blockwise(rows, labels.n_classes, lambda some: training.log_odds(part, some))
     truth = labels.dense(rows.numpy()) == 1
-    metrics = evaluate(scores, truth, empty=training.recipe.empty)
-    per_class = average_precision(scores, truth).tolist()
-    return {"test_map": metrics["map"], "test": metrics, "test_ap": per_class}
+    metrics = evaluate(torch.sigmoid(z), truth, ranking=z, empty=empty)
+    per_class = average_precision(z, truth).tolist()
+    tested = {"test_map": metrics["map"], "test": metrics, "test_ap": per_class}
+    if calibrated is not None and calibrated[0].calibrated:
+        calibration, thresholds = calibrated
+        if (some := sample(len(z), labels.n_classes, RECOVERY_LABELS)) is not None:
+            z, truth = z[torch.from_numpy(some)], truth[some]
+        z = calibration(z)
+        p = torch.sigmoid(z)
+        values = evaluate(p, truth, threshold=thresholds.array, ranking=z, empty=empty)
+        kept = {name: values[name] for name in ("cf1", "of1", "ece", "brier")}
+        tested["test_calibrated"] = kept | mean_and_rate(p, truth)
+    return tested
 
 
 def _recovered(training: Training, part: Part, labels: LabelMatrix) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """One threshold per class: above which probability a label is predicted.
 
-They are chosen on the validation items at the end of a training and written to the run as
-`thresholds.json`, which may be edited. Without that file every class has 0.5.
+They follow from the calibrated probabilities of held-out items at the end of a training and are
+written to the run as `thresholds.json`, which may be edited. Without that file every class has 0.5.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
-from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.io.files import write_json
 from plusone.io.readers import read_json
-from plusone.metrics import Array
-from plusone.metrics.threshold import thresholds_from
+from plusone.metrics.threshold import best_expected_f1, thresholds_from
+from plusone.training.calibration import Calibration, HeldOut
 
 FILE = "thresholds.json"
 DEFAULT = 0.5
+EDGE = 1e-12  # thresholds of 0 and 1 have no finite log-odds
 ORIGINS = {
+    "probabilities": "of the best expected F1 under the calibrated probabilities",
     "truth": "from all labels of the validation items",
     "seen": "from the seen labels of the validation items",
     "given": "as given",
@@ -58,7 +60,13 @@ class Thresholds:
     @property
     def by_class(self) -> bool:
         """Whether every class has its own threshold."""
-        return self.origin in ("truth", "seen") or len(set(self.values)) > 1
+        return self.origin in ("probabilities", "truth", "seen") or len(set(self.values)) > 1
+
+    def of_scores(self, calibration: Calibration) -> Thresholds:
+        """The same thresholds for the raw scores behind calibrated probabilities."""
+        p = np.clip(self.array, EDGE, 1 - EDGE)
+        scores = 1 / (1 + np.exp(-calibration.inverse(np.log(p) - np.log1p(-p))))
+        return Thresholds(tuple(scores.tolist()), self.origin)
 
     def by_name(self, classes: Sequence[str]) -> dict[str, float]:
         """The threshold of each class by its name."""
@@ -74,20 +82,26 @@ class Thresholds:
 
 
 def find_thresholds(
-    scores: Array, observed: LabelMatrix, truth: LabelMatrix | None, k: float | None = None
+    held_out: HeldOut, calibration: Calibration, k: float | None = None
 ) -> Thresholds:
     """Chooses thresholds on items that were not trained on.
 
+    They follow from calibrated probabilities; where there are none, from the labels of the items.
+
     Args:
-        scores: Their probabilities `[N, L]`.
-        observed: Their observed labels.
-        truth: All their labels, where they are known and may be used.
+        held_out: Scores and labels of the items.
+        calibration: From scores to probabilities.
         k: Expected number of positives per item, if known.
     """
-    labels = observed if truth is None else truth
-    thresholds = thresholds_from(scores, labels.dense(), expected_positives=k)
+    scores = torch.sigmoid(calibration(held_out.log_odds)).numpy()
+    if calibration.calibrated:
+        thresholds, origin = best_expected_f1(scores), "probabilities"
+    else:
+        states = held_out.labels.dense()
+        thresholds = thresholds_from(scores, states, expected_positives=k)
+        origin = "seen" if (states == 0).any() else "truth"
     values = tuple(round(float(value), 8) for value in thresholds)  # scores may crowd near 0 or 1
-    return Thresholds(values, "seen" if truth is None else "truth")
+    return Thresholds(values, origin)
 
 
 def write_thresholds(folder: Path, classes: Sequence[str], thresholds: Thresholds) -> None:

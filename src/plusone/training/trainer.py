@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from plusone.data.matrix import LabelMatrix
 from plusone.errors import DivergedError, InputError
 from plusone.methods import get_method
 from plusone.metrics import mean_average_precision
@@ -35,6 +36,7 @@ from plusone.recipe import Recipe
 from plusone.results import EpochRecord, Probe
 from plusone.seeds import derive, generator, seeded
 from plusone.training.build import below, build, head_of
+from plusone.training.calibration import HeldOut
 from plusone.training.expected import expected
 from plusone.training.features import FeatureCache
 from plusone.training.loader import (
@@ -98,7 +100,7 @@ class Validation:
 
 
 class Validator:
-    """Evaluates probabilities of the validation items.
+    """Evaluates scores of the validation items.
 
     On all labels the score is mAP. On seen labels alone mAP prefers models that find the one label
     that happened to be picked, so a score of `plusone.metrics.seen_labels` is used there.
@@ -120,13 +122,13 @@ class Validator:
         if not (self._labels == 1).any():
             raise InputError("no validation item has a positive label, so no epoch can be chosen")
 
-    def __call__(self, probabilities: Tensor) -> Validation:
-        """Evaluates probabilities `[N, L]`."""
-        val_map = mean_average_precision(probabilities, self._labels, empty=self._empty)
+    def __call__(self, log_odds: Tensor) -> Validation:
+        """Evaluates log-odds of scores `[N, L]`; probabilities would tie where they round to 1."""
+        val_map = mean_average_precision(log_odds, self._labels, empty=self._empty)
         if self.selected_by == "map":
             return Validation(val_map, val_map)
         score = get_score(self.selected_by).function
-        return Validation(val_map, score(probabilities, self._labels))
+        return Validation(val_map, score(torch.sigmoid(log_odds.double()), self._labels))
 
 
 class Training:
@@ -395,21 +397,43 @@ class Training:
         return record
 
     def predict(self, part: Part, rows: Tensor | None = None) -> Tensor:
-        """Probabilities `[N, L]` of a part of the task under the current weights.
+        """Scores in [0, 1] `[N, L]` of a part of the task under the current weights.
 
         Args:
             part: The part.
             rows: Which of its items, int64 `[N]`; None for all.
         """
+        return torch.sigmoid(self.log_odds(part, rows))
+
+    def log_odds(self, part: Part, rows: Tensor | None = None) -> Tensor:
+        """Log-odds of these scores, what items and labels are ranked by, `[N, L]`."""
         with suitable_threads(None, self.recipe.threads):
             inputs, kind, forward = self.forward(part, self.model)
             inputs = inputs if rows is None else SomeInputs(inputs, rows)
-            return self.method.probabilities(predict(self.model, forward, inputs, kind=kind))
+            return self.method.log_odds(predict(self.model, forward, inputs, kind=kind))
 
     def predict_inputs(self, inputs: Inputs) -> Tensor:
-        """Probabilities `[N, L]` of other inputs under the current weights."""
+        """Scores in [0, 1] `[N, L]` of other inputs under the current weights."""
         kind = "images" if self.task.images else "features"
         return self.method.probabilities(predict(self.model, self.model, inputs, kind=kind))
+
+    def held_out(self) -> HeldOut:
+        """Scores of items that the model was not trained on, and the labels that may be used.
+
+        These are the validation items, with all labels if the best epoch was chosen on them, and
+        where the method has a closed form every item that it learned from, each left out in turn.
+        """
+        val = self.task.val
+        on_truth = self.validator.selected_on == "truth" and val.truth is not None
+        labels = val.truth if on_truth and val.truth is not None else val.observed
+        if self.left_out is None:
+            return HeldOut(self.log_odds(val), labels)
+        z = self.method.log_odds(self.left_out)
+        if len(self.learned_parts) == 1:
+            z = torch.cat([z, self.log_odds(val)])
+        labels = labels.with_default(self.task.train.observed.default)
+        known = LabelMatrix.concatenate([self.task.train.observed, labels])
+        return HeldOut(z, known, "items that were each left out")
 
     def _work(self) -> int | None:
         """Multiplications of one step, roughly, where only the head is trained; else None."""
@@ -436,7 +460,7 @@ class Training:
 
     def validated(self, logits: Tensor) -> Validation:
         """The validation of logits `[N, L]` of the validation items."""
-        return self.validator(self.method.probabilities(logits))
+        return self.validator(self.method.log_odds(logits))
 
     def probe(self, predict: Callable[[], Tensor]) -> Probe | None:
         """Histograms of the hidden labels' probabilities, where the recipe asks for them."""
@@ -539,6 +563,8 @@ class Training:
                 tensors |= _named(f"optimizer.{number}", moments)
             for name, average in self.averages.items():
                 tensors |= _named(name, average.model.state_dict())
+        if self.left_out is not None:
+            tensors["left_out"] = self.left_out
         plain: dict[str, Any] = {"stage": self.stage, "epoch": self.epoch}
         plain["stage_maps"] = list(self.stage_maps)
         # The best weights of the previous stage are kept until this one has some.
@@ -556,6 +582,7 @@ class Training:
         """Takes over what `state()` gave."""
         self.stage, self.epoch = plain["stage"], plain["epoch"]
         self.stage_maps = list(plain["stage_maps"])
+        self.left_out = tensors.get("left_out")
         if self.done and self.kernel:
             self.model.head = self._new_map().folded(self.model.head)
         if not self.done:
