@@ -37,6 +37,7 @@ MANY_WEIGHTS, SMALLEST_THEN = 1 << 18, 64
 # Images per second on two CPU cores, and the most seconds that four more crops of all may take.
 RATES = {"lite0": 30, "lite2": 15}
 MOST_SECONDS = 300
+KERNEL_RATE = 0.01
 FEW = 5
 UNEVEN, MANY = 0.2, 20  # one feature has this share of all size, of so many or more
 SAMPLE = 500
@@ -301,6 +302,8 @@ def _rate(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
             )
         rate = 5e-3 if now["batch_size"] >= 64 else 1e-3
         return Choice({"lr": rate}, "for a small network from scratch, by the batch size")
+    if now.get("head") == "kernel":
+        return Choice({"lr": KERNEL_RATE}, "for the vectors of a kernel, whose length is about 1")
     scale = facts.scale if facts.scale is not None else LITE0_SCALE
     steps = _steps(facts, now) * int(now.get("epochs") or 25)
     why = f"for {now['method']}, {steps:,} steps, and features whose absolute values sum to"

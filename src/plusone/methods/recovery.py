@@ -15,7 +15,8 @@ and m seen positives per item that were picked at random among its positives (m 
       is positive although it was not picked, (p - s) / (1 - s) with s = m p / max(m, sum p).
    c. Fit: ridge regression, with the penalty of step 1, on T = p + w (R - p), and p its
       leave-one-out prediction. A pick carries 1 / k of the information of all labels, so the
-      step from p towards R is w = k / m times k / max(m, sum p) long (Fisher scoring).
+      step from p towards R is w = k / m times k / max(m, sum p) long, and at least 1 (Fisher
+      scoring).
 
 The last regression is the model. Every prediction that becomes a target is leave-one-out: an item
 never confirms itself. On inputs that are not fixed vectors (fine-tuning) there is no closed form;
@@ -43,7 +44,8 @@ PENALTIES = (
     0.02, 0.03, 0.045, 0.07, 0.1, 0.15, 0.25, 0.4, 0.6, 1.0, 1.5, 2.5, 4.0, 6.0, 10.0, 15.0, 25.0,
 )  # fmt: skip
 SMALLEST = 1e-4  # q
-CLIPPED = 1e-3  # p is in [CLIPPED, 1 - CLIPPED]
+CLIPPED = 1e-3  # p stays so far from 0 and 1, less where that would add up over the classes
+ADDED = 0.1  # labels per item that clipping may add
 MORE = 1.05  # k is at least so many times what is seen
 POWERS = (0.2, 8.0)  # of p, least and most
 HALVINGS = 16
@@ -192,7 +194,8 @@ def positives_per_item(q: Tensor, observed: Tensor) -> float:
 
 def calibrated(p: Tensor, observed: Tensor, k: float) -> tuple[Tensor, Tensor]:
     """P to the power at which the recovered labels sum to k on average, and these labels."""
-    p, rows = p.clamp(CLIPPED, 1 - CLIPPED), (observed == 1).any(1)
+    least, rows = min(CLIPPED, ADDED / p.shape[1]), (observed == 1).any(1)
+    p = p.clamp(least, 1 - least)
     low, high = POWERS
     for _ in range(HALVINGS):
         power = (low * high) ** 0.5
@@ -213,10 +216,9 @@ def recover(p: Tensor, observed: Tensor) -> Tensor:
 
 
 def step_length(p: Tensor, observed: Tensor, k: float) -> Tensor:
-    """w, `[n, 1]`: longer for items with few positives, whose pick says more."""
-    seen = (observed == 1).sum(1, keepdim=True)
-    mean = seen[seen > 0].double().mean().item() if bool((seen > 0).any()) else 1.0
-    return k / mean * k / torch.maximum(p.sum(1, keepdim=True), seen.clamp(min=1))
+    """w, `[n, 1]`: longer for items with few positives, whose pick says more; at least 1."""
+    seen = (observed == 1).sum(1, keepdim=True).clamp(min=1)
+    return (k / seen * k / torch.maximum(p.sum(1, keepdim=True), seen)).clamp(min=1)
 
 
 INFOS = (

@@ -1,0 +1,228 @@
+"""Recovery beside every other method in the same kernel head, and what a seen label is worth.
+
+    python benchmarks/recovery.py DATA --ucmerced-features FILE --out DIR [--sets voc ucmerced ...]
+
+DATA holds VOCdevkit, voc2012_features, voc2012_resnet50_features, ucmerced and mulan. One positive
+per item is seen (`observe_seed` 1200, 1, 2; protocol of Cole et al. 2021). The other methods are
+trained in the kernel head too, with several learning rates; their rate and epoch are chosen on all
+labels of the validation items, which recovery never looks at. "recovery, training items" learns
+from the training items alone, "recovery" also from the seen labels of the validation items.
+
+Label efficiency: the number of fully labelled items with which ridge regression in the same head
+reaches the same test mAP, over n / k (n items with one seen label each, k labels per item).
+
+Finished parts are kept in DIR, so a stopped run goes on. The tables are in DIR/recovery.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+import torch
+
+from plusone.compare.tables import markdown
+from plusone.data.dataset import Dataset
+from plusone.data.source import load_source
+from plusone.io.files import write_json, write_text
+from plusone.methods.recovery import PENALTIES
+from plusone.metrics import mean_average_precision
+from plusone.models.kernel import KernelMap, n_landmarks
+from plusone.models.ridge import Ridge
+from plusone.recipe import Recipe
+from plusone.training.linear import train_stacked, why_alone
+from plusone.training.task import Task, make_task
+from plusone.training.trainer import Training
+
+SEEDS = (1200, 1, 2)
+RATES = (3e-2, 1e-2, 3e-3, 1e-3)
+METHODS = (
+    "an", "wan", "an_ls", "focal", "asl", "hill", "splc", "pr", "softmax", "epr", "role", "ll_r",
+    "ll_ct", "en", "lasd", "em", "entmin", "gr",
+)  # fmt: skip
+MAIN = ("an", "wan", "softmax", "epr", "role", "en", "lasd", "em", "gr")  # where each takes minutes
+FEWER = {"voc": MAIN, "voc_r50": MAIN, "corel5k": ("an", "softmax", "em", "gr"), "bibtex": MAIN}
+OWN = {
+    "recovery": {}, "recovery, training items": {"use_validation": False},
+    "ridge on the seen labels": {"method": "ridge"},
+}  # fmt: skip
+LINEAR = "recovery, linear head"
+SIZES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0)
+
+
+def sources(data: Path, ucmerced: Path | None) -> dict[str, Callable[[], Dataset]]:
+    """How to load each data set."""
+
+    def voc(name: str) -> Callable[[], Dataset]:
+        return lambda: load_source(str(data / "VOCdevkit"), features=[data / name])
+
+    def mulan(name: str) -> Callable[[], Dataset]:
+        return lambda: load_source(str(data / "mulan" / f"{name}.npz"))
+
+    made = {name: mulan(name) for name in ("yeast", "emotions", "corel5k", "bibtex")}
+    made |= {"voc": voc("voc2012_features"), "voc_r50": voc("voc2012_resnet50_features")}
+    made["digits"] = lambda: load_source("digits-features")
+    if ucmerced is not None:
+        labels = str(data / "ucmerced" / "labels.csv")
+        made["ucmerced"] = lambda: load_source(labels, features=[ucmerced])
+    return made
+
+
+def settings(method: str, seed: int, **more: Any) -> Recipe:
+    """The recipe of a training."""
+    given = {
+        "method": method, "head": "kernel", "seed": 0, "observe": "single", "observe_seed": seed,
+        "split_seed": 1200, "probe": "off", "threads": 1, "epochs": 20, "batch_size": 32,
+    }  # fmt: skip
+    return Recipe(**given | more)  # type: ignore[arg-type]
+
+
+def test_map(training: Training) -> float:
+    """Test mAP in per cent."""
+    test = training.task.test
+    assert test is not None
+    assert test.truth is not None
+    return 100 * mean_average_precision(training.predict(test), test.truth.dense(), empty="zero")
+
+
+def trained(task: Task, recipes: list[Recipe]) -> list[Training]:
+    """Finished trainings, as one stack where possible."""
+    if len(recipes) > 1 and why_alone(task, recipes[0]) is None:
+        return [training for training, _ in train_stacked(task, recipes)]
+    made = [Training(task, recipe) for recipe in recipes]
+    for training in made:
+        for _ in training.epochs():
+            pass
+    return made
+
+
+def method_map(dataset: Dataset, method: str, seed: int) -> dict[str, float]:
+    """Test mAP of a method; rate and epoch are chosen on all labels of the validation items."""
+    recipes = [settings(method, seed, lr=lr, expected_positives="truth") for lr in RATES]
+    task = make_task(dataset, recipes[0])
+    best = max(trained(task, recipes), key=lambda each: each.best.score if each.best else -1.0)
+    return {"map": test_map(best), "lr": best.recipe.lr}
+
+
+def own_map(dataset: Dataset, more: dict[str, Any], seed: int) -> dict[str, float]:
+    """Test mAP of a closed form, which looks at seen labels only."""
+    recipe = settings(**{"method": "recovery", "seed": seed, "select_on": "observed"} | more)
+    started = time.perf_counter()
+    (training,) = trained(make_task(dataset, recipe), [recipe])
+    return {"map": test_map(training), "seconds": time.perf_counter() - started}
+
+
+def full_maps(dataset: Dataset, *, val: bool) -> dict[str, Any]:
+    """Test mAP of ridge regression on all labels of more and more items, in the same head."""
+    task = make_task(dataset, settings("an", 1200))
+    parts = (task.train, task.val) if val else (task.train,)
+    x = torch.cat([part.inputs.x for part in parts]).float()  # type: ignore[attr-defined]
+    y = torch.from_numpy(np.concatenate([part.truth.dense() == 1 for part in parts])).float()  # type: ignore[union-attr]
+    assert task.test is not None
+    assert task.test.truth is not None
+    test, truth = task.test.inputs.x.float(), task.test.truth.dense()  # type: ignore[attr-defined]
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
+    points = []
+    for size in SIZES:
+        rows = order[: max(20, round(size * len(x)))]
+        kernel = KernelMap(x.shape[1], n_landmarks(len(rows)))
+        ridge = Ridge(kernel.fit(x[rows]))
+        products = ridge.products(y[rows])
+        solutions = [ridge.solve(y[rows], penalty, products) for penalty in PENALTIES]
+        best = min(solutions, key=lambda each: float((each.left_out - y[rows]).square().sum()))
+        scores = torch.cat([kernel(part) @ best.weight.T for part in test.split(4096)]) + best.bias
+        points.append((len(rows), 100 * mean_average_precision(scores, truth, empty="zero")))
+    return {"points": points, "k": float(y.sum(1).mean()), "items": len(x)}
+
+
+def efficiency(full: dict[str, Any], value: float) -> float:
+    """Fully labelled items that give this mAP, over n / k."""
+    sizes, maps = np.array(full["points"]).T
+    maps = np.maximum.accumulate(maps)
+    needed = float(np.interp(value, maps, sizes)) if value <= maps[-1] else float(sizes[-1])
+    return needed / (full["items"] / full["k"])
+
+
+def measure(name: str, dataset: Dataset, folder: Path, seeds: tuple[int, ...]) -> dict[str, Any]:
+    """All figures of a data set; finished ones are read."""
+    rows: dict[str, Any] = {}
+
+    def once(part: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        file = folder / "parts" / f"{name}-{part}.json"
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            started = time.perf_counter()
+            write_json(file, made := make())
+            print(f"{name} {part}: {made.get('map', '')} in {time.perf_counter() - started:.0f} s")
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return found
+
+    for seed in seeds:
+        for label, more in (OWN | {LINEAR: {"head": "linear"}}).items():
+            key = f"{label.replace(' ', '-').replace(',', '')}-{seed}"
+            rows.setdefault(label, []).append(
+                once(key, lambda more=more, seed=seed: own_map(dataset, more, seed))
+            )
+    rows["full"] = once("full", lambda: full_maps(dataset, val=False))
+    rows["full + val"] = once("full-val", lambda: full_maps(dataset, val=True))
+    for method in FEWER.get(name, METHODS):
+        for seed in seeds:
+            rows.setdefault(method, []).append(
+                once(f"{method}-{seed}", lambda m=method, seed=seed: method_map(dataset, m, seed))
+            )
+    return rows
+
+
+def table(results: dict[str, dict[str, Any]]) -> str:
+    """Test mAP by method and data set, and label efficiency."""
+    names = list(results)
+    methods = [*OWN, LINEAR, *METHODS]
+    lines = []
+    for method in methods:
+        cells = []
+        for name in names:
+            values = [each["map"] for each in results[name].get(method, [])]
+            spread = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
+            cells.append(f"{fmean(values):.2f}{spread}" if values else "-")
+        lines.append([method, *cells])
+    for label, key in (("all labels, training items", "full"), ("all labels", "full + val")):
+        lines.append([label, *(f"{results[name][key]['points'][-1][1]:.2f}" for name in names)])
+    worth = []
+    for label, key in (("recovery, training items", "full"), ("recovery", "full + val")):
+        cells = [
+            f"{efficiency(results[name][key], fmean(e['map'] for e in results[name][label])):.2f}"
+            for name in names
+        ]
+        worth.append([label, *cells])
+    first = markdown(["test mAP", *names], lines)
+    return f"{first}\n\n{markdown(['label efficiency', *names], worth)}\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--ucmerced-features", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("recovery"))
+    parser.add_argument("--sets", nargs="+", default=None)
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    known = sources(given.data, given.ucmerced_features)
+    results = {}
+    for name in given.sets or list(known):
+        results[name] = measure(name, known[name](), given.out, tuple(given.seeds))
+    text = table(results)
+    write_text(given.out / "recovery.md", text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

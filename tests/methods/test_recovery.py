@@ -1,0 +1,186 @@
+"""Recovery against naive loops, and its special cases."""
+
+import numpy as np
+import pytest
+import torch
+
+from plusone.data.matrix import LabelMatrix
+from plusone.methods import METHODS
+from plusone.methods.recovery import (
+    PENALTIES,
+    Recovery,
+    RecoveryOptions,
+    calibrated,
+    pick_probabilities,
+    positives_per_item,
+    recover,
+    step_length,
+)
+from plusone.models.kernel import KernelMap
+from plusone.models.ridge import Ridge
+from plusone.types import TrainLabels
+
+
+def problem(n=40, n_classes=4, seed=0):
+    """Vectors of a kernel, and labels with several seen positives, negatives, and empty rows."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 5)).astype(np.float32)
+    observed = np.zeros((n, n_classes), dtype=np.int8)
+    observed[np.arange(n), rng.integers(n_classes, size=n)] = 1
+    observed[:5, 0] = 1
+    observed[5:10][observed[5:10] == 0] = -1
+    observed[-3:] = 0
+    return KernelMap(5, n).fit(torch.from_numpy(x)), observed
+
+
+def solve(vectors, observed, k=None, **options):
+    method = Recovery(TrainLabels(LabelMatrix.from_dense(observed), k), RecoveryOptions(**options))
+    return method.solve(Ridge(vectors), torch.from_numpy(observed).float()), method
+
+
+def naive_ridge(x, targets, penalty):
+    """Leave-one-out predictions by fitting anew without each item; and the model of all."""
+
+    def fit(x, t):
+        design = np.hstack([x, np.ones((len(x), 1))])
+        ridge = penalty * np.eye(design.shape[1])
+        ridge[-1, -1] = 0
+        return np.linalg.solve(design.T @ design + ridge, design.T @ t)
+
+    n = len(x)
+    left_out = np.zeros_like(targets)
+    for row in range(n):
+        keep = np.arange(n) != row
+        left_out[row] = np.append(x[row], 1) @ fit(x[keep], targets[keep])
+    return left_out, fit(x, targets)
+
+
+def naive_recovery(x, observed, rounds):
+    """The steps of the module's docstring, one label at a time."""
+    n, n_classes = observed.shape
+    m = [sum(observed[i] == 1) for i in range(n)]
+    known = [i for i in range(n) if m[i]]
+    t = np.array(
+        [[(observed[i, c] == 1) / max(m[i], 1) for c in range(n_classes)] for i in range(n)]
+    )
+    for i in range(n):
+        if not m[i]:
+            t[i] = t[known].mean(0)
+    errors = {}
+    for penalty in PENALTIES:
+        errors[penalty] = ((naive_ridge(x, t, penalty)[0] - t)[known] ** 2).sum()
+    penalty = min(errors, key=errors.get)
+    q = np.maximum(naive_ridge(x, t, penalty)[0], 1e-4)
+    q[observed == -1] = 1e-4
+    q /= q.sum(1, keepdims=True)
+    mean = np.mean([m[i] for i in known])
+    hits = np.mean([observed[i, q[i].argmax()] == 1 for i in known])
+    k = min(max(mean / hits, 1.05 * mean), n_classes)
+    p = k * q
+    for _ in range(rounds):
+        p = np.clip(p, 1e-3, 1 - 1e-3)
+        low, high = 0.2, 8.0
+        for _ in range(16):
+            power = np.sqrt(low * high)
+            r = np.zeros_like(p)
+            for i in range(n):
+                row = p[i] ** power
+                for c in range(n_classes):
+                    s = min(m[i] * row[c] / max(row.sum(), m[i], 1), 0.97)
+                    r[i, c] = {1: 1.0, -1: 0.0, 0: (row[c] - s) / (1 - s)}[int(observed[i, c])]
+            if r[known].sum(1).mean() > k:
+                low = power
+            else:
+                high = power
+        p = p**power
+        target = np.zeros_like(p)
+        for i in range(n):
+            seen = max(m[i], 1)
+            w = max(k / seen * k / max(p[i].sum(), seen), 1)
+            target[i] = np.where(observed[i] == -1, 0, p[i] + w * (r[i] - p[i]))
+        p, model = naive_ridge(x, target, penalty)
+    return p, model
+
+
+def test_it_does_what_its_formulas_say():
+    vectors, observed = problem()
+    left_out, model = naive_recovery(vectors.double().numpy(), observed, 3)
+    solution, _ = solve(vectors, observed, rounds=3)
+    assert np.allclose(solution.left_out, left_out, atol=2e-3)
+    assert np.allclose(solution.weight, model[:-1].T, atol=5e-3)
+    assert np.allclose(solution.bias, model[-1], atol=2e-3)
+
+
+def test_without_rounds_it_is_ridge():
+    vectors, observed = problem()
+    info = METHODS["ridge"]
+    ridge = info.build(TrainLabels(LabelMatrix.from_dense(observed)), info.make_options({}))
+    expected = ridge.solve(Ridge(vectors), torch.from_numpy(observed).float())
+    torch.testing.assert_close(solve(vectors, observed, rounds=0)[0].weight, expected.weight)
+
+
+def test_what_is_known_is_never_recovered():
+    vectors, observed = problem()
+    _, method = solve(vectors, observed)
+    recovered, states = method.estimates(), torch.from_numpy(observed)
+    assert (recovered[states == 1] == 1).all()
+    assert (recovered[states == -1] == 0).all()
+    unknown = recovered[states == 0]
+    assert ((unknown > 0) & (unknown < 1)).all()
+
+
+def test_where_all_labels_are_known_they_are_the_targets():
+    rng = np.random.default_rng(0)
+    vectors, _ = problem()
+    observed = np.where(rng.random((40, 4)) < 0.4, 1, -1).astype(np.int8)
+    observed[:, 0] = 1
+    p = torch.rand(40, 4)
+    states = torch.from_numpy(observed).float()
+    assert torch.equal(recover(p, states), states.clamp(min=0))
+    assert (step_length(p, states, float((observed == 1).sum(1).mean())) >= 1).all()
+    _, method = solve(vectors, observed)
+    assert torch.equal(method.estimates(), states.clamp(min=0))
+
+
+def test_recovered_labels_sum_to_k():
+    vectors, observed = problem(200)
+    for k in (1.3, 2.0, 3.0):
+        _, method = solve(vectors, observed, k=k)
+        rows = (observed == 1).any(1)
+        assert method.estimates()[rows].sum(1).mean() == pytest.approx(k, rel=0.03)
+
+
+def test_rows_without_a_pick_keep_their_probabilities():
+    p, observed = torch.full((2, 3), 0.3), torch.zeros(2, 3)
+    observed[0, 0] = 1
+    recovered = recover(p, observed)
+    assert torch.equal(recovered[1], p[1])
+    assert (recovered[0, 1:] < 0.3).all()  # a pick elsewhere is a hint that it is absent
+
+
+def test_k_is_one_over_accuracy_and_never_below_what_is_seen():
+    q = torch.tensor([[0.6, 0.4], [0.6, 0.4], [0.1, 0.9], [0.9, 0.1]])
+    observed = torch.tensor([[1, 0], [0, 1], [0, 1], [1, 0]]).float()
+    assert positives_per_item(q, observed) == pytest.approx(4 / 3)
+    assert positives_per_item(q, torch.ones(4, 2)) == 2
+    assert positives_per_item(q, torch.zeros(4, 2)) == pytest.approx(1.05)
+
+
+@pytest.mark.parametrize(("n", "n_classes"), [(3, 2), (12, 300), (50, 1)])
+def test_few_items_many_classes_and_one_class(n, n_classes):
+    rng = np.random.default_rng(1)
+    observed = np.zeros((n, n_classes), dtype=np.int8)
+    observed[np.arange(n), rng.integers(n_classes, size=n)] = 1
+    vectors = KernelMap(4, n).fit(torch.from_numpy(rng.normal(size=(n, 4)).astype(np.float32)))
+    solution, _ = solve(vectors, observed)
+    assert solution.weight.isfinite().all()
+    assert solution.left_out.isfinite().all()
+
+
+def test_probabilities_are_normalised_and_seen_negatives_out():
+    observed = torch.tensor([[1.0, -1.0, 0.0]])
+    q = pick_probabilities(torch.tensor([[0.5, 0.5, -0.2]]), observed)
+    assert float(q.sum()) == pytest.approx(1)
+    assert q[0, 1] == q[0, 2] < 1e-3
+    powered, _ = calibrated(torch.rand(30, 5), torch.eye(5).repeat(6, 1), 1.5)
+    assert powered.isfinite().all()
