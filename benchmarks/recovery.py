@@ -36,6 +36,7 @@ from plusone.metrics import mean_average_precision
 from plusone.models.kernel import KernelMap, n_landmarks
 from plusone.models.ridge import Ridge
 from plusone.recipe import Recipe
+from plusone.training.gamma import SAMPLED, best_gamma
 from plusone.training.linear import train_stacked, why_alone
 from plusone.training.task import Task, make_task
 from plusone.training.trainer import Training
@@ -127,14 +128,18 @@ def full_maps(dataset: Dataset, *, val: bool) -> dict[str, Any]:
     assert task.test is not None
     assert task.test.truth is not None
     test, truth = task.test.inputs.x.float(), task.test.truth.dense()  # type: ignore[attr-defined]
+    some = torch.linspace(0, len(x) - 1, min(len(x), SAMPLED)).long()
+    gamma = best_gamma(x[some], y[some])
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
     points = []
     for size in SIZES:
         rows = order[: max(20, round(size * len(x)))]
-        kernel = KernelMap(x.shape[1], n_landmarks(len(rows)))
+        kernel = KernelMap(x.shape[1], n_landmarks(len(rows)), gamma)
         ridge = Ridge(kernel.fit(x[rows]))
         products = ridge.products(y[rows])
-        solutions = [ridge.solve(y[rows], penalty, products) for penalty in PENALTIES]
+        solutions = [
+            ridge.solve(y[rows], penalty, products) for penalty in (0.005, 0.01, *PENALTIES)
+        ]
         best = min(solutions, key=lambda each: float((each.left_out - y[rows]).square().sum()))
         scores = torch.cat([kernel(part) @ best.weight.T for part in test.split(4096)]) + best.bias
         points.append((len(rows), 100 * mean_average_precision(scores, truth, empty="zero")))

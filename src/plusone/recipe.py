@@ -119,6 +119,11 @@ class Recipe(BaseModel):
         description="on fixed features: a linear model, or a linear model in the space of a "
         "kernel; auto = kernel for methods with a closed form, else linear",
     )
+    gamma: Positive | None = Field(
+        None,
+        description="narrowness of the kernel; default: the one of 0.75, 1.5 and 3 that predicts "
+        "seen labels best",
+    )
     use_validation: bool = Field(
         True,
         description="learn from the seen labels of validation items too, where the method needs "

@@ -5,11 +5,11 @@ items is
 
     k(x, x') = exp(-gamma (1 - cos(x, x')) / m),
 
-with m the mean of `1 - cos` over the items it is fitted on, so that gamma has the same meaning for
-all features. `KernelMap` gives vectors whose products are the kernel: exactly, if every item is a
-landmark, or by the Nystroem approximation (Williams and Seeger 2001) from a sample of them. Any
-method trains its head on these vectors; afterwards a linear head and the map are folded into one
-`KernelHead`, with one weight per landmark and class.
+with m the mean of `1 - cos` over the items it is fitted on, so that gamma, the narrowness of the
+kernel, has the same meaning for all features. `KernelMap` gives vectors whose products are the
+kernel: exactly, if every item is a landmark, or by the Nystroem approximation (Williams and Seeger
+2001) from a sample of them. Any method trains its head on these vectors; afterwards a linear head
+and the map are folded into one `KernelHead`, with one weight per landmark and class.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from plusone.models.heads import Head, LinearHead
 from plusone.seeds import generator
 from plusone.types import Outputs
 
-GAMMA = 3.0
+GAMMA = 1.5
 EXACT = 4000  # up to so many items, each is a landmark
 LANDMARKS = 3000  # above
 VECTOR_BYTES = 3 << 29  # of all mapped vectors, unless there are fewer than FEWEST landmarks
@@ -81,10 +81,12 @@ class Similarity(nn.Module):
     Args:
         dim: D, the length of a feature vector.
         landmarks: m, how many landmarks there are.
+        gamma: How narrow the kernel is.
     """
 
-    def __init__(self, dim: int, landmarks: int) -> None:
+    def __init__(self, dim: int, landmarks: int, gamma: float = GAMMA) -> None:
         super().__init__()
+        self.gamma = gamma
         self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("rate", torch.ones(()))  # gamma / mean distance
         self.register_buffer("landmarks", torch.zeros(landmarks, dim))
@@ -104,7 +106,7 @@ class Similarity(nn.Module):
         self.landmarks.copy_(unit)
         among = max(count * (count - 1), 1)
         distance = (count * count - float((unit.sum(0).double() ** 2).sum())) / among
-        self.rate.fill_(GAMMA / max(distance, 1e-6))
+        self.rate.fill_(self.gamma / max(distance, 1e-6))
 
     def unit(self, x: Tensor) -> Tensor:
         """Features after square root, centring and scaling to length one."""
@@ -126,12 +128,13 @@ class KernelMap(FeatureMap):
     Args:
         dim: D, the length of a feature vector.
         landmarks: How many landmarks there are; also the length of the vectors.
+        gamma: How narrow the kernel is.
     """
 
-    def __init__(self, dim: int, landmarks: int) -> None:
+    def __init__(self, dim: int, landmarks: int, gamma: float = GAMMA) -> None:
         super().__init__()
         self.rank = landmarks
-        self.similarity = Similarity(dim, landmarks)
+        self.similarity = Similarity(dim, landmarks, gamma)
         self.register_buffer("rotation", torch.zeros(landmarks, landmarks))
         self.register_buffer("centre", torch.zeros(landmarks))
         self.rotation: Tensor

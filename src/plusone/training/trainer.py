@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -39,6 +40,7 @@ from plusone.training.build import below, build, head_of
 from plusone.training.calibration import HeldOut
 from plusone.training.expected import expected
 from plusone.training.features import FeatureCache
+from plusone.training.gamma import SAMPLED, best_gamma
 from plusone.training.loader import (
     ArrayInputs,
     Inputs,
@@ -495,8 +497,20 @@ class Training:
         if self.space is None and space is not None:
             self.space = space
         if self.space is None and (self.kernel or self.solves):
-            self.space = Space(self._new_map(), self._vectors)
+            features_map = self._new_map()
+            if isinstance(features_map, KernelMap):
+                features_map.similarity.gamma = self.recipe.gamma or self._gamma()
+            self.space = Space(features_map, self._vectors)
             self.space.fit([part.inputs for part in self.learned_parts], self._weights())
+
+    def _gamma(self) -> float:
+        """How narrow the kernel is, by the seen labels of some items that are learned from."""
+        parts = self.learned_parts
+        count = sum(len(part) for part in parts)
+        some = torch.linspace(0, count - 1, min(count, SAMPLED)).long()
+        x = torch.cat([self._vectors(part.inputs) for part in parts])[some]
+        observed = np.concatenate([part.observed.dense() for part in parts])[some.numpy()]
+        return best_gamma(x, torch.from_numpy(observed).float())
 
     def _new_map(self) -> FeatureMap:
         """The map between features and head, not fitted yet."""

@@ -1,0 +1,37 @@
+"""How narrow the kernel of a kernel head should be, by the seen labels."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from plusone.methods.recovery import seen_label_regression
+from plusone.metrics.seen_labels import log_rank
+from plusone.models.kernel import GAMMA, KernelMap
+from plusone.models.ridge import Ridge
+
+GAMMAS = (0.75, GAMMA, 3.0)
+MARGIN = 1.003  # times better than the middle one, or the middle one is taken
+SAMPLED = 1500  # items that are enough to tell
+FEWEST = 20
+
+
+def best_gamma(x: Tensor, observed: Tensor) -> float:
+    """The one of `GAMMAS` with which ridge regression ranks seen labels best, leaving items out.
+
+    Args:
+        x: Features of some items `[n, D]`.
+        observed: Their labels, float `[n, L]` in {1, 0, -1}.
+    """
+    rows = (observed == 1).any(1)
+    x, observed = x[rows], observed[rows]
+    if len(x) < FEWEST:
+        return GAMMA
+    scores = {}
+    with torch.no_grad():
+        for gamma in GAMMAS:
+            ridge = Ridge(KernelMap(x.shape[1], len(x), gamma).fit(x))
+            solution, _ = seen_label_regression(ridge, observed, None)
+            scores[gamma] = log_rank(solution.left_out, observed)
+    best = max(scores, key=lambda gamma: scores[gamma])
+    return best if scores[best] > MARGIN * scores[GAMMA] else GAMMA
