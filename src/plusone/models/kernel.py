@@ -214,7 +214,9 @@ class LinearMap(FeatureMap):
 
     def fit(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
         centre, axes = principal_axes(x.float(), weights)
-        size = (x.float() - centre).square().sum(1).mean().sqrt().clamp_min(1e-12)
+        squares = (x.float() - centre).square().sum(1)
+        mean = squares.mean() if weights is None else weights @ squares / weights.sum()
+        size = mean.sqrt().clamp_min(1e-12)
         self.rotation.copy_(axes / size)
         self.centre.copy_(centre @ self.rotation)
         return torch.cat([self(rows) for rows in torch.split(x, BLOCK)])
