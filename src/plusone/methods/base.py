@@ -230,6 +230,8 @@ class MethodInfo(Generic[O_co]):
         has_maps: Whether its head gives class maps: where in an image a class is.
         small_rate: Whether on features it is best at a tenth of the learning rate of others.
         closed_form: Whether `Method.solve` replaces gradient steps on fixed features.
+        leave_one_out: Whether the predictions `Solution.left_out` are free of an item's own labels,
+            so that they stand for cross-fitting.
         alone: Why runs of it cannot be trained as one stack; None if they can.
         no_curve: Why its loss is not a function of one label's probability, so that its gradient
             regime cannot be drawn; None if it can.
@@ -256,6 +258,7 @@ class MethodInfo(Generic[O_co]):
     has_maps: bool = False
     small_rate: bool = False
     closed_form: bool = False
+    leave_one_out: bool = False
     alone: str | None = None
     no_curve: str | None = None
     summed: bool = False

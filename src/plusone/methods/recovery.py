@@ -18,8 +18,9 @@ and m seen positives per item that were picked at random among its positives (m 
       step from p towards R is w = k / m times k / max(m, sum p) long, and at least 1 (Fisher
       scoring).
 
-The last regression is the model. Every prediction that becomes a target is leave-one-out: an item
-never confirms itself. On inputs that are not fixed vectors (fine-tuning) there is no closed form;
+The last regression is the model. Every prediction that becomes a target is leave-one-out, so an item
+does not confirm itself at once. From the second round on it does so a little, through its
+neighbours' targets: probabilities are calibrated on other folds, not on these predictions. On inputs that are not fixed vectors (fine-tuning) there is no closed form;
 then R is learned by gradient steps on the squared error, and recovered after each epoch from the
 predictions of the model.
 
@@ -230,6 +231,7 @@ INFOS = (
         year=2026,
         summary="ridge regression on the seen labels, in closed form on fixed features",
         closed_form=True,
+        leave_one_out=True,
         alone="its regression has no learning rate",
     ),
     MethodInfo(

@@ -62,8 +62,8 @@ def cross_fit(
 ) -> CrossFit:
     """Trains one model per fold on all other items and predicts the fold.
 
-    A method with a closed form on fixed features is trained once instead: its leave-one-out
-    predictions are out of sample already.
+    Ridge regression on fixed features is trained once instead: its leave-one-out predictions are
+    out of sample already.
 
     The labels of `dataset.table` are used as they are: observe it first if labels are to be hidden.
     Each model holds out a share of its own items for validation, according to the recipe.
@@ -113,11 +113,11 @@ def cross_fit(
 
 
 def has_left_out(dataset: Dataset, recipe: Recipe) -> bool:
-    """Whether one training predicts every item without it: a closed form on fixed features."""
+    """Whether one training predicts every item free of its labels: some closed forms do."""
     info = get_method(recipe.method)
     images = len(input_shape(dataset, recipe)) == 3
     stages = recipe.resolved_stages(images=images, phases=info.phases)
-    return info.closed_form and all(stage.inputs == "features" for stage in stages)
+    return info.leave_one_out and all(stage.inputs == "features" for stage in stages)
 
 
 def _left_out(
