@@ -68,7 +68,8 @@ def test_images_are_turned_into_features_once():
     x = rng.integers(0, 40, size=(60, 1, 16, 16)) + 150 * y[:, :1, None, None].astype(int)
     seen = []
     data = Dataset.from_arrays(x.astype(np.uint8), y, complete=True)
-    tried = [Recipe(method="an", lr=lr, epochs=2, flip=False) for lr in (1e-3, 1e-2)]
+    five = Recipe(method="an", epochs=2, flip=False, crops="five")
+    tried = [five.model_copy(update={"lr": lr}) for lr in (1e-3, 1e-2)]
     choice = choose(data, tried, on_extract=seen.append)
     assert sum(seen) == 60
     assert len(choice.candidates) == 2

@@ -169,3 +169,5 @@ def test_inputs(result):
     assert describe_inputs(result(source=source)) == "backbone cnn"
     tuned = result(source=source, mode="finetune", recipe={"backbone": "lite0"})
     assert describe_inputs(tuned) == "backbone lite0"
+    five = result(source=source, mode="linear", recipe={"backbone": "lite0", "crops": "five"})
+    assert describe_inputs(five) == "backbone lite0, five crops"

@@ -176,7 +176,7 @@ def test_where_crops_mean_nothing_they_are_refused():
 def test_the_onnx_model_takes_the_crops_and_agrees_with_predict(photos, tmp_path):
     runtime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    recipe = make_recipe(FIVE)
+    recipe = make_recipe(FIVE | {"method": "recovery"})
     labels = tmp_path / "labels.csv"
     root, table = photos.table.root, photos.table
     with labels.open("w", newline="") as file:

@@ -16,7 +16,7 @@ from plusone.training.linear import train_stacked, why_alone
 from plusone.training.task import Task, apply_observation, make_task
 from plusone.training.trainer import Training
 
-IMAGE_SETTINGS = ("backbone", "weights", "image_size", "aspect", "crops", "precision")
+IMAGE_SETTINGS = ("backbone", "weights", "image_size", "aspect", "precision")
 DATA_SETTINGS = ("observe", "observe_seed", "val_share", "split_seed", "train_share", "select_by")
 
 
@@ -90,7 +90,8 @@ def choose(
 
     Args:
         dataset: The data.
-        recipes: Candidates; they must agree in the settings of data, backbone and score.
+        recipes: Candidates; they must agree in the settings of data, backbone and score. Crops are
+            those of the first.
         on_epoch: Called with the number of candidates that have just finished an epoch.
         on_extract: Called with the number of images whose features were just extracted.
     """

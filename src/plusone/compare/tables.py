@@ -159,7 +159,9 @@ def describe_inputs(result: JobResult) -> str:
     if maybe_features(source) and result.mode == "linear":
         return "features of the data set"
     backbone = result.recipe.get("backbone", "auto")
-    return f"backbone {'cnn' if backbone == 'auto' else backbone}"
+    crops = result.recipe.get("crops", "one")
+    several = "" if crops == "one" else f", {crops} crops"
+    return f"backbone {'cnn' if backbone == 'auto' else backbone}{several}"
 
 
 def markdown(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
