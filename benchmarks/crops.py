@@ -5,7 +5,7 @@
 FOLDER has ucmerced, VOCdevkit, voc2012_features and voc2012_tiles_features. Features of every crop
 are extracted once into `--keep` with one thread, then the same head is trained on: the whole image;
 the mean and the maximum of the features of five crops; and models of whole images that are shown
-five crops when they predict (the highest score, the mean score, the mean features), and the other
+five crops when they predict (mean odds, highest score, mean score, mean features), and the other
 way round. "voc-originals" compares given feature files, of a centre crop and of the mean of five
 crops, on the test items that both have. The mean over draws of the seen labels.
 """
@@ -114,11 +114,13 @@ def rows_of(table: LabelTable, crops: np.ndarray, arm: str, seed: int) -> dict[s
     whole = fitted(table, crops[:, 0], arm, seed)
     mean = fitted(table, crops.mean(1), arm, seed)
     highest = fitted(table, crops.max(1), arm, seed)
-    shown = np.stack([whole.predict(new[:, crop]) for crop in range(5)])
+    shown = np.stack([whole.predict(new[:, crop]) for crop in range(5)]).astype(np.float64)
+    shown = shown.clip(1e-7, 1 - 1e-7)
     return {
         "one": score(shown[0]),
         "five, mean of features": score(mean.predict(new.mean(1))),
         "five, maximum of features": score(highest.predict(new.max(1))),
+        "trained on one, shown five: mean odds": score((shown / (1 - shown)).mean(0)),
         "trained on one, shown five: highest score": score(shown.max(0)),
         "trained on one, shown five: mean score": score(shown.mean(0)),
         "trained on one, shown five: mean of features": score(whole.predict(new.mean(1))),

@@ -204,8 +204,8 @@ def _shown(predictor: Predictor, crops: Literal["one", "five"] | None) -> Predic
         return predictor
     if trained == "one" and crops == "five":
         say(
-            "note: the model was trained on whole images; the highest score of five crops finds "
-            "small things, but it is higher than the score that thresholds were chosen for"
+            "note: the model was trained on whole images and is shown five crops: that finds small "
+            "things, and ranks worse where a class fills the image"
         )
     return predictor.with_crops(crops)
 

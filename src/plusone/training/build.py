@@ -126,7 +126,7 @@ class Predictor:
     def with_crops(self, crops: Crops) -> Predictor:
         """The same model shown other crops of an image than in its training.
 
-        A model that was trained on whole images gives the highest score of any crop.
+        A model that was trained on whole images gives the mean odds of the crops.
         """
         if not self.images:
             raise InputError("crops are parts of images, and this model takes features")
@@ -142,7 +142,7 @@ class Predictor:
         """Log-odds of the probabilities `[N, L]`, which rank labels where those round to 1."""
         kind = "images" if self.images else "features"
         several = self.recipe.crops == "one" and self.crops not in (None, "one")
-        forward = self._highest if several else self.model
+        forward = self._mean_odds if several else self.model
         return self.from_logits(predict(self.model, forward, inputs, kind=kind, tick=tick))
 
     def probabilities(self, inputs: Inputs, tick: Callable[[int], None] | None = None) -> Tensor:
@@ -153,10 +153,10 @@ class Predictor:
         """Log-odds of the probabilities, from logits of the model `[..., L]`."""
         return self.calibration(self.method.log_odds(logits))
 
-    def _highest(self, crops: Tensor) -> Tensor:
-        """For each class the highest logit `[B, L]` over crops `[B, V, C, H, W]`."""
+    def _mean_odds(self, crops: Tensor) -> Tensor:
+        """Logits `[B, L]` of the mean odds over crops `[B, V, C, H, W]`."""
         logits: Tensor = self.model(crops.flatten(0, 1)).logits
-        return logits.reshape(*crops.shape[:2], -1).amax(dim=1)
+        return logits.reshape(*crops.shape[:2], -1).logsumexp(dim=1) - math.log(crops.shape[1])
 
 
 def load_run(folder: Path) -> Predictor:
