@@ -111,7 +111,7 @@ def test_a_run_predicts_new_photos_as_it_was_trained(method, photos, tmp_path):
     task = make_task(photos, recipe)
     assert isinstance(task.train.inputs, FileInputs)  # five decoded crops are not kept in memory
     train(task, recipe, tmp_path / "run")
-    predictor = load_run(tmp_path / "run")
+    predictor = load_run(tmp_path / "run").raw
     (items,) = find_items(predictor, [str(photos.table.root)])
     (new,) = predict_all(predictor, [items])
     training = Training(task, recipe)
@@ -126,7 +126,7 @@ def test_a_run_predicts_new_photos_as_it_was_trained(method, photos, tmp_path):
 def test_a_model_of_whole_images_gives_the_mean_odds_of_the_crops(photos, tmp_path):
     recipe = make_recipe(FIVE | {"crops": "one", "mode": "finetune"})
     train(make_task(photos, recipe), recipe, tmp_path / "run")
-    predictor = load_run(tmp_path / "run")
+    predictor = load_run(tmp_path / "run").raw
     shown = predictor.with_crops("five")
     (items,) = find_items(shown, [str(photos.table.root)])
     (new,) = predict_all(shown, [items])
