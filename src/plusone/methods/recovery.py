@@ -18,11 +18,11 @@ and m seen positives per item that were picked at random among its positives (m 
       step from p towards R is w = k / m times k / max(m, sum p) long, and at least 1 (Fisher
       scoring).
 
-The last regression is the model. Every prediction that becomes a target is leave-one-out, so an item
-does not confirm itself at once. From the second round on it does so a little, through its
-neighbours' targets: probabilities are calibrated on other folds, not on these predictions. On inputs that are not fixed vectors (fine-tuning) there is no closed form;
-then R is learned by gradient steps on the squared error, and recovered after each epoch from the
-predictions of the model.
+The last regression is the model. Every prediction that becomes a target is leave-one-out, so that
+an item does not confirm itself at once; from the second round on it does a little, through the
+targets of its neighbours, so probabilities are calibrated on other folds. On inputs that are not
+fixed vectors (fine-tuning) there is no closed form; then R is learned by gradient steps on the
+squared error, and recovered after each epoch from the predictions of the model.
 
 `ridge` is step 1 alone: squared error on the seen labels.
 """
