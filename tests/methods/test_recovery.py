@@ -16,8 +16,10 @@ from plusone.methods.recovery import (
     recover,
     step_length,
 )
-from plusone.models.kernel import KernelMap
+from plusone.metrics.seen_labels import seen_auc
+from plusone.models.kernel import KernelMap, principal_axes
 from plusone.models.ridge import Ridge
+from plusone.training import closed_form
 from plusone.types import TrainLabels
 
 
@@ -35,7 +37,9 @@ def problem(n=40, n_classes=4, seed=0):
 
 def solve(vectors, observed, k=None, **options):
     method = Recovery(TrainLabels(LabelMatrix.from_dense(observed), k), RecoveryOptions(**options))
-    return method.solve(Ridge(vectors), torch.from_numpy(observed).float()), method
+    solution = method.solve(Ridge(vectors), torch.from_numpy(observed).float())
+    method.after_solving(solution)
+    return solution, method
 
 
 def naive_ridge(x, targets, penalty):
@@ -184,3 +188,27 @@ def test_probabilities_are_normalised_and_seen_negatives_out():
     assert q[0, 1] == q[0, 2] < 1e-3
     powered, _ = calibrated(torch.rand(30, 5), torch.eye(5).repeat(6, 1), 1.5)
     assert powered.isfinite().all()
+
+
+def test_left_out_predictions_know_nothing_of_an_items_own_label():
+    """Labels without any relation to the inputs are ranked by chance."""
+    rng = np.random.default_rng(0)
+    n, n_classes = 300, 5
+    vectors = KernelMap(6, n).fit(torch.from_numpy(rng.normal(size=(n, 6)).astype(np.float32)))
+    clean = []
+    for _ in range(4):
+        observed = np.zeros((n, n_classes), dtype=np.int8)
+        observed[np.arange(n), rng.integers(n_classes, size=n)] = 1
+        method = Recovery(
+            TrainLabels(LabelMatrix.from_dense(observed), 1.5), RecoveryOptions(penalty=0.3)
+        )
+        states = torch.from_numpy(observed).float()
+        made = closed_form.solve(method, vectors, states, leave_one_out=False)
+        clean.append(seen_auc(made.left_out, states))
+        fold = closed_form.fold_of(n)
+        rest = fold != 2  # against the same, written out
+        centre, axes = principal_axes(vectors[rest])
+        model = method.solve(Ridge((vectors[rest] - centre) @ axes), states[rest])
+        expected = (vectors[~rest] - centre) @ axes @ model.weight.T + model.bias
+        torch.testing.assert_close(made.left_out[~rest], expected, atol=1e-4, rtol=1e-3)
+    assert abs(np.mean(clean) - 0.5) < 0.03

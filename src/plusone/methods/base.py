@@ -113,11 +113,16 @@ class Method(nn.Module, Generic[O_co]):
     def solve(self, ridge: Ridge, observed: Tensor) -> Solution:
         """The linear model that minimises the loss on fixed features, for closed-form methods.
 
+        It changes nothing; it is also called for parts of the items.
+
         Args:
             ridge: Ridge regression on the vectors of all n items that are learned from.
             observed: Their labels, float `[n, L]` in {1, 0, -1}.
         """
         raise NotImplementedError(f"{type(self).__name__} must define solve()")
+
+    def after_solving(self, solution: Solution) -> None:
+        """Called with the solution for all items, the training items first."""
 
     def penalty(self, head: nn.Module) -> dict[str, Tensor]:
         """Named terms that depend on the head's weights alone.
@@ -231,7 +236,7 @@ class MethodInfo(Generic[O_co]):
         small_rate: Whether on features it is best at a tenth of the learning rate of others.
         closed_form: Whether `Method.solve` replaces gradient steps on fixed features.
         leave_one_out: Whether the predictions `Solution.left_out` are free of an item's own labels,
-            so that they stand for cross-fitting.
+            so that no folds are needed.
         alone: Why runs of it cannot be trained as one stack; None if they can.
         no_curve: Why its loss is not a function of one label's probability, so that its gradient
             regime cannot be drawn; None if it can.

@@ -30,7 +30,7 @@ squared error, and recovered after each epoch from the predictions of the model.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import torch
@@ -128,10 +128,13 @@ class Recovery(RidgeRegression[RecoveryOptions]):
             if self.options.scoring:
                 target = p + step_length(p, observed, k) * (recovered - p)
                 target = target.masked_fill(observed == -1, 0.0)
-            solution = ridge.solve(target, penalty)
+            solution = replace(ridge.solve(target, penalty), targets=recovered)
             p = solution.left_out
-            self.targets.copy_(recovered[: len(self.targets)])
         return solution
+
+    def after_solving(self, solution: Solution) -> None:
+        if solution.targets is not None:
+            self.targets.copy_(solution.targets[: len(self.targets)])
 
     def first_guess(self, predictions: Tensor, observed: Tensor) -> tuple[Tensor, float]:
         """P and k from predictions `[n, L]` of the seen label."""

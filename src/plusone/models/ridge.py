@@ -19,11 +19,13 @@ class Solution:
         weight: `[L, r]`.
         bias: `[L]`.
         left_out: What the model fitted without an item predicts for it, `[n, L]`.
+        targets: The targets of its items `[n, L]`, where a method estimates them.
     """
 
     weight: Tensor
     bias: Tensor
     left_out: Tensor
+    targets: Tensor | None = None
 
 
 class Ridge:

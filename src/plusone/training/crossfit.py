@@ -37,8 +37,7 @@ class CrossFit:
 
     Args:
         rows: Rows of the data set that are in a fold: all but the test items, ascending.
-        fold: Fold of each of them, int64 `[n]`; each has its own where a closed form leaves one
-            item out at a time.
+        fold: Fold of each of them, int64 `[n]`; each has its own for a closed form.
         probabilities: Predictions of the models that were not trained on them, float32 `[n, L]`.
         features: The inputs of the heads, `[n, D]` or `[n, T, D]`: features of the data set, or
             those of a fixed backbone; None where backbones were trained.
@@ -62,8 +61,8 @@ def cross_fit(
 ) -> CrossFit:
     """Trains one model per fold on all other items and predicts the fold.
 
-    Ridge regression on fixed features is trained once instead: its leave-one-out predictions are
-    out of sample already.
+    A method with a closed form on fixed features is trained once instead: it predicts each item by
+    a model without it already.
 
     The labels of `dataset.table` are used as they are: observe it first if labels are to be hidden.
     Each model holds out a share of its own items for validation, according to the recipe.
@@ -117,7 +116,7 @@ def has_left_out(dataset: Dataset, recipe: Recipe) -> bool:
     info = get_method(recipe.method)
     images = len(input_shape(dataset, recipe)) == 3
     stages = recipe.resolved_stages(images=images, phases=info.phases)
-    return info.leave_one_out and all(stage.inputs == "features" for stage in stages)
+    return info.closed_form and all(stage.inputs == "features" for stage in stages)
 
 
 def _left_out(

@@ -30,7 +30,6 @@ from plusone.models.classifier import Classifier
 from plusone.models.ema import Ema
 from plusone.models.heads import Head, LinearHead
 from plusone.models.kernel import FeatureMap, KernelMap, LinearMap, n_landmarks
-from plusone.models.ridge import Ridge
 from plusone.parallel.processes import world
 from plusone.parallel.sharing import Sharing, check_equal_weights
 from plusone.recipe import Recipe
@@ -38,6 +37,7 @@ from plusone.results import EpochRecord, Probe
 from plusone.seeds import derive, generator, seeded
 from plusone.training.build import below, build, head_of
 from plusone.training.calibration import HeldOut
+from plusone.training.closed_form import solve
 from plusone.training.expected import expected
 from plusone.training.features import FeatureCache
 from plusone.training.gamma import SAMPLED, best_gamma
@@ -149,7 +149,7 @@ class Training:
 
     Attributes:
         space: The vectors that the head is trained on, if a map lies between features and head.
-        left_out: Logits `[n, L]` of the items of `learned_parts`, each predicted by the model
+        left_out: Logits `[n, L]` of the items of `learned_parts`, each predicted by a model
             fitted without it; None unless the method has a closed form.
     """
 
@@ -243,7 +243,7 @@ class Training:
                 self.enter_space()
                 for part in (self.task.train, self.task.val):
                     self.forward(part, self.model)  # extracts features, if there are none yet
-                solved = self.solve() if self.solves else None
+                solved = self.solve_head() if self.solves else None
             with suitable_threads(self._work(), self.recipe.threads):
                 try:
                     losses = self.train_epoch() if solved is None else solved
@@ -260,7 +260,7 @@ class Training:
         steps = math.ceil(len(self.task.train) / self.recipe.batch_size)
         return Clock(self.stage, self.epoch, self.stages[self.stage].epochs, step, steps)
 
-    def solve(self) -> dict[str, float]:
+    def solve_head(self) -> dict[str, float]:
         """Fits the head in closed form; returns the mean squared error, leaving each item out."""
         assert self.space is not None
         assert isinstance(self.model.head, LinearHead)
@@ -268,7 +268,9 @@ class Training:
         observed = torch.cat([torch.from_numpy(part.observed.dense()) for part in parts]).float()
         vectors = self.space.fit([part.inputs for part in parts], weights)
         with torch.no_grad():
-            solution = self.method.solve(Ridge(vectors, weights), observed)
+            own = get_method(self.recipe.method).leave_one_out
+            solution = solve(self.method, vectors, observed, weights, leave_one_out=own)
+            self.method.after_solving(solution)
             self.model.head.weight.copy_(solution.weight)
             self.model.head.bias.copy_(solution.bias)
         self.left_out = solution.left_out
