@@ -134,7 +134,7 @@ def test_thresholds_by_class_or_as_given(cli, folder, run_folder, tmp_path):
     shutil.copytree(run_folder, run)
     answer = cli("predict", run, folder / "x.npz", "--json")
     assert answer.json["from"] == "probabilities"
-    assert "thresholds: per class, of the best expected F1" in answer.err
+    assert "thresholds: per class, by the expected F1" in answer.err
     assert "probabilities: calibrated on the seen labels of" in answer.err
     raw = cli("predict", run, folder / "x.npz", "--raw", "--json")
     assert "probabilities: raw scores, not calibrated (as asked for)" in raw.err

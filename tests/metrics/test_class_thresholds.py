@@ -1,12 +1,14 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import f1_score
 
 from plusone.metrics.threshold import (
     SHRINKAGE_F1,
     SHRINKAGE_PRODUCT,
     _best,
     _common,
+    thresholds_by_expected_f1,
     thresholds_from,
 )
 
@@ -107,3 +109,18 @@ def test_bad_inputs_are_refused():
         thresholds_from(np.array([[2.0]]), np.array([[1]]))
     with pytest.raises(ValueError, match="observed must have the shape of scores"):
         thresholds_from(np.array([[0.5]]), np.array([[1, 0]]))
+
+
+def test_expected_f1_needs_no_labels():
+    rng = np.random.default_rng(0)
+    p = rng.beta([0.3, 1.0, 4.0], [3.0, 3.0, 3.0], size=(4000, 3))
+    truth = rng.random(p.shape) < p
+    found = thresholds_by_expected_f1(p)
+    own = np.array([thresholds_by_expected_f1(p[:, [c]])[0] for c in range(3)])
+    for c in range(3):
+        cuts = np.linspace(0.02, 0.9, 89)
+        f1 = [f1_score(truth[:, c], p[:, c] > cut) for cut in cuts]
+        assert f1_score(truth[:, c], p[:, c] > own[c]) > max(f1) - 0.01
+    pooled = thresholds_by_expected_f1(p.reshape(-1, 1))[0]
+    assert (np.minimum(own, pooled) <= found).all()
+    assert (found <= np.maximum(own, pooled)).all()

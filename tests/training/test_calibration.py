@@ -35,7 +35,7 @@ class Draw:
         self.y = rng.random(z.shape) < self.p
         some = self.y.any(axis=1)
         self.p, self.y, z = self.p[some], self.y[some], z[torch.from_numpy(some)]
-        self.scores = torch.where(z > 0, 0.8 * z, 0.4 * z) + 2.0
+        self.scores = torch.where(z > 0, 0.4 * z, 0.8 * z) + 2.0
         picks = (self.y * (rng.random(self.y.shape) + 1)).argmax(axis=1)
         self.seen = np.eye(classes, dtype=np.int8)[picks]
         self.k = float(self.y.sum(axis=1).mean())

@@ -308,6 +308,10 @@ def _print(result: RunResult, data: str) -> None:
         ("seconds", f"{result.seconds:.1f}"),
         ("run", result.run),
     ]
+    if (calibration := result.calibration) is not None:
+        how = "raw scores" if calibration["from"] == "none" else "calibrated on"
+        note = f"({calibration['note']})" if calibration["from"] == "none" else calibration["note"]
+        rows.insert(4, ("probabilities", f"{how} {note}"))
     if result.recovery is not None:
         recovered = percent(result.recovery["recovery_map"])
         rows.insert(2, ("recovered", f"{recovered} (mAP of all labels of the training items)"))

@@ -193,7 +193,7 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         expected_positives: How many labels an item has on average (k). Some methods need it, and
             the probabilities depend on it: without it, it is estimated.
         threshold: A probability above which a label is predicted, one for all classes or one for
-            each; None is the one of best expected F1 of each class.
+            each; None chooses one per class by the expected F1.
         settings: Other settings of a recipe, by name, such as `{"optimizer": "adamw"}`.
         rules: Whether what is not given is chosen by rules that look at the data, as `plusone
             train` does; False leaves the recipe's defaults.

@@ -45,6 +45,7 @@ from plusone.metrics._inputs import (
 # Chosen by test F1 on four data sets: 10 to 20 and 50 to 100 were best, with little difference.
 SHRINKAGE_F1, SHRINKAGE_PRODUCT = 20.0, 50.0
 CANDIDATES = 201  # common thresholds to try: quantiles of the scores of seen positives
+POOLED = 1 << 22  # probabilities that are pooled over classes
 EDGE = 1e-6  # thresholds are clipped to [EDGE, 1 - EDGE] when logits are averaged
 
 
@@ -246,31 +247,33 @@ def thresholds_from(
         prior = None if priors is None else priors[label]
         own[label] = _best(ordered[label], values[positive[:, label], label], prior)
     weight = counts / (counts + (SHRINKAGE_PRODUCT if priors is None else SHRINKAGE_F1))
-    mixed: npt.NDArray[np.float64] = 1 / (
-        1 + np.exp(-(weight * _logit(own) + (1 - weight) * _logit(np.asarray(common))))
-    )
-    return mixed
+    return _sigmoid(weight * _logit(own) + (1 - weight) * _logit(np.asarray(common)))
 
 
-def best_expected_f1(probabilities: Array) -> npt.NDArray[np.float64]:
-    """The threshold of each class that has the largest expected F1, `[L]`.
+def thresholds_by_expected_f1(probabilities: Array) -> npt.NDArray[np.float64]:
+    """A threshold for each class from calibrated probabilities alone, without labels, `[L]`.
 
     The expected F1 of predicting the m most probable items is about
     `2 * (sum of their p) / (m + sum of all p)`, and its best threshold is half of its largest value
-    (Lipton et al. 2014). No labels are needed, but probabilities must be calibrated.
+    (Lipton et al. 2014). The threshold of a class lies halfway, in log-odds, between the best one
+    of the class and the best one for the labels of all classes pooled.
 
     Args:
         probabilities: Calibrated probabilities of some items, `[N, L]`.
 
-    >>> best_expected_f1(np.array([[0.9], [0.9], [0.1], [0.1]])).round(2)
+    >>> thresholds_by_expected_f1(np.array([[0.9], [0.9], [0.1], [0.1]])).round(2)
     array([0.45])
     """
     p = np.asarray(probabilities)
-    predicted, best = np.arange(1, len(p) + 1), np.zeros(p.shape[1])
-    for label in range(p.shape[1]):
-        hits = np.cumsum(np.sort(p[:, label])[::-1], dtype=np.float64)
-        best[label] = (hits / (predicted + hits[-1])).max()
-    return best
+    own = np.array([_best_expected(column) for column in p.T])
+    pooled = _best_expected(p[:: max(1, p.size // POOLED)].ravel())
+    return _sigmoid((_logit(own) + _logit(np.asarray(pooled))) / 2)
+
+
+def _best_expected(p: npt.NDArray[np.generic]) -> float:
+    """The threshold of largest expected F1 of probabilities `[n]`."""
+    hits = np.cumsum(np.sort(p)[::-1], dtype=np.float64)
+    return float((hits / (np.arange(1, len(p) + 1) + hits[-1])).max())
 
 
 def _priors(
@@ -335,3 +338,8 @@ def _logit(p: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     inside = np.clip(p, EDGE, 1 - EDGE)
     logits: npt.NDArray[np.float64] = np.log(inside / (1 - inside))
     return logits
+
+
+def _sigmoid(z: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    p: npt.NDArray[np.float64] = 1 / (1 + np.exp(-z))
+    return p

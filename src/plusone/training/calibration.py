@@ -5,7 +5,7 @@ are mapped to probabilities by an increasing curve, one shape for all classes an
 
     log-odds of the probability = f(log-odds of the score) + offset of the class,
 
-with a concave, piecewise linear f. Within a class the order of items does not change.
+with a piecewise linear f. Within a class the order of items does not change.
 
 The curve is fitted on scores of items that the model was not trained on. Items with all labels
 known enter by cross-entropy, items with some seen labels by the likelihood of the uniform pick
@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits, softplus
+from torch.nn.functional import binary_cross_entropy_with_logits
 
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
@@ -41,6 +41,7 @@ ORIGINS = ("truth", "seen", "audit", "none")
 NO_FILE = "the run holds no calibration"
 QUANTILES = (0.2, 0.5, 0.8)  # of the scores of known positives: the knots of f
 OFFSET_RIDGE = 1.0
+SLOPE_RIDGE = 4.0  # of the logarithms of neighbouring slopes
 STIFFNESS = 20.0  # weight of the penalty that holds k
 STEPS = 100
 SPREAD = 3.0  # of the scores in the units of the fit
@@ -209,22 +210,25 @@ def _fit(
     unit = float(log_odds.std()) / SPREAD or 1.0
     x = log_odds / unit
     positive = torch.from_numpy(states == 1)
-    knots = torch.quantile(x[positive], torch.tensor(QUANTILES, dtype=x.dtype))
+    knots = torch.quantile(x[positive][:MOST], torch.tensor(QUANTILES, dtype=x.dtype))
     all_known, some_known = torch.from_numpy(complete), torch.from_numpy(~complete)
     picked = pick(states[~complete], np.random.default_rng(0))
     others = positive[some_known].scatter(1, picked.label[:, None], False)
     truth = positive[all_known].to(x.dtype)
 
-    def curve(shift: Tensor, weights: Tensor, offsets: Tensor) -> Tensor:
-        first, *further = softplus(weights).unbind()
-        y: Tensor = first * (x - knots[len(knots) // 2])
-        for weight, knot in zip(further, knots, strict=True):
-            y = y + weight * (x - knot).clamp(max=0)
-        return shift + offsets + y
+    def curve(shift: Tensor, log_slopes: Tensor, offsets: Tensor) -> Tensor:
+        slopes = log_slopes.exp()
+        y: Tensor = shift + offsets + slopes[0] * x
+        for knot, change in zip(knots, slopes.diff(), strict=True):
+            y = y + change * (x - knot).clamp(min=0)
+        return y
 
-    def cost(shift: Tensor, weights: Tensor, offsets: Tensor) -> Tensor:
-        z = curve(shift, weights, offsets)
-        total = OFFSET_RIDGE * offsets.square().sum() / 2
+    def cost(shift: Tensor, log_slopes: Tensor, offsets: Tensor) -> Tensor:
+        z = curve(shift, log_slopes, offsets)
+        ridge = (
+            OFFSET_RIDGE * offsets.square().sum() + SLOPE_RIDGE * log_slopes.diff().square().sum()
+        )
+        total = ridge / 2
         if len(truth):
             total = total + binary_cross_entropy_with_logits(z[all_known], truth, reduction="sum")
         if len(picked):
@@ -235,19 +239,14 @@ def _fit(
 
     start = [
         torch.zeros((), dtype=x.dtype),
-        torch.tensor([0.5, *(-2.0,) * len(QUANTILES)], dtype=x.dtype),
+        torch.full((len(QUANTILES) + 1,), -0.5, dtype=x.dtype),
         torch.zeros(x.shape[1], dtype=x.dtype),
     ]
-    shift, raw, offsets = minimise(cost, start, steps=STEPS)
-    weights = softplus(raw)
-    # Below a knot the weights of it and of all higher ones count.
-    below = weights[1:].flip(0).cumsum(0).flip(0)
-    slopes = (weights[0] + torch.cat([below, torch.zeros_like(below[:1])])) / unit
-    constant = shift - weights[0] * knots[len(knots) // 2] - (weights[1:] * knots).sum()
+    shift, log_slopes, offsets = minimise(cost, start, steps=STEPS)
     return (
         tuple((knots * unit).tolist()),
-        tuple(slopes.tolist()),
-        tuple((constant + offsets).tolist()),
+        tuple((log_slopes.exp() / unit).tolist()),
+        tuple((shift + offsets).tolist()),
     )
 
 

@@ -18,14 +18,14 @@ import torch
 from plusone.errors import InputError
 from plusone.io.files import write_json
 from plusone.io.readers import read_json
-from plusone.metrics.threshold import best_expected_f1, thresholds_from
+from plusone.metrics.threshold import thresholds_by_expected_f1, thresholds_from
 from plusone.training.calibration import Calibration, HeldOut
 
 FILE = "thresholds.json"
 DEFAULT = 0.5
 EDGE = 1e-12  # thresholds of 0 and 1 have no finite log-odds
 ORIGINS = {
-    "probabilities": "of the best expected F1 under the calibrated probabilities",
+    "probabilities": "by the expected F1 under the calibrated probabilities",
     "truth": "from all labels of the validation items",
     "seen": "from the seen labels of the validation items",
     "given": "as given",
@@ -95,7 +95,7 @@ def find_thresholds(
     """
     scores = torch.sigmoid(calibration(held_out.log_odds)).numpy()
     if calibration.calibrated:
-        thresholds, origin = best_expected_f1(scores), "probabilities"
+        thresholds, origin = thresholds_by_expected_f1(scores), "probabilities"
     else:
         states = held_out.labels.dense()
         thresholds = thresholds_from(scores, states, expected_positives=k)
