@@ -41,8 +41,12 @@ from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
 from plusone.data.source import load_source
 from plusone.io.files import write_json, write_text
-from plusone.priors import from_audit, from_single_positives, usable_rows
-from plusone.priors.features import cross_fitted_picks
+from plusone.priors import (
+    from_audit,
+    from_single_positives,
+    seen_label_scores,
+    usable_rows,
+)
 from plusone.priors.picks import pick
 from plusone.recipe import Recipe
 from plusone.training.summary import summarise
@@ -155,7 +159,7 @@ def estimates(dataset: Dataset) -> dict[str, Any]:
     """The k and the error of the priors by each estimator."""
     x, seen, truth = training_items(dataset)
     label = pick(seen.dense()).label
-    picks = cross_fitted_picks(x, label, seen.n_classes)
+    picks = seen_label_scores(x, seen)
     true = truth.per_class(1) / len(truth)
     found = from_single_positives(picks, seen)
     rows = {"default": (found.priors, found.k)}

@@ -9,6 +9,8 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.review import ORDERS, order_questions
+from plusone.review.questions import Suggested
+from plusone.review.store import Verdict
 from plusone.suggest import Suggestions
 
 
@@ -80,3 +82,37 @@ def test_unknown_orders_and_budgets_are_refused(some):
         order_questions(some, "best")
     with pytest.raises(InputError, match="at least 1"):
         order_questions(some, "item", 0)
+
+
+def answered(questions, places, answer):
+    questions.update({questions.pairs[place]: Verdict(answer, {}, 1) for place in places})
+
+
+def test_answers_correct_the_rest_and_the_order_follows():
+    """Promised 44 % and no yes: what is left is promised less; undoing takes it back."""
+    n = 60
+    suggestions = found(list(range(n)), [k % 2 for k in range(n)], np.linspace(0.3, 0.58, n))
+    queue = order_questions(suggestions, "uncertain", 50)
+    questions = Suggested(suggestions, queue, "uncertain")
+    first = questions.progress()["rest"]
+    asked = questions.queue[:20].tolist()
+    answered(questions, asked, "no")
+    now = questions.progress()
+    assert now["rest"] < 0.6 * first
+    assert now["expected"] > 0.4  # what was promised stays on the page
+    left = questions.queue[questions.state[questions.queue] == 0]
+    assert (questions.probability[left] < suggestions.probability[left]).all()
+    nearest = np.abs(questions.probability[left] - 0.5)
+    assert (np.diff(nearest) >= -1e-6).all()  # the nearest to one half is asked about first
+    assert sorted(questions.queue.tolist()) == sorted(queue.tolist())
+    answered(questions, asked, None)
+    np.testing.assert_allclose(questions.probability, suggestions.probability, atol=1e-5)
+    assert questions.queue.tolist() == queue.tolist()
+
+
+def test_few_answers_change_little_and_other_classes_less(some):
+    questions = Suggested(some, order_questions(some))
+    answered(questions, [0], "no")
+    change = some.probability - questions.probability
+    assert (change[1:] > 0).all()
+    assert change[1:].max() < 0.3

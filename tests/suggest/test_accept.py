@@ -38,7 +38,7 @@ def test_seen_labels_are_never_accepted_and_all_classes_share_the_target():
     assert np.argwhere(made.mask).tolist() == [[0, 1], [1, 0], [2, 0]]
     assert made.expected == pytest.approx((0.9 + 0.95 + 0.8) / 3)
     assert made.count == 3
-    assert made.threshold[:2].tolist() == [0.8, 0.8]
+    assert made.threshold[:2].tolist() == [0.8, 0.9]
     assert np.isnan(made.threshold[2])
     assert made.low is None
     assert made.by_class[0] == (2, pytest.approx(0.875))
@@ -58,7 +58,7 @@ def test_nothing_accepted_is_no_error():
     assert result["true_precision"] is None
 
 
-def test_without_an_audit_a_few_labels_are_not_accepted(monkeypatch):
+def test_a_few_labels_are_not_accepted(monkeypatch):
     monkeypatch.setattr("plusone.suggest.accept.FEWEST", 4)
     assert accept(*some(), 0.85).count == 0
 

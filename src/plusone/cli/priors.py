@@ -59,7 +59,7 @@ def priors(
 ) -> None:
     """Estimate how many labels an item has (k), and how often each class applies.
 
-    From the seen labels: how often a linear model on the features predicts them, and the
+    From the seen labels: how often a model on the features predicts them, and the
     assumption that annotators pick among an item's labels evenly. With --audit: counted
     on those items.
 
@@ -129,13 +129,7 @@ def _from_single(dataset: Dataset, settings: list[str], seed: int) -> dict[str, 
     rows = usable_rows(task.train.observed, seed)
     with progress("features", len(rows)) as (bar, making):
         x = vectors_of(recipe, task, rows, tick=lambda n: bar.advance(making, n))
-    with progress("fitting", None) as (bar, fitting):
-        estimate = from_features(
-            x,
-            task.train.observed.take(rows),
-            seed=seed,
-            on_fit=lambda: bar.advance(fitting),
-        )
+    estimate = from_features(x, task.train.observed.take(rows), seed=seed)
     truth = task.train.truth
     true = None if truth is None else (truth.per_class(1) / len(truth)).tolist()
     return {

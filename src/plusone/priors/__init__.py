@@ -7,7 +7,12 @@ from plusone.priors.estimate import (
     from_single_positives,
     labels_per_item,
 )
-from plusone.priors.features import from_features, k_from_features, usable_rows
+from plusone.priors.features import (
+    from_features,
+    k_from_features,
+    seen_label_scores,
+    usable_rows,
+)
 from plusone.priors.intervals import interval_of, k_intervals
 
 __all__ = [
@@ -21,5 +26,6 @@ __all__ = [
     "k_from_features",
     "k_intervals",
     "labels_per_item",
+    "seen_label_scores",
     "usable_rows",
 ]

@@ -129,9 +129,8 @@ def labels_per_item(scores: npt.ArrayLike, observed: LabelMatrix) -> LabelsPerIt
     seen, per_item = seen[rows], seen[rows].sum(axis=1)
     top = np.where(states[rows] == -1, -np.inf, values[rows]).argmax(axis=1)
     right = seen[np.arange(len(rows)), top] / per_item
-    a, error = float(right.mean()), NOISE * float(right.std()) / len(rows) ** 0.5
-    a = max(a, 1 / len(rows))
-    commonest = float((seen / per_item[:, None]).mean(axis=0).max())
+    commonest = float((seen / per_item[:, None]).mean(axis=0).max())  # no model does worse
+    a, error = max(float(right.mean()), commonest), NOISE * float(right.std()) / len(rows) ** 0.5
     skill = min(max((a / commonest - 1) / (SKILL - 1), 0.0), 1.0)
     fewest, most = float(per_item.mean()), float(observed.n_classes)
 

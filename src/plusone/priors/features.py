@@ -1,21 +1,19 @@
-"""k and class priors from features and single positives: a simple model, then its calibration.
+"""k and class priors from features and seen labels: a simple model, then its calibration.
 
-The model is a softmax regression, cross-fitted so that every item is scored by a model that was not
-trained on it. `sklearn.linear_model.LogisticRegression` is not used: it leaves out classes that are
-absent from the training folds, and those need a score too.
+The model is kernel ridge regression on the seen labels. Its leave-one-out predictions have a closed
+form, so every item is scored by a model that was not fitted on it.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from plusone.data.matrix import LabelMatrix
+from plusone.models.kernel import KernelMap, n_landmarks
+from plusone.models.ridge import Ridge
 from plusone.priors.estimate import (
     LabelsPerItem,
     Priors,
@@ -23,38 +21,26 @@ from plusone.priors.estimate import (
     labels_per_item,
     refuse_few,
 )
-from plusone.priors.lbfgs import minimise
-from plusone.priors.picks import pick
 
 ITEMS = 20_000  # largest number of items that are fitted on
-FOLDS = 3
-DIRECTIONS = 512  # more features than this are reduced to their principal components
-DECAYS = (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5)  # in this order, until the fit gets worse
-STEPS = 40
+PENALTIES = (0.1, 0.25, 0.6, 1.5, 4.0, 10.0)  # one is chosen by the leave-one-out error
+SMALLEST = 1e-4  # score
 
 
-def from_features(
-    x: Tensor,
-    observed: LabelMatrix,
-    *,
-    seed: int = 0,
-    on_fit: Callable[[], None] | None = None,
-) -> Priors:
+def from_features(x: Tensor, observed: LabelMatrix, *, seed: int = 0) -> Priors:
     """Estimates k and class priors, assuming uniform picking among an item's labels.
 
     Args:
         x: Features of the items, `[N, D]`, or tokens `[N, T, D]`, which are averaged.
         observed: Seen labels, `[N, L]`; items with a seen positive are used, at most 20,000.
-        seed: Seed of the folds, and of the sample of items if there are more.
-        on_fit: Called after each linear model.
+        seed: Seed of the sample of items if there are more.
     """
-    scores, seen = _scored(x, observed, seed, on_fit)
-    return from_single_positives(scores, seen)
+    return from_single_positives(*_scored(x, observed, seed))
 
 
 def k_from_features(x: Tensor, observed: LabelMatrix, *, seed: int = 0) -> LabelsPerItem:
     """The k of `from_features`, without class priors."""
-    return labels_per_item(*_scored(x, observed, seed, None))
+    return labels_per_item(*_scored(x, observed, seed))
 
 
 def usable_rows(observed: LabelMatrix, seed: int = 0) -> npt.NDArray[np.int64]:
@@ -67,73 +53,33 @@ def usable_rows(observed: LabelMatrix, seed: int = 0) -> npt.NDArray[np.int64]:
 
 
 def _scored(
-    x: Tensor, observed: LabelMatrix, seed: int, on_fit: Callable[[], None] | None
+    x: Tensor, observed: LabelMatrix, seed: int
 ) -> tuple[npt.NDArray[np.float64], LabelMatrix]:
     """Out-of-sample scores of the usable items, and their seen labels."""
-    if x.ndim == 3:
-        x = x.mean(dim=1)
     rows = usable_rows(observed, seed)
     seen = observed.take(rows)
-    label = pick(seen.dense(), np.random.default_rng(seed)).label
-    x = x[torch.from_numpy(rows)]
-    return cross_fitted_picks(x, label, observed.n_classes, seed=seed, on_fit=on_fit), seen
+    return seen_label_scores(x[torch.from_numpy(rows)], seen), seen
 
 
-def cross_fitted_picks(
-    x: Tensor,
-    label: Tensor,
-    n_classes: int,
-    *,
-    seed: int = 0,
-    on_fit: Callable[[], None] | None = None,
-) -> npt.NDArray[np.float64]:
-    """Out-of-sample probabilities that each class is the seen one, `[N, L]`; rows sum to 1.
-
-    The weight decay is chosen by the cross-entropy of the held-out items.
+def seen_label_scores(x: Tensor, observed: LabelMatrix) -> npt.NDArray[np.float64]:
+    """Leave-one-out probabilities that each class is the seen one, `[n, L]`; rows sum to 1.
 
     Args:
-        x: Features, float32 `[N, D]`.
-        label: Seen label of each item, int64 `[N]`.
-        n_classes: `L`.
-        seed: Seed of the folds.
-        on_fit: Called after each model.
+        x: Features, `[n, D]` or `[n, T, D]`.
+        observed: Seen labels of the items, each of which has a positive, `[n, L]`.
     """
-    x = standardised(x)
-    fold = torch.from_numpy(np.random.default_rng(seed).permutation(len(x)) % FOLDS)
-    weights = [torch.zeros(1 + x.shape[1], n_classes)] * FOLDS  # the first row is the bias
-    best_cost, best = float("inf"), torch.zeros(len(x), n_classes)
-    for decay in DECAYS:
-        scores = torch.zeros(len(x), n_classes)
-        for number in range(FOLDS):
-            test = fold == number
-            weights[number] = _fit(x[~test], label[~test], decay, weights[number])
-            scores[test] = x[test] @ weights[number][1:] + weights[number][0]
-            if on_fit is not None:
-                on_fit()
-        cost = float(cross_entropy(scores, label))
-        if cost >= best_cost:
-            break
-        best_cost, best = cost, scores
-    return np.asarray(torch.softmax(best.double(), dim=1))
+    x = (x.mean(dim=1) if x.ndim == 3 else x).float()
+    with torch.no_grad():
+        return ridge_scores(Ridge(KernelMap(x.shape[1], n_landmarks(len(x))).fit(x)), observed)
 
 
-def standardised(x: Tensor) -> Tensor:
-    """Features with mean 0, at most `DIRECTIONS` of them, rows of length about 1."""
-    x = x.float()
-    spread = x.std(dim=0, unbiased=False)
-    x = (x - x.mean(dim=0)) / torch.where(spread > 0, spread, 1.0)
-    x = x / max(x.shape[1], 1) ** 0.5
-    if x.shape[1] > DIRECTIONS:
-        _, directions = torch.linalg.eigh(x.T @ x)
-        x = x @ directions[:, -DIRECTIONS:]
-    return x
-
-
-def _fit(x: Tensor, label: Tensor, decay: float, start: Tensor) -> Tensor:
-    """Weights `[1 + D, L]` of a softmax regression."""
-
-    def cost(weights: Tensor) -> Tensor:
-        loss = cross_entropy(x @ weights[1:] + weights[0], label)
-        return loss + decay / 2 * (weights[1:] ** 2).sum()
-
-    return minimise(cost, [start], steps=STEPS, memory=10, tolerance=1e-9)[0]
+def ridge_scores(ridge: Ridge, observed: LabelMatrix) -> npt.NDArray[np.float64]:
+    """The same from a regression whose vectors are known."""
+    targets = torch.from_numpy(observed.dense() == 1).float()
+    targets = targets / targets.sum(dim=1, keepdim=True)
+    with torch.no_grad():
+        products = ridge.products(targets)
+        predictions = (ridge.solve(targets, each, products).left_out for each in PENALTIES)
+        best = min(predictions, key=lambda left_out: float((left_out - targets).square().sum()))
+        q = best.double().clamp(min=SMALLEST)
+        return np.asarray(q / q.sum(dim=1, keepdim=True))

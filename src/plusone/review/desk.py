@@ -249,7 +249,7 @@ class SuggestionDesk(Desk):
         return {
             "label": label,
             "class": self.table.classes[label],
-            "probability": round(float(suggestions.probability[place]), 6),
+            "probability": round(float(self.questions.probability[place]), 6),
             "answer": ANSWERS[int(self.questions.state[place])],
         }
 

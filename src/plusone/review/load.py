@@ -48,7 +48,7 @@ def open_suggestions(
     embedded = table.root is None and suggestions.about.get("data") in EMBEDDED
     pictures = Scenes(table.ids.tolist()) if embedded else None
     with _opened(database or folder / DATABASE) as store:
-        return SuggestionDesk(Suggested(suggestions, queue), store, pictures)
+        return SuggestionDesk(Suggested(suggestions, queue, order, seed), store, pictures)
 
 
 def open_new_items(

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ import numpy.typing as npt
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.review.store import Pair, Verdict
+from plusone.suggest.correction import fit_correction
 from plusone.suggest.folder import Suggestions
 
 Floats = npt.NDArray[np.float64]
@@ -116,6 +118,7 @@ def entropy(probability: npt.NDArray[np.float32]) -> Floats:
 OPEN, YES, NO, SKIPPED = 0, 1, 2, 3
 CODES = {None: OPEN, "yes": YES, "no": NO, "skip": SKIPPED}
 ANSWERS = {code: answer for answer, code in CODES.items()}
+REFIT = 50  # from so many answers on, the correction is not fitted again after each one
 
 
 def counts(states: States) -> dict[str, int]:
@@ -154,14 +157,24 @@ def agreement(states: States, probability: npt.NDArray[np.float32]) -> dict[str,
 class Suggested:
     """The state of every suggestion, and which ones to ask about next.
 
+    Answers correct the probabilities of the questions that are left, as those of an audit do
+    (`plusone.suggest.correction`), and the order follows. Which questions are asked stays the same.
+
     Args:
         suggestions: The suggestions.
         queue: Positions of those to ask about, in order (`order_questions`).
+        order: The order, a name in `ORDERS`.
+        seed: Seed of the order `random`.
     """
 
-    def __init__(self, suggestions: Suggestions, queue: Places) -> None:
+    def __init__(
+        self, suggestions: Suggestions, queue: Places, order: str = "item", seed: int = 0
+    ) -> None:
         self.suggestions = suggestions
         self.queue = queue
+        self.probability = suggestions.probability  # corrected by the answers
+        self._order, self._seed = order, seed
+        self._fitted_on = 0  # answers behind the correction
         ids, classes = suggestions.table.ids.tolist(), suggestions.table.classes
         self.pairs: list[Pair] = [
             (ids[row], classes[label])
@@ -183,6 +196,23 @@ class Suggested:
             if place is not None:
                 self.state[place] = CODES[now.answer]
                 self._decided[place] = now.last
+        answered = np.flatnonzero((self.state == YES) | (self.state == NO))
+        if abs(len(answered) - self._fitted_on) >= max(1, self._fitted_on // REFIT):
+            self._correct(answered)
+
+    def _correct(self, answered: Places) -> None:
+        before, label = self.suggestions.probability, self.suggestions.label
+        correction = fit_correction(
+            before[answered],
+            label[answered],
+            self.state[answered] == YES,
+            len(self.suggestions.table.classes),
+        )
+        self.probability = correction(before, label).astype(np.float32)
+        self._fitted_on = len(answered)
+        corrected = replace(self.suggestions, probability=self.probability)
+        places = ORDERS[self._order](corrected, np.random.default_rng(self._seed))
+        self.queue = places[self._queued[places]]
 
     def of_item(self, row: int) -> Places:
         """The questions about one item."""
@@ -235,9 +265,11 @@ class Suggested:
         ]
 
     def progress(self) -> dict[str, Any]:
-        """Counts and agreement over the queue."""
-        states = self.state[self.queue]
-        return counts(states) | agreement(states, self.suggestions.probability[self.queue])
+        """Counts and agreement over the queue; `rest` is the share of yes expected of the rest."""
+        states, left = self.state[self.queue], self.queue[self.state[self.queue] == OPEN]
+        rest = float(self.probability[left].mean(dtype=np.float64)) if len(left) else None
+        agreed = agreement(states, self.suggestions.probability[self.queue])
+        return counts(states) | agreed | {"rest": rest}
 
     def _askable(self, places: Places, again: int, busy: Set[Pair]) -> npt.NDArray[np.bool_]:
         state = self.state[places]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from plusone.priors.calibration import Floats, States
 from plusone.suggest.bound import precision_at_least
 from plusone.suggest.calibration import Calibrated, Checked
 
-FEWEST = 10  # accepted labels without an audit; an expectation says little about fewer
+FEWEST = 10  # labels that are accepted; an expectation says little about fewer
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Accepted:
     Args:
         target: The target precision.
         mask: Which entries are accepted, bool `[n, L]`.
-        threshold: From which probability labels of a class are accepted, `[L]`; NaN where none is.
+        threshold: The lowest probability that is accepted in each class, `[L]`; NaN where none is.
         expected: Expected precision, the mean probability of the accepted; None if there are none.
         low: Lower bound of the precision at 95 % confidence; None if no audited item tells.
         checked: Labels of audited items that would be accepted, and how many of them are right.
@@ -44,16 +45,29 @@ class Accepted:
         return int(self.mask.sum())
 
 
-def largest_set(probabilities: Floats, target: float) -> npt.NDArray[np.bool_]:
+def largest_set(
+    probabilities: Floats, target: float, others: Sequence[Floats] = ()
+) -> npt.NDArray[np.bool_]:
     """The largest set whose mean probability is at least the target: the most probable ones.
+
+    Args:
+        probabilities: `[m]`.
+        target: The least mean.
+        others: The same probabilities fitted without each part of an audit, `[m]` each. The mean
+            less its standard error (of the jackknife) then has to reach the target.
 
     >>> largest_set(np.array([0.7, 0.99, 0.95, 0.2]), 0.9).tolist()
     [False, True, True, False]
     """
     order = np.argsort(-probabilities, kind="stable")
-    means = np.cumsum(probabilities[order]) / np.arange(1, len(order) + 1)
+    numbers = np.arange(1, len(order) + 1)
+    least = np.cumsum(probabilities[order]) / numbers
+    if others:
+        means = np.stack([np.cumsum(other[order]) / numbers for other in others])
+        least = least - np.sqrt((len(others) - 1) * means.var(axis=0))
+    reached = np.flatnonzero(least >= target)
     chosen = np.zeros(len(order), dtype=bool)
-    chosen[order[: int(np.count_nonzero(means >= target))]] = True
+    chosen[order[: reached[-1] + 1 if len(reached) else 0]] = True
     return chosen
 
 
@@ -62,8 +76,8 @@ def accept(
 ) -> Accepted:
     """Accepts as many unobserved labels as the target precision allows.
 
-    Labels that an audit has answered are known, and not among them. Without an audit, fewer than
-    `FEWEST` labels are not accepted.
+    Labels that an audit has answered are known, and not among them. Fewer than `FEWEST` labels are
+    not accepted.
 
     Args:
         calibrated: Calibrated probabilities.
@@ -76,19 +90,33 @@ def accept(
     p, unknown, checked = calibrated.probabilities, observed == 0, calibrated.checked
     if checked is not None:
         unknown[checked.answers.row, checked.answers.label] = False
-    threshold = _thresholds(p, unknown, target, per_class)
-    mask = unknown & (p >= threshold)
-    if checked is None and mask.sum() < FEWEST:
+    n_classes = p.shape[1]
+    every = [np.array([label]) for label in range(n_classes)]
+    groups = every if per_class else [np.arange(n_classes)]
+    mask = np.zeros(p.shape, dtype=bool)
+    for group in groups:
+        row, place = np.nonzero(unknown[:, group])
+        label = group[place]
+        likely = largest_set(p[row, label], target)
+        row, label = row[likely], label[likely]
+        others: list[Floats] = []
+        if checked is not None:
+            before = calibrated.before[row, label]
+            others = [correction(before, label) for correction in checked.corrections]
+        chosen = largest_set(p[row, label], target, others)
+        mask[row[chosen], label[chosen]] = True
+    if mask.sum() < FEWEST:
         mask[:] = False
     low, counts = None, None
     if checked is not None and mask.any():
-        accepted, right = _audited(checked, calibrated.before, unknown, target, per_class)
+        accepted, right = _audited(checked, calibrated, unknown, mask, groups)
         low = precision_at_least(accepted, right, int(mask.sum()))
         counts = (int(accepted.sum()), int(right.sum()))
+    lowest = np.where(mask, p, np.inf).min(axis=0)
     return Accepted(
         target=target,
         mask=mask,
-        threshold=np.where(mask.any(axis=0), threshold, np.nan),
+        threshold=np.where(mask.any(axis=0), lowest, np.nan),
         expected=float(p[mask].mean()) if mask.any() else None,
         low=low,
         checked=counts,
@@ -99,40 +127,33 @@ def accept(
     )
 
 
-def _thresholds(
-    p: Floats, unknown: npt.NDArray[np.bool_], target: float, per_class: bool
-) -> Floats:
-    """The lowest accepted probability of each class, `[L]`; above 1 where nothing is accepted."""
-    parts = unknown.T if per_class else [unknown]
-    values = p.T if per_class else [p]
-    lowest = [
-        float(own[largest_set(own, target)].min(initial=2.0))
-        for own in (part_p[part] for part_p, part in zip(values, parts, strict=True))
-    ]
-    return np.broadcast_to(np.array(lowest), p.shape[1:]).copy()
-
-
 def _audited(
     checked: Checked,
-    before: Floats,
+    calibrated: Calibrated,
     unknown: npt.NDArray[np.bool_],
-    target: float,
-    per_class: bool,
+    mask: npt.NDArray[np.bool_],
+    groups: Sequence[npt.NDArray[np.int64]],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Accepted labels of each audited item, and how many are right, `[items]` each.
+    """Labels of each audited item that would be accepted, and how many are right, `[items]` each.
 
-    What is accepted of an item is decided by a correction that was fitted without it.
+    What would be accepted of an item is decided by a correction that was fitted without it: as many
+    labels as have the same mean probability as those that are accepted.
     """
     row, label, yes = checked.answers.row, checked.answers.label, checked.answers.yes
     chosen = np.zeros(len(row), dtype=bool)
     for part, correction in enumerate(checked.corrections):
         own = checked.fold == part
-        threshold = _thresholds(correction(before), unknown, target, per_class)
-        chosen[own] = correction(checked.before[own], label[own]) >= threshold[label[own]]
-    item = np.searchsorted(np.unique(row), row)
-    return np.bincount(item, chosen).astype(np.int64), np.bincount(item, chosen & yes).astype(
-        np.int64
-    )
+        p, audited = correction(calibrated.before), correction(checked.before[own], label[own])
+        threshold = np.full(p.shape[1], np.inf)
+        for group in groups:
+            if mask[:, group].any():
+                expected = float(calibrated.probabilities[:, group][mask[:, group]].mean())
+                values = p[:, group][unknown[:, group]]
+                threshold[group] = values[largest_set(values, expected)].min(initial=np.inf)
+        chosen[own] = audited >= threshold[label[own]]
+    _, item = np.unique(row, return_inverse=True)
+    accepted, right = np.bincount(item, chosen), np.bincount(item, chosen & yes)
+    return accepted.astype(np.int64), right.astype(np.int64)
 
 
 def summary(

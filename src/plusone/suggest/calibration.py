@@ -8,14 +8,14 @@ the corrected probabilities are (`plusone.suggest.accept`).
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from plusone.data.matrix import LabelMatrix
-from plusone.priors.calibration import Floats, apply_curve, fit_curve
+from plusone.priors.calibration import Floats, States, apply_curve, fit_curve
 from plusone.suggest.answers import Answers
 from plusone.suggest.correction import Correction, fit_correction
 
@@ -143,13 +143,29 @@ def calibrate(
     if answers is None:
         return Calibrated(before, before, None, CalibrationSummary(k, origin))
     audited = apply_curve(curve, values, without_answers)[answers.row, answers.label]
-    correction = fit_correction(audited, answers.label, answers.yes, observed.n_classes)
     counts = AuditCounts(len(answers), answers.items, int(answers.yes.sum()))
+    summary = CalibrationSummary(k, origin, counts)
+    return replace(correct(before, states, answers, audited, seed=seed), summary=summary)
+
+
+def correct(
+    before: Floats, states: States, answers: Answers, audited: Floats, *, seed: int = 0
+) -> Calibrated:
+    """Probabilities corrected by answers.
+
+    Args:
+        before: Probabilities without the answers, `[n, L]`.
+        states: Seen labels, `[n, L]`.
+        answers: The answers.
+        audited: Their probabilities if they were not seen, `[m]`.
+        seed: Seed of the parts of the audit.
+    """
+    n_classes = before.shape[1]
+    correction = fit_correction(audited, answers.label, answers.yes, n_classes)
     return Calibrated(
         np.where(states == 0, correction(before), before),
         before,
-        check(audited, answers, observed.n_classes, seed=seed),
-        CalibrationSummary(k, origin, counts),
+        check(audited, answers, n_classes, seed=seed),
     )
 
 

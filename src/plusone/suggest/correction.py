@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 CLASS_RIDGE = 4.0
 SLOPE_RIDGE = 8.0
-SHIFT_RIDGE = 0.1
+SHIFT_RIDGE = 1.0
 SMALLEST_SLOPE = 0.05
 STEPS = 50
 CLOSE = 1e-8

@@ -128,6 +128,7 @@ function showProgress(now) {
   } else if (now.accepted !== null) {
     parts.push("yes " + percent(now.accepted) + ", expected " + percent(now.expected));
     parts.push("agreement " + percent(now.agreement));
+    if (now.rest !== null) { parts.push("corrected: " + percent(now.rest) + " of the rest"); }
   }
   if (now.repeated) { parts.push("asked twice " + now.repeated + ", same answer " + now.agreeing); }
   find("agreement").textContent = parts.join(" · ");
