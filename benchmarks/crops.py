@@ -78,12 +78,12 @@ def features_of(
     return np.concatenate(parts)
 
 
-def extracted(table: LabelTable, name: str, backbone: str, keep: Path) -> np.ndarray:
-    """Features `[N, 5, D]` of all images, kept in a file."""
-    path = keep / f"{name}-{backbone}.npz"
+def extracted(table: LabelTable, name: str, backbone: str, crops: Crops, keep: Path) -> np.ndarray:
+    """Features `[N, V, D]` of all images, kept in a file."""
+    path = keep / f"{name}-{backbone}-{crops}.npz"
     if not path.exists():
         keep.mkdir(parents=True, exist_ok=True)
-        np.savez(path, x=features_of(table, range(len(table)), *network(backbone, name), "five"))
+        np.savez(path, x=features_of(table, range(len(table)), *network(backbone, name), crops))
     with np.load(path) as file:
         return file["x"].astype(np.float32)
 
@@ -103,7 +103,7 @@ def fitted(table: LabelTable, x: np.ndarray, arm: str, seed: int) -> Fitted:
 
 
 def rows_of(table: LabelTable, crops: np.ndarray, arm: str, seed: int) -> dict[str, float]:
-    """Test mAP of every way to use the crops `[N, 5, D]`."""
+    """Test mAP of every way to use the crops `[N, 5, D]`; of whole images `[N, 1, D]` alone."""
     test = table.rows_of("test")
     truth = table.truth.take(test).dense() == 1
     new = crops[test]
@@ -112,6 +112,8 @@ def rows_of(table: LabelTable, crops: np.ndarray, arm: str, seed: int) -> dict[s
         return 100 * mean_average_precision(scores, truth.astype(np.int8), empty="zero")
 
     whole = fitted(table, crops[:, 0], arm, seed)
+    if crops.shape[1] == 1:
+        return {"one": score(whole.predict(new[:, 0]))}
     mean = fitted(table, crops.mean(1), arm, seed)
     highest = fitted(table, crops.max(1), arm, seed)
     shown = np.stack([whole.predict(new[:, crop]) for crop in range(5)]).astype(np.float64)
@@ -165,6 +167,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("data", nargs="*", default=["ucmerced", "voc", "voc-originals"])
     parser.add_argument("--backbones", nargs="+", default=["lite0"])
+    parser.add_argument("--crops", choices=list(CROPS), default="five")
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
     parser.add_argument("--draws", type=int, default=len(SEEDS))
     parser.add_argument("--keep", type=Path, default=Path("crops"))
@@ -180,7 +183,9 @@ def main() -> None:
             else:
                 table = table_of(args.folder, name)
                 entry |= {f"{crops}_per_s": speed(table, name, backbone, crops) for crops in CROPS}
-                measure = partial(rows_of, table, extracted(table, name, backbone, args.keep))
+                measure = partial(
+                    rows_of, table, extracted(table, name, backbone, args.crops, args.keep)
+                )
             ways = averaged(measure, args.arms, args.draws)
             results.append(entry | {"test_map": ways})
             print(f"\n{', '.join(f'{key} {_shown(entry[key])}' for key in entry)}\n", flush=True)
