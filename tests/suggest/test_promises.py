@@ -1,0 +1,59 @@
+"""Small versions of docs/evidence/promises.md: what is promised holds over draws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from plusone.data.matrix import LabelMatrix
+from plusone.priors import k_from_features, labels_per_item
+from plusone.suggest.accept import accept
+from plusone.suggest.calibration import calibrate
+
+from .conftest import make
+
+pytestmark = pytest.mark.slow
+
+
+def test_without_an_audit_the_target_is_met_if_k_is_right_and_less_is_accepted_if_it_is_not_known():
+    shares, careful = [], 0
+    for seed in range(3):
+        made = make(400, seed=seed)
+        observed = LabelMatrix.from_dense(made.observed)
+        low, true = labels_per_item(made.scores, observed).cautious, made.truth.sum(axis=1).mean()
+        assert low < true
+        found = calibrate(made.scores, observed, k=true, origin="given")
+        accepted = accept(found, made.observed, 0.9)
+        assert accepted.low is None  # no audit, no confidence
+        shares.append(made.truth[accepted.mask].mean())
+        found = calibrate(made.scores, observed, k=low, origin="cautious")
+        careful += accept(found, made.observed, 0.9).count < accepted.count
+    assert np.mean(shares) > 0.87
+    assert careful == 3
+
+
+def test_useless_scores_promise_nothing():
+    made = make(300)
+    scores = np.random.default_rng(1).random(made.scores.shape)
+    observed = LabelMatrix.from_dense(made.observed)
+    k = labels_per_item(scores, observed)
+    assert k.low == pytest.approx(1.0, abs=0.15)
+    assert k.low <= made.truth.sum(axis=1).mean() <= k.high
+    found = calibrate(scores, observed, k=k.cautious, origin="cautious")
+    assert accept(found, made.observed, 0.9).count == 0
+
+
+@pytest.mark.parametrize("noise", [0.3, 2.0, 10.0])
+@pytest.mark.parametrize("rate", [0.05, 0.3])
+def test_the_range_of_k_holds_the_truth(noise, rate):
+    held = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        truth = rng.random((200, 6)) < rate
+        truth[np.arange(200), rng.integers(6, size=200)] = True
+        x = torch.from_numpy(truth + noise * rng.normal(size=truth.shape)).float()
+        label = (truth * rng.random(truth.shape)).argmax(axis=1)
+        found = k_from_features(x, LabelMatrix.from_dense(np.eye(6, dtype=np.int8)[label]))
+        held.append(found.low <= truth.sum(axis=1).mean() <= found.high)
+    assert np.mean(held) >= 0.9
