@@ -31,8 +31,8 @@ from plusone.training.api import Fitted
 from plusone.training.calibration import HeldOut, fit_calibration
 from plusone.training.thresholds import find_thresholds
 
-METHODS = (None, "em", "gr", "an", "softmax")  # None: the default
-OTHERS = {"head": "linear", "epochs": 10, "batch_size": 32, "lr": 3e-3}
+METHODS = ("em", "gr", "an", "softmax", None)  # None: the default
+OTHERS = {"head": "linear", "epochs": 10, "batch_size": 32}
 AUDITED = 100
 NOTHING = "-"
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -134,13 +134,12 @@ def thresholds(
 
 def jobs(quick: bool) -> Iterator[tuple[str, int | None, int]]:
     """Data set, items that are learned from (None: all) and seed."""
-    yield "digits", None, 0
-    for seed in range(0 if quick else 10):
-        yield "VOC", 500, seed
-        if seed < 3:
-            yield "UC Merced", None, seed
-            yield "VOC", None, seed
-            yield from [("digits", None, seed)] * (seed > 0)
+    if quick:
+        yield "digits", None, 0
+        return
+    yield from (("VOC", 500, seed) for seed in range(10))
+    for seed in range(3):
+        yield from ((name, None, seed) for name in ("UC Merced", "digits", "VOC"))
 
 
 def rows(args: argparse.Namespace) -> list[dict[str, Any]]:

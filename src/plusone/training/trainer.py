@@ -426,8 +426,6 @@ class Training:
 
         These are the validation items, with all labels if the best epoch was chosen on them, and
         where the method has a closed form every item that it learned from, each left out in turn.
-        (Recovered labels of its neighbours know a little of an item's own; `suggest` needs more
-        and cross-fits, the mean error of probabilities hardly changes.)
         """
         val = self.task.val
         on_truth = self.validator.selected_on == "truth" and val.truth is not None
