@@ -49,6 +49,9 @@ def test_every_order_is_measured_after_every_number_of_questions(played: Path) -
     for row in result["rows"]:
         assert 0 < row["yes"] < row["questions"]
         assert row["gain"] == pytest.approx(row["test_map"] - result["before"])
+    for chosen, random in zip(result["rows"][:2], result["rows"][2:], strict=True):
+        assert chosen["over_random"] == pytest.approx(chosen["test_map"] - random["test_map"])
+        assert random["over_random"] is None
     assert result["all_labels"] > result["before"]
 
 

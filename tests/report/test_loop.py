@@ -13,7 +13,8 @@ from plusone.report.material import Material
 
 def row(order, questions, gain, sd=0.01):
     return {"order": order, "questions": questions, "yes": questions / 2, "test_map": 0.6 + gain,
-            "test_sd": sd, "gain": gain}  # fmt: skip
+            "test_sd": sd, "gain": gain,
+            "over_random": None if order == "any" else gain - 0.01}  # fmt: skip
 
 
 @pytest.fixture
@@ -41,10 +42,10 @@ def test_the_section_has_a_figure_a_table_and_the_command(loop):
     assert isinstance(table, Table)
     assert isinstance(command, Code)
     cells = [[cell.text for cell in line] for line in table.rows]
-    assert cells[0] == ["no questions", "0", "0", "60.00 ± 0.50", "–"]
-    assert cells[2] == ["worth", "500", "250", "65.00 ± 1.00", "+5.00"]
+    assert cells[0] == ["no questions", "0", "0", "60.00 ± 0.50", "–", "–"]
+    assert cells[2] == ["worth", "500", "250", "65.00 ± 1.00", "+5.00", "+4.00"]
     assert cells[-2][0] == "random questions"
-    assert cells[-1] == ["all labels known (bce, same lr)", "–", "–", "80.00", "+20.00"]
+    assert cells[-1] == ["all labels known (bce, same lr)", "–", "–", "80.00", "+20.00", "–"]
     assert "1,000 items with 1,500 hidden positives" in table.caption
 
 

@@ -570,8 +570,9 @@ def loop(
 
     All labels but one per item are hidden. A model is trained and suggests the missing ones, the
     truth answers questions about them, and the model is trained again; beside it, the same
-    number of random questions, and bce with all labels and the same learning rate. Linear
-    models on features. A stopped measurement can be continued, also with more questions.
+    number of random questions, and all labels: bce with the same learning rate, or the method
+    itself if it has a closed form. Models on features. A stopped measurement can be continued,
+    also with more questions.
 
     Example: [bold]plusone loop ucmerced/labels.csv --questions 100,500[/bold]
     """
@@ -623,7 +624,8 @@ def loop(
     if as_json:
         emit(document)
     else:
-        before = ("no questions", 0, None, spread(result.before, result.before_sd), None)
+        left = result.all_labels - result.before
+        before = ("no questions", 0, None, spread(result.before, result.before_sd))
         rows = [
             (
                 "random questions" if row.order == ANY else row.order,
@@ -631,14 +633,20 @@ def loop(
                 f"{row.yes:.0f}",
                 spread(row.test_map, row.test_sd),
                 f"{100 * row.gain:+.2f}",
+                None if row.over_random is None else f"{100 * row.over_random:+.2f}",
+                f"{100 * row.gain / left:.0f} %" if left > 0 else None,
             )
             for row in result.rows
         ]
-        gain = f"{100 * (result.all_labels - result.before):+.2f}"
-        end = ("all labels (bce, same lr)", None, None, percent(result.all_labels), gain)
-        columns = ("questions chosen by", "asked", "yes", "test mAP", "gain")
+        same = ", same lr" if result.reference == "bce" else ""
+        name, gain = f"all labels ({result.reference}{same})", f"{100 * left:+.2f}"
+        first = (*before, None, None, None)
+        end = (name, None, None, percent(result.all_labels), gain, None, None)
+        columns = (
+            "questions chosen by", "asked", "yes", "test mAP", "gain", "over random", "gap closed",
+        )  # fmt: skip
         title = f"{result.method} on {result.data}, lr {result.lr:g}, seeds: {len(chosen)}"
-        out.print(table(title, columns, [before, *rows, end]))
+        out.print(table(title, columns, [first, *rows, end]))
     say(f"written: {to / 'loop.json'}{', ' + str(to / 'report.html') if report else ''}")
 
 

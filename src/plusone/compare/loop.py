@@ -91,6 +91,7 @@ class Row:
         test_map: mAP on the test items after training with the answers, mean.
         test_sd: Its sample standard deviation; None for one seed.
         gain: `test_map` minus that before any question.
+        over_random: `gain` minus that of as many random questions; None for those themselves.
     """
 
     order: str
@@ -99,6 +100,7 @@ class Row:
     test_map: float
     test_sd: float | None
     gain: float
+    over_random: float | None
 
 
 @dataclass(frozen=True)
@@ -115,8 +117,9 @@ class Loop:
         folds: Folds of the cross-fitting behind the suggestions.
         before: mAP on the test items without any answer.
         before_sd: Its sample standard deviation.
-        all_labels: mAP of the method `bce` trained with all labels, for reference; it has the
-            learning rate and all other settings of the method, nothing is tuned for it.
+        all_labels: mAP of the method `reference` trained with all labels; it has the learning
+            rate and all other settings of the method, nothing is tuned for it.
+        reference: `bce`, or the method itself if it has a closed form.
         rows: One per order and number of questions.
     """
 
@@ -130,6 +133,7 @@ class Loop:
     before: float
     before_sd: float | None
     all_labels: float
+    reference: str
     rows: tuple[Row, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -182,7 +186,7 @@ def simulate(
     yes: dict[tuple[str, int], list[int]] = {}
     for seed in seeds:
         settings = blind.model_copy(update={"seed": seed})
-        full = settings.model_copy(update={"method": "bce", "options": {}, "observe": "all"})
+        full = settings.model_copy(update=_reference(recipe) | {"observe": "all"})
         for name, labels, how in ((BEFORE, table, settings), (ALL, dataset.table, full)):
             value = measured(f"seed {seed}: {name}", labels, how)
             scores.setdefault((name, 0), []).append(value)
@@ -214,14 +218,23 @@ def simulate(
         before=before,
         before_sd=_spread(scores[BEFORE, 0]),
         all_labels=statistics.mean(scores[ALL, 0]),
+        reference=_reference(recipe)["method"],
         rows=tuple(
             Row(order, number, statistics.mean(yes[order, number]), mean, _spread(values),
-                mean - before)
+                mean - before,
+                None if order == ANY else mean - statistics.mean(scores[ANY, number]))
             for (order, number), values in scores.items()
             if order not in (BEFORE, ALL)
             for mean in [statistics.mean(values)]
         ),
     )  # fmt: skip
+
+
+def _reference(recipe: Recipe) -> Value:
+    """The settings of the training with all labels."""
+    if get_method(recipe.method).closed_form:
+        return {"method": recipe.method}
+    return {"method": "bce", "options": {}}
 
 
 def steps(questions: Sequence[int], orders: Sequence[str], seeds: Sequence[int]) -> int:

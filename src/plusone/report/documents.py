@@ -173,6 +173,7 @@ class LoopRow(Record):
     test_map: float
     test_sd: Number
     gain: float
+    over_random: Number = None
 
 
 class Loop(Titled):
@@ -188,6 +189,7 @@ class Loop(Titled):
     before: float
     before_sd: Number = None
     all_labels: float
+    reference: str = "bce"
     rows: tuple[LoopRow, ...]
 
 

@@ -46,7 +46,7 @@ def answers(material: Material) -> Section | None:
         "simulated by the true labels, answers questions about them with yes or no; the model is "
         "trained again with the answers. Random questions are about any unobserved label. "
         "Epochs are chosen on seen labels alone; means over seeds, the bar is one standard "
-        "deviation. All trainings have the same learning rate and settings; the last row, bce "
+        "deviation. All trainings have the same learning rate and settings; the last row, trained "
         "with all labels, is not tuned separately.",
         tuple(blocks),
     )
@@ -59,16 +59,17 @@ def _table(loop: Loop) -> Table:
         ("yes", "answers that found a missing label, mean over seeds"),
         ("test mAP in %", "mean ± standard deviation over seeds"),
         ("gain", "points of mAP against no answers"),
+        ("over random", "points of mAP against as many random questions"),
     )
     rows = [
-        _row("no questions", 0, 0, loop.before, loop.before_sd, None),
+        _row("no questions", 0, 0, loop.before, loop.before_sd, None, None),
         *(
             _row(NAMES.get(row.order, row.order), row.questions, row.yes, row.test_map,
-                 row.test_sd, row.gain)
+                 row.test_sd, row.gain, row.over_random)
             for row in loop.rows
         ),
-        _row("all labels known (bce, same lr)", None, None, loop.all_labels, None,
-             loop.all_labels - loop.before),
+        _row(f"all labels known ({loop.reference}{', same lr' * (loop.reference == 'bce')})", None,
+             None, loop.all_labels, None, loop.all_labels - loop.before, None),
     ]  # fmt: skip
     caption = (
         f"{loop.method} on {loop.data}: {loop.items:,} items with {loop.hidden:,} hidden "
@@ -84,13 +85,17 @@ def _row(
     mean: float,
     sd: float | None,
     gain: float | None,
+    over_random: float | None,
 ) -> tuple[Cell, ...]:
     return (
         Cell(name),
         Cell("–") if questions is None else Cell(f"{questions:,}", questions),
         Cell("–") if yes is None else Cell(f"{yes:.0f}", yes),
         Cell(spread(mean, sd), mean),
-        Cell("–") if gain is None else Cell(f"{100 * gain:+.2f}", gain),
+        *(
+            Cell("–") if value is None else Cell(f"{100 * value:+.2f}", value)
+            for value in (gain, over_random)
+        ),
     )
 
 
