@@ -41,6 +41,7 @@ SCRIPTS: dict[str, tuple[str, ...]] = {
     "classifier": ("--items", "30000", "--methods", "an,gr,softmax"),
     "estimators": (),
     "review": (),
+    "kernel": ("{data}",),
     "growth": ("--quick",),
 }
 LIMIT = 900  # seconds for one script

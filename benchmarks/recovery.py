@@ -44,7 +44,7 @@ from plusone.training.trainer import Training
 SEEDS = (1200, 1, 2)
 RATES = (1e-1, 3e-2, 1e-2, 3e-3)
 METHODS = ("an", "wan", "softmax", "epr", "role", "en", "lasd", "em", "gr")
-LARGE = ("voc", "voc_r50", "bibtex", "corel5k")  # where each takes minutes
+LARGE = ("voc", "voc_r50", "bibtex", "corel5k", "digits")  # where each takes minutes
 FEWER = dict.fromkeys(LARGE, ("an", "softmax", "em", "gr"))
 OWN = {
     "recovery": {}, "recovery, training items": {"use_validation": False},
