@@ -81,12 +81,12 @@ def test_gradients_of_the_factored_estimator_are_as_large_as_the_batch():
     assert not made.classes.grad.is_sparse
 
 
-def test_seen_labels_get_their_places_and_no_gradient():
+def test_seen_positives_get_their_places_and_no_gradient():
     phi = torch.zeros(2, 3, requires_grad=True)
     fixed = with_seen(phi, torch.tensor([[1.0, 0.0, -1.0], [0.0, 0.0, 0.0]]))
-    torch.testing.assert_close(fixed[0].sigmoid(), torch.tensor([0.995, 0.5, 0.005]))
+    torch.testing.assert_close(fixed[0].sigmoid(), torch.tensor([0.995, 0.5, 0.5]))
     fixed.sum().backward()
-    assert phi.grad.tolist() == [[0, 1, 0], [1, 1, 1]]
+    assert phi.grad.tolist() == [[0, 1, 1], [1, 1, 1]]
 
 
 def test_the_network_depends_on_the_seed_of_the_labels_alone():

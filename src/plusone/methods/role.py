@@ -4,10 +4,10 @@ Cole et al. 2021, Multi-Label Learning from Single Positive Labels, CVPR, sectio
 implementation notes of section 6.1.
 
 The estimate learns at 10 times the learning rate. As published it is a parameter `[N, L]` that
-starts uniform between probabilities 0.4 and 0.6, a seen positive at 0.995 and a seen negative at
-0.005. The EPR part follows the released program ("released": seen labels divided by L, lambda 1),
-because the paper leaves lambda open and its figures come from that program. As there, the dense
-Adam moves rows outside the batch too.
+starts uniform between probabilities 0.4 and 0.6, a seen positive at 0.995. The EPR part follows the
+released program ("released": seen labels divided by L, lambda 1), because the paper leaves lambda
+open and its figures come from that program. As there, the dense Adam moves rows outside the batch
+too.
 
 Two other estimators need less memory; section 7 of the paper names both ways without trying them.
 With N items, L classes, rank r, feature width D and H hidden units:
@@ -18,8 +18,8 @@ With N items, L classes, rank r, feature width D and H hidden units:
 | `factored` | u[n] . v[l] + a[n] + b[l] | (N + L) (r + 1) |
 | `network` | a small network on the features of item n | (D + 1) H + (H + 1) L |
 
-Only `dense` can start a seen label at its own value and move it from there. For the other two a
-seen label is fixed at that start, 0.995 or 0.005: see `with_seen`. Row-wise updates of the factored
+Only `dense` can start a seen positive at its own value and move it from there. For the other two a
+seen positive is fixed at that start, 0.995: see `with_seen`. Row-wise updates of the factored
 one: see `plusone.training.optim`.
 """
 
@@ -51,7 +51,7 @@ from plusone.types import Batch, Clock, Outputs, TrainLabels
 
 ESTIMATORS = ("dense", "factored", "network")
 SPREAD = math.log(0.6 / (1 - 0.6))  # unseen labels start between probabilities 0.4 and 0.6
-SEEN = math.log(0.995 / (1 - 0.995))  # a seen positive starts at 0.995, a seen negative at 0.005
+SEEN = math.log(0.995 / (1 - 0.995))  # a seen positive starts at 0.995
 KEPT = 1 << 26  # `network` remembers its estimates of all items up to this many entries
 BLOCK = 1 << 22  # entries of the estimate computed at once
 
@@ -85,16 +85,20 @@ class RoleOptions(Options):
 
 
 def with_seen(phi: Tensor, observed: Tensor) -> Tensor:
-    """The estimate with the seen labels in their places.
+    """The estimate with the seen positives in their places.
+
+    A seen negative is learned like an unobserved label, through its cost: the classifier is pulled
+    to the estimate with full weight, and a seen negative may weigh less
+    (`plusone.losses.weighting`).
 
     Args:
         phi: Logits `[B, L]`.
         observed: Seen labels `[B, L]` in {1, 0, -1}.
 
     >>> with_seen(torch.zeros(1, 3), torch.tensor([[1, 0, -1]])).sigmoid()
-    tensor([[0.9950, 0.5000, 0.0050]])
+    tensor([[0.9950, 0.5000, 0.5000]])
     """
-    return torch.where(observed == 0, phi, SEEN * observed.sign().to(phi.dtype))
+    return torch.where(observed > 0, SEEN, phi)
 
 
 class Estimator(nn.Module):
@@ -275,10 +279,10 @@ class Role(Method[RoleOptions]):
         for start in range(0, len(rows), step):
             index = rows[start : start + step]
             phi = self.estimator.recall(index)
+            observed = torch.from_numpy(self.labels.observed.dense(index.numpy()))
             if not self.estimator.holds_seen:
-                observed = torch.from_numpy(self.labels.observed.dense(index.numpy()))
                 phi = with_seen(phi, observed)
-            estimates[start : start + step] = phi
+            estimates[start : start + step] = phi.masked_fill(observed < 0, -SEEN)
         return estimates.sigmoid_()
 
 
