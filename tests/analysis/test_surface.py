@@ -26,6 +26,7 @@ from plusone.models.classifier import Classifier
 from plusone.models.heads import LinearHead
 from plusone.recipe import make_recipe
 from plusone.training.build import Predictor, load_run
+from plusone.training.calibration import Calibration
 from plusone.training.loader import ArrayInputs
 from plusone.training.task import Part, make_task
 from plusone.types import TrainLabels
@@ -77,6 +78,7 @@ def bowl(n=6, n_classes=3) -> tuple[Predictor, Part]:
     predictor = Predictor(
         make_recipe({"method": "an"}), ("a", "b", "c"), (n,), False,
         Classifier(torch.nn.Identity(), head), Squared(TrainLabels(labels), Options()),
+        Calibration.none(n_classes),
     )  # fmt: skip
     return predictor, Part(np.arange(n).astype(np.str_), ArrayInputs(torch.eye(n)), labels, None)
 

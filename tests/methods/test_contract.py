@@ -73,7 +73,7 @@ def test_a_seen_negative_pushes_its_logit_down(case):
     observed = case.observed.clone()
     row, column = 0, int((case.observed[0] != 1).nonzero()[0])
     observed[row, column] = -1
-    logits = torch.zeros(8, 6, requires_grad=True)
+    logits = torch.full((8, 6), 0.1, requires_grad=True)  # squared error is flat at 0
     case.on_logits(logits, observed).backward()
     assert logits.grad[row, column] > 0
 

@@ -61,6 +61,12 @@ ByClass = Annotated[
 ]
 
 
+LEARNED = (
+    "note: the model learned from the seen labels of these items too, so the figures are too good; "
+    "those of the training (val_map in metrics.json) leave each item out"
+)
+
+
 def evaluate(
     run: Run,
     data: Annotated[str | None, typer.Argument(help="Data; the run's own by default.")] = None,
@@ -79,7 +85,12 @@ def evaluate(
     Example: [bold]plusone evaluate runs/digits-gr-seed0[/bold]
     """
     from plusone.training.build import load_run
-    from plusone.training.evaluate import as_in_training, check_split, evaluate_run
+    from plusone.training.evaluate import (
+        as_in_training,
+        check_split,
+        evaluate_run,
+        learns_from_validation,
+    )
 
     check_split(split)
     predictor = _shown(load_run(run), crops)
@@ -88,6 +99,9 @@ def evaluate(
     dataset = dataset_of(run, data, features, form, meaning)
     if data is None and split in ("train", "val"):
         dataset = as_in_training(dataset, run, predictor.recipe)
+    learned = data is None and split == "val" and learns_from_validation(predictor)
+    if learned:
+        say(LEARNED)
     with progress("predicting", None) as (bar, task):
         result = evaluate_run(
             predictor,
@@ -100,6 +114,7 @@ def evaluate(
     if as_json:
         header = {"run": str(run), "data": dataset.name, "split": split}
         header |= {"broken": len(dataset.broken)} if dataset.broken else {}
+        header |= {"learned_from": True} if learned else {}
         header |= {"thresholds": cuts.origin, "calibration": predictor.calibration.about()}
         emit(header | result.to_json())
         return

@@ -14,6 +14,7 @@ from plusone.data.dataset import Dataset
 from plusone.data.formats import read
 from plusone.data.table import hold_out_validation
 from plusone.errors import InputError
+from plusone.methods import get_method
 from plusone.metrics import Cut, evaluate
 from plusone.metrics.calibration import mean_and_rate
 from plusone.recipe import Recipe
@@ -67,6 +68,15 @@ def check_split(split: str) -> None:
     """Refuses unknown splits."""
     if split not in SPLITS:
         raise InputError(f"the split {split!r} is not one of {', '.join(SPLITS)}")
+
+
+def learns_from_validation(predictor: Predictor) -> bool:
+    """Whether a model learned from the seen labels of its validation items: a closed form may."""
+    recipe, images = predictor.recipe, predictor.images
+    info = get_method(recipe.method)
+    stages = recipe.resolved_stages(images=images, phases=info.phases)
+    fixed = all(stage.inputs == "features" for stage in stages)
+    return recipe.use_validation and info.closed_form and fixed
 
 
 def as_in_training(dataset: Dataset, run: Path, recipe: Recipe) -> Dataset:
