@@ -31,10 +31,9 @@ from plusone.compare.tables import markdown
 from plusone.data.dataset import Dataset
 from plusone.data.source import load_source
 from plusone.io.files import write_json, write_text
-from plusone.methods.recovery import PENALTIES
 from plusone.metrics import mean_average_precision
 from plusone.models.kernel import KernelMap, n_landmarks
-from plusone.models.ridge import Ridge
+from plusone.models.ridge import PENALTIES, Ridge
 from plusone.recipe import Recipe
 from plusone.training.gamma import SAMPLED, best_gamma
 from plusone.training.linear import train_stacked, why_alone

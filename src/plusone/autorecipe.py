@@ -221,7 +221,7 @@ def _method(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
         return Choice({"method": "em"}, "it led when a small network was trained from scratch")
     return Choice(
         {"method": "recovery"},
-        "ahead of the other methods on the data sets measured (docs/recovery.md), and it has no "
+        "ahead of the other methods on most data sets measured (docs/recovery.md), and it has no "
         "learning rate to choose",
     )
 

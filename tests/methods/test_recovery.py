@@ -7,18 +7,17 @@ import torch
 from plusone.data.matrix import LabelMatrix
 from plusone.methods import METHODS
 from plusone.methods.recovery import (
-    PENALTIES,
     Recovery,
     RecoveryOptions,
     calibrated,
-    pick_probabilities,
     positives_per_item,
     recover,
     step_length,
 )
 from plusone.metrics.seen_labels import seen_auc
 from plusone.models.kernel import KernelMap, principal_axes
-from plusone.models.ridge import Ridge
+from plusone.models.ridge import PENALTIES, Ridge, pick_probabilities
+from plusone.priors import labels_per_item
 from plusone.training import closed_form
 from plusone.types import TrainLabels
 
@@ -78,8 +77,8 @@ def naive_recovery(x, observed, rounds):
     q[observed == -1] = 1e-4
     q /= q.sum(1, keepdims=True)
     mean = np.mean([m[i] for i in known])
-    hits = np.mean([observed[i, q[i].argmax()] == 1 for i in known])
-    k = min(max(mean / hits, 1.05 * mean), n_classes)
+    estimate = labels_per_item(q, LabelMatrix.from_dense(observed)).k
+    k = min(max(estimate, 1.05 * mean), n_classes)
     p = k * q
     for _ in range(rounds):
         p = np.clip(p, 1e-3, 1 - 1e-3)
@@ -162,12 +161,14 @@ def test_rows_without_a_pick_keep_their_probabilities():
     assert (recovered[0, 1:] < 0.3).all()  # a pick elsewhere is a hint that it is absent
 
 
-def test_k_is_one_over_accuracy_and_never_below_what_is_seen():
-    q = torch.tensor([[0.6, 0.4], [0.6, 0.4], [0.1, 0.9], [0.9, 0.1]])
-    observed = torch.tensor([[1, 0], [0, 1], [0, 1], [1, 0]]).float()
-    assert positives_per_item(q, observed) == pytest.approx(4 / 3)
-    assert positives_per_item(q, torch.ones(4, 2)) == 2
-    assert positives_per_item(q, torch.zeros(4, 2)) == pytest.approx(1.05)
+def test_k_is_the_estimate_of_priors_and_never_below_what_is_seen():
+    q = torch.tensor([[0.6, 0.4], [0.6, 0.4], [0.1, 0.9], [0.9, 0.1]]).repeat(10, 1)
+    observed = torch.tensor([[1, 0], [0, 1], [0, 1], [1, 0]]).float().repeat(10, 1)
+    known = LabelMatrix.from_dense(observed.numpy().astype(np.int8))
+    assert positives_per_item(q, observed) == labels_per_item(q.numpy(), known).k > 1.1
+    assert positives_per_item(q, torch.ones(40, 2)) == 2
+    assert positives_per_item(q, torch.zeros(40, 2)) == pytest.approx(1.05)
+    assert positives_per_item(q[:4], observed[:4]) == pytest.approx(1.05)  # too few to estimate it
 
 
 @pytest.mark.parametrize(("n", "n_classes"), [(3, 2), (12, 300), (50, 1)])

@@ -131,7 +131,7 @@ def train(
     from plusone.data.source import EMBEDDED
     from plusone.methods import get_method
     from plusone.recipe import make_recipe, parse_settings, read_toml
-    from plusone.training.build import head_of
+    from plusone.training.build import in_closed_form
     from plusone.training.expected import expected
     from plusone.training.rates import pick_rate, with_rate
     from plusone.training.run import train as run
@@ -191,7 +191,7 @@ def train(
         say(f"rule: {sentence}")
     if not task.images and (idle := sorted(IMAGES_ONLY & full.model_fields_set)):
         say(f"without effect on features: {', '.join(idle)}")
-    closed = get_method(full.method).closed_form and head_of(full, images=task.images) == "kernel"
+    closed = in_closed_form(full, images=task.images)
     asked = {key for layer in given for key in layer}
     if closed and (idle := sorted(STEPS_ONLY & asked)):
         say(f"without effect on a closed form: {', '.join(idle)}")
@@ -249,7 +249,7 @@ def train(
     if as_json:
         emit(result.to_json() | ({"broken": len(dataset.broken)} if dataset.broken else {}))
         return
-    _print(result, task.name)
+    _print(result, task.name, closed=closed)
 
 
 def _check_new(folder: Path, resume: bool) -> None:
@@ -296,25 +296,31 @@ def _decisive(selected_by: str, score: float | None) -> str:
     return f"{selected_by} {'-' if score is None else format(score, '.4f')}"
 
 
-def _print(result: RunResult, data: str) -> None:
-    """The result as a table, and what to do with it."""
+def _print(result: RunResult, data: str, *, closed: bool) -> None:
+    """The result as a table, and what to do with it.
+
+    Args:
+        result: The result.
+        data: Name of the data set.
+        closed: Whether it was solved in closed form, so that no epoch was chosen.
+    """
     labels = LABELS[result.selected_on]
     score = _decisive(result.selected_by, result.val_score)
-    rows = [
+    rows: list[tuple[str, object]] = [
         ("val mAP", f"{percent(result.val_map)} (against {labels})"),
         ("test mAP", percent(result.test_map)),
-        ("best epoch", result.best_epoch),
-        ("chosen by", f"{score} on {labels} of the validation items"),
-        ("seconds", f"{result.seconds:.1f}"),
-        ("run", result.run),
     ]
+    if result.recovery is not None:
+        recovered = percent(result.recovery["recovery_map"])
+        rows.append(("recovered", f"{recovered} (mAP of all labels of the training items)"))
+    if not closed:
+        rows.append(("best epoch", result.best_epoch))
+        rows.append(("chosen by", f"{score} on {labels} of the validation items"))
     if (calibration := result.calibration) is not None:
         how = "raw scores" if calibration["from"] == "none" else "calibrated on"
         note = f"({calibration['note']})" if calibration["from"] == "none" else calibration["note"]
-        rows.insert(4, ("probabilities", f"{how} {note}"))
-    if result.recovery is not None:
-        recovered = percent(result.recovery["recovery_map"])
-        rows.insert(2, ("recovered", f"{recovered} (mAP of all labels of the training items)"))
+        rows.append(("probabilities", f"{how} {note}"))
+    rows += [("seconds", f"{result.seconds:.1f}"), ("run", result.run)]
     out.print(table(f"{result.method} on {data}", ("result", ""), rows, text=2))
     split = " --split val" if result.test_map is None else ""
     run = quote(str(result.run))

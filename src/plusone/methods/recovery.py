@@ -7,8 +7,8 @@ and m seen positives per item that were picked at random among its positives (m 
    any have the mean target. Its leave-one-out prediction, clipped and normalised in each row, is q,
    the probability that a class is the one that is picked. The penalty is the one with the least
    leave-one-out squared error.
-2. k, the number of positives per item: as given; else m over the share of items where q's first
-   choice is a seen one, because the first choice is nearly always a positive.
+2. k, the number of positives per item: as given; else estimated from how often q's first choice is
+   a seen one (`priors.labels_per_item`), because the first choice is nearly always a positive.
 3. p = k q, the probability that a class is positive; then `rounds` times:
    a. Calibrate: p is raised to the power with which the recovered labels sum to k on average.
    b. Recover: R is 1 for a seen positive, 0 for a seen negative, else the probability that a class
@@ -33,18 +33,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from plusone.data.matrix import LabelMatrix
 from plusone.losses import reduce
 from plusone.methods.base import Method, MethodInfo, Options, Part
-from plusone.models.ridge import Ridge, Solution
+from plusone.models.ridge import (
+    PENALTIES,
+    Ridge,
+    Solution,
+    pick_probabilities,
+    seen_label_regression,
+)
+from plusone.priors.calibration import FEWEST
+from plusone.priors.estimate import labels_per_item
 from plusone.types import Batch, Clock, Outputs, TrainLabels
 
-PENALTIES = (
-    0.02, 0.03, 0.045, 0.07, 0.1, 0.15, 0.25, 0.4, 0.6, 1.0, 1.5, 2.5, 4.0, 6.0, 10.0, 15.0, 25.0,
-)  # fmt: skip
-SMALLEST = 1e-4  # q
 CLIPPED = 1e-3  # p stays so far from 0 and 1, less where that would add up over the classes
 ADDED = 0.1  # labels per item that clipping may add
 MORE = 1.05  # k is at least so many times what is seen
@@ -105,7 +111,12 @@ class RidgeRegression(Method[AnyRidge]):
         return batch.observed.clamp(min=0)
 
     def solve(self, ridge: Ridge, observed: Tensor) -> Solution:
-        return seen_label_regression(ridge, observed, self.options.penalty)[0]
+        return seen_label_regression(ridge, observed, self.penalties)[0]
+
+    @property
+    def penalties(self) -> tuple[float, ...]:
+        """Penalties to choose from: the one that is given, or all."""
+        return PENALTIES if self.options.penalty is None else (self.options.penalty,)
 
 
 class Recovery(RidgeRegression[RecoveryOptions]):
@@ -120,7 +131,7 @@ class Recovery(RidgeRegression[RecoveryOptions]):
         return self.targets[batch.index]
 
     def solve(self, ridge: Ridge, observed: Tensor) -> Solution:
-        solution, penalty = seen_label_regression(ridge, observed, self.options.penalty)
+        solution, penalty = seen_label_regression(ridge, observed, self.penalties)
         p, k = self.first_guess(solution.left_out, observed)
         for _ in range(self.options.rounds):
             p, recovered = calibrated(p, observed, k)
@@ -137,7 +148,7 @@ class Recovery(RidgeRegression[RecoveryOptions]):
             self.targets.copy_(solution.targets[: len(self.targets)])
 
     def first_guess(self, predictions: Tensor, observed: Tensor) -> tuple[Tensor, float]:
-        """P and k from predictions `[n, L]` of the seen label."""
+        """The first p, and k, from predictions `[n, L]` of the seen label."""
         q = pick_probabilities(predictions, observed)
         k = self.labels.expected_positives or positives_per_item(q, observed)
         return k * q, k
@@ -151,53 +162,23 @@ class Recovery(RidgeRegression[RecoveryOptions]):
         return self.targets if rows is None else self.targets[rows]
 
 
-def seen_label_regression(
-    ridge: Ridge, observed: Tensor, penalty: float | None
-) -> tuple[Solution, float]:
-    """Ridge regression on the seen positives `[n, L]`, and its penalty.
-
-    Args:
-        ridge: The vectors.
-        observed: Seen labels.
-        penalty: As given; None takes the one with the least leave-one-out error.
-    """
-    seen = (observed == 1).float()
-    counts = seen.sum(1, keepdim=True)
-    known = counts[:, 0] > 0
-    targets = seen / counts.clamp(min=1)
-    weights = ridge.weights * known
-    targets[~known] = weights @ targets / weights.sum().clamp(min=1e-12)
-    products = ridge.products(targets)
-    if penalty is None:
-        errors = [
-            float(
-                weights @ (ridge.solve(targets, each, products).left_out - targets).square().sum(1)
-            )
-            for each in PENALTIES
-        ]
-        penalty = PENALTIES[errors.index(min(errors))]
-    return ridge.solve(targets, penalty, products), penalty
-
-
-def pick_probabilities(predictions: Tensor, observed: Tensor) -> Tensor:
-    """q: predictions of the seen label `[n, L]`, clipped and with rows that sum to 1."""
-    q = predictions.clamp(min=SMALLEST).masked_fill(observed == -1, SMALLEST)
-    return q / q.sum(1, keepdim=True)
-
-
 def positives_per_item(q: Tensor, observed: Tensor) -> float:
-    """k, from how often q's first choice is among the seen positives."""
-    seen = observed == 1
-    rows = seen.any(1)
-    if not bool(rows.any()):
-        return MORE
-    hits = seen[rows].gather(1, q[rows].argmax(1, keepdim=True)).double().mean()
-    mean = float(seen[rows].sum(1).double().mean())
-    return min(max(mean / max(float(hits), 1e-6), MORE * mean), float(q.shape[1]))
+    """K by the estimate of `plusone priors`, and at least a little more than is seen."""
+    seen = LabelMatrix.from_dense(observed.numpy().astype(np.int8))
+    counts = seen.per_item(1)
+    counts = counts[counts > 0]
+    least = min(MORE * (float(counts.mean()) if len(counts) else 1.0), float(seen.n_classes))
+    if len(counts) < FEWEST:
+        return least
+    return max(labels_per_item(q.numpy(), seen).k, least)
 
 
 def calibrated(p: Tensor, observed: Tensor, k: float) -> tuple[Tensor, Tensor]:
-    """P to the power at which the recovered labels sum to k on average, and these labels."""
+    """Raises p to the power at which the recovered labels sum to k on average.
+
+    Returns:
+        The power of p, and the recovered labels, `[n, L]` each.
+    """
     least, rows = min(CLIPPED, ADDED / p.shape[1]), (observed == 1).any(1)
     p = p.clamp(least, 1 - least)
     low, high = POWERS
@@ -212,9 +193,8 @@ def calibrated(p: Tensor, observed: Tensor, k: float) -> tuple[Tensor, Tensor]:
 def recover(p: Tensor, observed: Tensor) -> Tensor:
     """R: the probability of each label given what was seen, `[n, L]`."""
     seen = (observed == 1).sum(1, keepdim=True)
-    picked = (seen * p / torch.maximum(p.sum(1, keepdim=True), seen.clamp(min=1))).clamp(
-        max=CERTAIN
-    )
+    among = torch.maximum(p.sum(1, keepdim=True), seen.clamp(min=1))
+    picked = (seen * p / among).clamp(max=CERTAIN)
     unseen = (p - picked) / (1 - picked)
     return torch.where(observed == 1, 1.0, torch.where(observed == -1, 0.0, unseen))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +10,10 @@ from torch import Tensor
 
 BLOCK = 8192  # items at once
 MOST_LEVERAGE = 1 - 1e-4
+PENALTIES = (
+    0.02, 0.03, 0.045, 0.07, 0.1, 0.15, 0.25, 0.4, 0.6, 1.0, 1.5, 2.5, 4.0, 6.0, 10.0, 15.0, 25.0,
+)  # fmt: skip
+SMALLEST = 1e-4  # probability of a pick
 
 
 @dataclass(frozen=True)
@@ -82,3 +87,38 @@ class Ridge:
         residual = targets - torch.addmm(bias, self.vectors, weight)
         left_out = targets - residual / (1 - self.leverage(penalty))[:, None]
         return Solution(weight.T.contiguous(), bias, left_out)
+
+
+def seen_label_regression(
+    ridge: Ridge, observed: Tensor, penalties: Sequence[float] = PENALTIES
+) -> tuple[Solution, float]:
+    """Ridge regression on the seen positives, with the penalty of least leave-one-out error.
+
+    The targets of an item are 1 / m at its m seen positives and 0 elsewhere; items without any
+    have the mean target.
+
+    Args:
+        ridge: The vectors.
+        observed: Labels, float `[n, L]` in {1, 0, -1}.
+        penalties: To choose from.
+    """
+    seen = (observed == 1).float()
+    counts = seen.sum(1, keepdim=True)
+    known = counts[:, 0] > 0
+    targets = seen / counts.clamp(min=1)
+    weights = ridge.weights * known
+    targets[~known] = weights @ targets / weights.sum().clamp(min=1e-12)
+    products = ridge.products(targets)
+
+    def error(penalty: float) -> float:
+        left_out = ridge.solve(targets, penalty, products).left_out
+        return float(weights @ (left_out - targets).square().sum(1))
+
+    penalty = penalties[0] if len(penalties) == 1 else min(penalties, key=error)
+    return ridge.solve(targets, penalty, products), penalty
+
+
+def pick_probabilities(predictions: Tensor, observed: Tensor) -> Tensor:
+    """Predictions of the seen label `[n, L]` as probabilities: clipped, with rows that sum to 1."""
+    q = predictions.clamp(min=SMALLEST).masked_fill(observed == -1, SMALLEST)
+    return q / q.sum(1, keepdim=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from plusone.data.matrix import LabelMatrix
 from plusone.models.kernel import KernelMap, n_landmarks
-from plusone.models.ridge import Ridge
+from plusone.models.ridge import Ridge, pick_probabilities, seen_label_regression
 from plusone.priors.estimate import (
     LabelsPerItem,
     Priors,
@@ -24,7 +24,6 @@ from plusone.priors.estimate import (
 
 ITEMS = 20_000  # largest number of items that are fitted on
 PENALTIES = (0.1, 0.25, 0.6, 1.5, 4.0, 10.0)  # one is chosen by the leave-one-out error
-SMALLEST = 1e-4  # score
 
 
 def from_features(x: Tensor, observed: LabelMatrix, *, seed: int = 0) -> Priors:
@@ -75,11 +74,7 @@ def seen_label_scores(x: Tensor, observed: LabelMatrix) -> npt.NDArray[np.float6
 
 def ridge_scores(ridge: Ridge, observed: LabelMatrix) -> npt.NDArray[np.float64]:
     """The same from a regression whose vectors are known."""
-    targets = torch.from_numpy(observed.dense() == 1).float()
-    targets = targets / targets.sum(dim=1, keepdim=True)
+    states = torch.from_numpy(observed.dense()).float()
     with torch.no_grad():
-        products = ridge.products(targets)
-        predictions = (ridge.solve(targets, each, products).left_out for each in PENALTIES)
-        best = min(predictions, key=lambda left_out: float((left_out - targets).square().sum()))
-        q = best.double().clamp(min=SMALLEST)
-        return np.asarray(q / q.sum(dim=1, keepdim=True))
+        solution, _ = seen_label_regression(ridge, states, PENALTIES)
+        return np.asarray(pick_probabilities(solution.left_out.double(), states))

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 def learning(material: Material) -> Section | None:
     """Validation mAP and loss per epoch."""
-    groups = [group for group in material.groups if averaged(group)]
+    groups = [
+        group
+        for group in material.groups
+        if any(len(curve.epochs) > 1 for curve in averaged(group))  # a closed form has no course
+    ]
     if not groups:
         return None
     return Section(

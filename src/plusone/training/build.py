@@ -81,17 +81,27 @@ def build(
 
 def head_of(recipe: Recipe, *, images: bool) -> Literal["linear", "kernel"]:
     """The kind of head; a kernel head needs fixed features in every stage."""
-    info = get_method(recipe.method)
-    stages = recipe.resolved_stages(images=images, phases=info.phases)
-    fixed = all(stage.inputs == "features" for stage in stages)
-    if recipe.head == "kernel" and not fixed:
+    if recipe.head == "kernel" and not on_fixed_features(recipe, images=images):
         raise InputError(
             "a kernel head works on fixed features, and this training changes the backbone; use "
             "--mode linear, or head = linear"
         )
     if recipe.head == "auto":
-        return "kernel" if info.closed_form and fixed else "linear"
+        return "kernel" if in_closed_form(recipe, images=images) else "linear"
     return recipe.head
+
+
+def on_fixed_features(recipe: Recipe, *, images: bool) -> bool:
+    """Whether every stage trains a head on fixed features."""
+    phases = get_method(recipe.method).phases
+    stages = recipe.resolved_stages(images=images, phases=phases)
+    return all(stage.inputs == "features" for stage in stages)
+
+
+def in_closed_form(recipe: Recipe, *, images: bool) -> bool:
+    """Whether the whole training is one solution in closed form."""
+    closed = get_method(recipe.method).closed_form
+    return closed and on_fixed_features(recipe, images=images)
 
 
 @dataclass(frozen=True)

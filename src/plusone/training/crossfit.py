@@ -20,8 +20,8 @@ from plusone.data.lazy import LazyArray, taken
 from plusone.errors import InputError
 from plusone.io.arrays import write_array
 from plusone.io.keys import content_key, file_state
-from plusone.methods import get_method
 from plusone.recipe import Recipe
+from plusone.training.build import in_closed_form, on_fixed_features
 from plusone.training.features import with_features
 from plusone.training.task import input_shape, make_task
 from plusone.training.trainer import Training
@@ -87,11 +87,13 @@ def cross_fit(
     if only_heads(dataset, settings):
         dataset = with_features(dataset, settings, tick=on_extract, folder=keep)
         settings = settings.model_copy(update={"crops": "one"})
-    probabilities = np.zeros((len(rows), len(table.classes)), dtype=np.float32)
-    if has_left_out(dataset, settings):
+    features = dataset.features
+    if features is not None:
+        features = None if features.ndim == 4 else taken(features, rows)
+    if in_closed_form(settings, images=len(input_shape(dataset, settings)) == 3):
         probabilities = _left_out(dataset, settings, rows, store)
-        fold = np.arange(len(rows))
-        folds = 0
+        return CrossFit(rows, np.arange(len(rows)), probabilities, features)
+    probabilities = np.zeros((len(rows), len(table.classes)), dtype=np.float32)
     for number in range(folds):
         predicted = None if store is None else store.read(str(number))
         stored = predicted is not None
@@ -105,18 +107,7 @@ def cross_fit(
         probabilities[fold == number] = predicted
         if on_fold is not None:
             on_fold(number, stored)
-    features = dataset.features
-    if features is not None:
-        features = None if features.ndim == 4 else taken(features, rows)
     return CrossFit(rows, fold, probabilities, features)
-
-
-def has_left_out(dataset: Dataset, recipe: Recipe) -> bool:
-    """Whether one training predicts every item free of its labels: some closed forms do."""
-    info = get_method(recipe.method)
-    images = len(input_shape(dataset, recipe)) == 3
-    stages = recipe.resolved_stages(images=images, phases=info.phases)
-    return info.closed_form and all(stage.inputs == "features" for stage in stages)
 
 
 def _left_out(
@@ -160,8 +151,7 @@ def _train_and_predict(
 def only_heads(dataset: Dataset, recipe: Recipe) -> bool:
     """Whether only a head is trained, on features of images from a fixed backbone."""
     images = len(input_shape(dataset, recipe)) == 3
-    stages = recipe.resolved_stages(images=images, phases=get_method(recipe.method).phases)
-    return images and all(stage.inputs == "features" for stage in stages)
+    return images and on_fixed_features(recipe, images=True)
 
 
 class _Store:

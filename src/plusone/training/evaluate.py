@@ -14,13 +14,12 @@ from plusone.data.dataset import Dataset
 from plusone.data.formats import read
 from plusone.data.table import hold_out_validation
 from plusone.errors import InputError
-from plusone.methods import get_method
 from plusone.metrics import Cut, evaluate
 from plusone.metrics.calibration import mean_and_rate
 from plusone.recipe import Recipe
 from plusone.results import finite
 from plusone.training._sampling import TEST_LABELS, blockwise, sample
-from plusone.training.build import Predictor
+from plusone.training.build import Predictor, in_closed_form
 from plusone.training.items import inputs_for
 from plusone.training.loader import SomeInputs
 
@@ -72,11 +71,8 @@ def check_split(split: str) -> None:
 
 def learns_from_validation(predictor: Predictor) -> bool:
     """Whether a model learned from the seen labels of its validation items: a closed form may."""
-    recipe, images = predictor.recipe, predictor.images
-    info = get_method(recipe.method)
-    stages = recipe.resolved_stages(images=images, phases=info.phases)
-    fixed = all(stage.inputs == "features" for stage in stages)
-    return recipe.use_validation and info.closed_form and fixed
+    recipe = predictor.recipe
+    return recipe.use_validation and in_closed_form(recipe, images=predictor.images)
 
 
 def as_in_training(dataset: Dataset, run: Path, recipe: Recipe) -> Dataset:

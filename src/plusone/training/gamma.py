@@ -5,10 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from plusone.methods.recovery import seen_label_regression
 from plusone.metrics.seen_labels import log_rank
 from plusone.models.kernel import GAMMA, KernelMap
-from plusone.models.ridge import Ridge
+from plusone.models.ridge import Ridge, seen_label_regression
 
 GAMMAS = (0.75, GAMMA, 3.0)
 MARGIN = 1.003  # times better than the middle one, or the middle one is taken
@@ -31,7 +30,7 @@ def best_gamma(x: Tensor, observed: Tensor) -> float:
     with torch.no_grad():
         for gamma in GAMMAS:
             ridge = Ridge(KernelMap(x.shape[1], len(x), gamma).fit(x))
-            solution, _ = seen_label_regression(ridge, observed, None)
+            solution, _ = seen_label_regression(ridge, observed)
             scores[gamma] = log_rank(solution.left_out, observed)
     best = max(scores, key=lambda gamma: scores[gamma])
     return best if scores[best] > MARGIN * scores[GAMMA] else GAMMA
