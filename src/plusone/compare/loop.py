@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plusone.data.dataset import Dataset
+from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.io.jsonl import append_jsonl, read_jsonl, write_jsonl
@@ -24,6 +25,8 @@ from plusone.methods import get_method
 from plusone.metrics import mean_average_precision
 from plusone.recipe import Recipe
 from plusone.review import ORDERS, apply_answers, order_questions
+from plusone.review.questions import Suggested
+from plusone.review.store import Verdict
 from plusone.suggest import Suggestions, read_suggestions, write_suggestions
 from plusone.suggest.find import suggest
 from plusone.training.run import fingerprint
@@ -160,17 +163,24 @@ def simulate(
         folder: Measurements are stored here, so that a stopped simulation resumes.
         questions: Numbers of questions to measure after.
         orders: Names in `plusone.review.ORDERS`.
-        seeds: Seeds of training, of folds and of random questions.
+        seeds: Seeds of training, of folds and of random questions; each also draws other seen
+            labels, where they are drawn (`observe`).
         folds: Folds of the cross-fitting.
         on_progress: Called with the name of each finished step; `steps` gives their number.
     """
     check(dataset, recipe, questions, orders, seeds)
-    table = split_and_observe(dataset.table, recipe)
     blind = recipe.model_copy(update={"observe": "given", "select_on": "observed", "probe": "off"})
+    tables = {
+        seed: split_and_observe(
+            dataset.table, recipe.model_copy(update={"observe_seed": recipe.observe_seed + seed})
+        )
+        for seed in seeds
+    }
+    first = split_and_observe(dataset.table, recipe)
     identity = {
         "data": dataset.name,
-        "labels": table.labels.digest(),
-        "items": fingerprint(make_task(replace(dataset, table=table), blind)),
+        "labels": first.labels.digest(),
+        "items": fingerprint(make_task(replace(dataset, table=first), blind)),
         "recipe": blind.model_dump(mode="json"),
         "folds": folds,
     }
@@ -184,7 +194,7 @@ def simulate(
 
     scores: dict[tuple[str, int], list[float]] = {}
     yes: dict[tuple[str, int], list[int]] = {}
-    for seed in seeds:
+    for seed, table in tables.items():
         settings = blind.model_copy(update={"seed": seed})
         full = settings.model_copy(update=_reference(recipe) | {"observe": "all"})
         for name, labels, how in ((BEFORE, table, settings), (ALL, dataset.table, full)):
@@ -195,9 +205,7 @@ def simulate(
         )
         done(f"seed {seed}: suggestions")
         for order in (*orders, ANY):
-            row, label = _questions(suggestions, order, max(questions), seed)
-            assert table.truth is not None  # checked above
-            answer = table.truth.dense(row)[np.arange(len(row)), label] == 1
+            row, label, answer = _answers(suggestions, order, max(questions), seed, table)
             for number in questions:
                 labels = apply_answers(table, row[:number], label[:number], answer[:number])
                 key = (order, number)
@@ -205,14 +213,14 @@ def simulate(
                 scores.setdefault(key, []).append(value)
                 yes.setdefault(key, []).append(int(answer[:number].sum()))
     before = statistics.mean(scores[BEFORE, 0])
-    asked = np.setdiff1d(np.arange(len(table)), table.rows_of("test"))
+    asked = np.setdiff1d(np.arange(len(first)), first.rows_of("test"))
     hidden = int(dataset.table.truth.take(asked).per_item(1).sum()) if dataset.table.truth else 0
     return Loop(
         data=dataset.name,
         method=recipe.method,
         lr=recipe.lr,
         items=len(asked),
-        hidden=hidden - int(table.labels.take(asked).per_item(1).sum()),
+        hidden=hidden - int(first.labels.take(asked).per_item(1).sum()),
         seeds=tuple(seeds),
         folds=folds,
         before=before,
@@ -296,25 +304,44 @@ def _suggestions(
     return suggestions
 
 
-def _questions(
-    suggestions: Suggestions, order: str, budget: int, seed: int
-) -> tuple[Places, Places]:
-    """Items and classes of the questions, in order."""
-    if order != ANY:
-        chosen = order_questions(suggestions, order, budget, seed)
-        row, label = suggestions.row[chosen], suggestions.label[chosen].astype(np.int64)
-    else:
-        table = suggestions.table
+def _answers(
+    suggestions: Suggestions, order: str, budget: int, seed: int, table: LabelTable
+) -> tuple[Places, Places, npt.NDArray[np.bool_]]:
+    """Items, classes and true answers of the questions, in the order in which they are asked."""
+    assert table.truth is not None  # checked before
+    if order == ANY:
         rows = np.setdiff1d(np.arange(len(table)), table.rows_of("test"))
         place, label = np.nonzero(table.labels.dense(rows) == 0)
         chosen = np.random.default_rng(seed).permutation(len(place))[:budget]
         row, label = rows[place[chosen]], label[chosen]
+    else:
+        chosen = _reviewed(suggestions, order, budget, seed, table.truth)
+        row, label = suggestions.row[chosen], suggestions.label[chosen].astype(np.int64)
     if len(row) < budget:
         raise InputError(
             f"there are {len(row)} labels to ask about in the order {order!r}, fewer than the "
             f"{budget} questions; ask fewer (--questions {len(row)})"
         )
-    return row, label
+    return row, label, table.truth.dense(row)[np.arange(len(row)), label] == 1
+
+
+def _reviewed(
+    suggestions: Suggestions, order: str, budget: int, seed: int, truth: LabelMatrix
+) -> Places:
+    """The suggestions that a review asks about, item by item; answers change what comes next."""
+    review = Suggested(suggestions, order_questions(suggestions, order, budget, seed), order, seed)
+    asked: list[int] = []
+    while len(places := review.next_item(frozenset(), 0)):
+        asked += places.tolist()
+        label = suggestions.label[places].astype(np.int64)
+        yes = truth.dense(suggestions.row[places])[np.arange(len(places)), label] == 1
+        review.update(
+            {
+                review.pairs[place]: Verdict("yes" if right else "no", (), len(asked))
+                for place, right in zip(places.tolist(), yes.tolist(), strict=True)
+            }
+        )
+    return np.array(asked, dtype=np.int64)
 
 
 def _spread(values: Sequence[float]) -> float | None:

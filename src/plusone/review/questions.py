@@ -46,29 +46,45 @@ def _uncertain(suggestions: Suggestions, rng: np.random.Generator) -> Places:
     return np.argsort(-entropy(suggestions.probability), kind="stable").astype(np.int64)
 
 
-def _turns(power: float) -> Callable[[Suggestions, np.random.Generator], Places]:
-    """Classes take turns, weighted by a power of their expected number of missing labels."""
+def _missing(probability: Floats, label: Places, n_classes: int) -> Floats:
+    """Expected number of missing labels of each class."""
+    return np.asarray(np.bincount(label, probability, n_classes))
+
+
+def _doubt(probability: Floats, label: Places, n_classes: int) -> Floats:
+    """How unsure the missing labels of each class are: mean of 1 - p, weighted by p."""
+    unsure = np.bincount(label, probability * (1 - probability), n_classes)
+    return unsure / np.maximum(_missing(probability, label, n_classes), 1e-9)
+
+
+def _equal(probability: Floats, label: Places, n_classes: int) -> Floats:
+    return np.ones(n_classes)
+
+
+def _turns(
+    weigh: Callable[[Floats, Places, int], Floats],
+) -> Callable[[Suggestions, np.random.Generator], Places]:
+    """Classes take turns in proportion to their weights; in each the uncertain come first."""
 
     def ordered(suggestions: Suggestions, rng: np.random.Generator) -> Places:
-        missing = np.bincount(
-            suggestions.label, suggestions.probability, len(suggestions.table.classes)
-        )
-        best_first = np.lexsort((-entropy(suggestions.probability), suggestions.label))
-        label = suggestions.label[best_first]
+        bits = entropy(suggestions.probability)
+        best_first = np.lexsort((-bits, suggestions.label))
+        label = suggestions.label[best_first].astype(np.int64)
+        probability = suggestions.probability[best_first].astype(np.float64)
+        weight = weigh(probability, label, len(suggestions.table.classes))
         turn = np.arange(len(label)) - np.searchsorted(label, label, side="left")
-        time = (turn + 0.5) / np.maximum(missing[label], 1e-9) ** power
-        by_time = np.lexsort((-entropy(suggestions.probability[best_first]), time))
-        return best_first[by_time].astype(np.int64)
+        time = (turn + 0.5) / np.maximum(weight[label], 1e-9)
+        return best_first[np.lexsort((-bits[best_first], time))].astype(np.int64)
 
     return ordered
 
 
 ORDERS: Mapping[str, Callable[[Suggestions, np.random.Generator], Places]] = {
     "item": _by_item,
-    "worth": _turns(0.5),
+    "worth": _turns(_doubt),
     "uncertain": _uncertain,
-    "frequent": _turns(1.0),
-    "balanced": _turns(0.0),
+    "frequent": _turns(_missing),
+    "balanced": _turns(_equal),
     "likely": _likely,
     "random": _at_random,
 }
@@ -82,7 +98,7 @@ def order_questions(
     | order | first come |
     | --- | --- |
     | `item` | the items in their order, each with its most probable labels first |
-    | `worth` | the uncertain ones, classes in turn, more turns for classes that miss more labels |
+    | `worth` | the uncertain ones, classes in turn, more turns for classes that are in doubt |
     | `uncertain` | those nearest to one half, of any class |
     | `frequent` | as `worth`, with turns in proportion to the missing labels of a class |
     | `balanced` | as `worth`, with equally many turns for every class |
@@ -157,8 +173,9 @@ def agreement(states: States, probability: npt.NDArray[np.float32]) -> dict[str,
 class Suggested:
     """The state of every suggestion, and which ones to ask about next.
 
-    Answers correct the probabilities of the questions that are left, as those of an audit do
-    (`plusone.suggest.correction`), and the order follows. Which questions are asked stays the same.
+    Answers correct the probabilities of the other suggestions, as those of an audit do
+    (`plusone.suggest.correction`), and the questions that are left are chosen and ordered anew. How
+    many are asked stays the same.
 
     Args:
         suggestions: The suggestions.
@@ -171,7 +188,7 @@ class Suggested:
         self, suggestions: Suggestions, queue: Places, order: str = "item", seed: int = 0
     ) -> None:
         self.suggestions = suggestions
-        self.queue = queue
+        self.queue, self._budget = queue, len(queue)
         self.probability = suggestions.probability  # corrected by the answers
         self._order, self._seed = order, seed
         self._fitted_on = 0  # answers behind the correction
@@ -212,6 +229,9 @@ class Suggested:
         self._fitted_on = len(answered)
         corrected = replace(self.suggestions, probability=self.probability)
         places = ORDERS[self._order](corrected, np.random.default_rng(self._seed))
+        self._queued = self.state != OPEN
+        left = max(self._budget - int(self._queued.sum()), 0)
+        self._queued[places[~self._queued[places]][:left]] = True
         self.queue = places[self._queued[places]]
 
     def of_item(self, row: int) -> Places:
