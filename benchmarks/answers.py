@@ -3,8 +3,8 @@
     python benchmarks/answers.py DATA --ucmerced-features FILE [--keep FOLDER]
 
 DATA is the folder with VOCdevkit and voc2012_features. All but one positive per item are hidden,
-`recovery` suggests the missing labels, and the truth answers the first 100, 500 and 2,000 questions
-of three orders. Every method is trained on the labels before and after the answers, with the same
+`recovery` suggests the missing labels, and the truth answers 100, 500 and 2,000 questions of a
+review in three orders. Every method is trained on the labels before and after the answers, with the same
 seed, and measured on the test items. Linear heads of all label tables are trained as one stack; the
 rate follows the rule for the method, the epoch is chosen on seen labels. k is the true one. Prints
 a table for each data set. With `--keep` finished measurements stay in a folder, and a stopped
@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from plusone.autorecipe import compose, facts_of
-from plusone.compare.loop import Journal
+from plusone.compare.loop import Journal, reviewed
 from plusone.data.dataset import Dataset
 from plusone.data.source import load_source
 from plusone.data.table import LabelTable
@@ -35,7 +35,7 @@ from plusone.metrics.seen_labels import weighted_auc
 from plusone.models.heads import LinearHead
 from plusone.models.ridge import Ridge
 from plusone.recipe import Recipe
-from plusone.review import apply_answers, order_questions
+from plusone.review import apply_answers
 from plusone.seeds import generator
 from plusone.suggest.find import suggest
 from plusone.training.linear import StackedHead
@@ -149,12 +149,12 @@ def ask(dataset: Dataset, seed: int) -> Asked:
     assert before.truth is not None
     tables, yes = [before], []
     for order in ORDERS:
-        chosen = order_questions(suggestions, order, max(NUMBERS), 0)
-        row, label = suggestions.row[chosen], suggestions.label[chosen].astype(np.int64)
-        answer = before.truth.dense(row)[np.arange(len(row)), label] == 1
         for number in NUMBERS:
-            tables.append(apply_answers(before, row[:number], label[:number], answer[:number]))
-            yes.append(int(answer[:number].sum()))
+            chosen = reviewed(suggestions, order, number, 0, before.truth)
+            row, label = suggestions.row[chosen], suggestions.label[chosen].astype(np.int64)
+            answer = before.truth.dense(row)[np.arange(len(row)), label] == 1
+            tables.append(apply_answers(before, row, label, answer))
+            yes.append(int(answer.sum()))
     task = make_task(replace(dataset, table=before), given)
     return Asked(dataset, task, tables, yes)
 

@@ -205,13 +205,13 @@ def simulate(
         )
         done(f"seed {seed}: suggestions")
         for order in (*orders, ANY):
-            row, label, answer = _answers(suggestions, order, max(questions), seed, table)
             for number in questions:
-                labels = apply_answers(table, row[:number], label[:number], answer[:number])
+                row, label, answer = _answers(suggestions, order, number, seed, table)
+                labels = apply_answers(table, row, label, answer)
                 key = (order, number)
                 value = measured(f"seed {seed}: {number} {order}", labels, settings)
                 scores.setdefault(key, []).append(value)
-                yes.setdefault(key, []).append(int(answer[:number].sum()))
+                yes.setdefault(key, []).append(int(answer.sum()))
     before = statistics.mean(scores[BEFORE, 0])
     asked = np.setdiff1d(np.arange(len(first)), first.rows_of("test"))
     hidden = int(dataset.table.truth.take(asked).per_item(1).sum()) if dataset.table.truth else 0
@@ -315,7 +315,7 @@ def _answers(
         chosen = np.random.default_rng(seed).permutation(len(place))[:budget]
         row, label = rows[place[chosen]], label[chosen]
     else:
-        chosen = _reviewed(suggestions, order, budget, seed, table.truth)
+        chosen = reviewed(suggestions, order, budget, seed, table.truth)
         row, label = suggestions.row[chosen], suggestions.label[chosen].astype(np.int64)
     if len(row) < budget:
         raise InputError(
@@ -325,10 +325,20 @@ def _answers(
     return row, label, table.truth.dense(row)[np.arange(len(row)), label] == 1
 
 
-def _reviewed(
+def reviewed(
     suggestions: Suggestions, order: str, budget: int, seed: int, truth: LabelMatrix
 ) -> Places:
-    """The suggestions that a review asks about, item by item; answers change what comes next."""
+    """Positions of the suggestions that a review with true answers asks about, in order.
+
+    Questions about an item are asked together, and answers change what is asked next.
+
+    Args:
+        suggestions: The suggestions.
+        order: A name in `plusone.review.ORDERS`.
+        budget: Number of questions.
+        seed: Seed of the order `random`.
+        truth: All labels of the items.
+    """
     review = Suggested(suggestions, order_questions(suggestions, order, budget, seed), order, seed)
     asked: list[int] = []
     while len(places := review.next_item(frozenset(), 0)):
