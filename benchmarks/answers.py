@@ -4,11 +4,11 @@
 
 DATA is the folder with VOCdevkit and voc2012_features. All but one positive per item are hidden,
 `recovery` suggests the missing labels, and the truth answers 100, 500 and 2,000 questions of a
-review in three orders. Every method is trained on the labels before and after the answers, with the same
-seed, and measured on the test items. Linear heads of all label tables are trained as one stack; the
-rate follows the rule for the method, the epoch is chosen on seen labels. k is the true one. Prints
-a table for each data set. With `--keep` finished measurements stay in a folder, and a stopped
-benchmark resumes.
+review in three orders. Every method is trained on the labels before and after the answers, with the
+same seed, and measured on the test items. Linear heads of all label tables are trained as one
+stack; the rate follows the rule for the method, the epoch is chosen on seen labels. k is the true
+one. Prints a table for each data set. With `--keep` finished measurements stay in a folder, and a
+stopped benchmark resumes.
 """
 
 from __future__ import annotations
