@@ -40,7 +40,7 @@ def stopped(process):
 
 def test_train_goes_on_after_ctrl_c_as_if_nothing_had_happened(cli, start, folder, tmp_path):
     options = ("train", folder / "labels.csv", "-x", folder / "x.npz", "-m", "gr", "--json")
-    options += ("-s", "batch_size=1", "--epochs", 300, "-s", "threads=1")
+    options += ("-s", "batch_size=1", "--lr", 0.01, "--epochs", 100, "-s", "threads=1")
     to = tmp_path / "stopped"
     process = start(*options, "--out", to)
     wait_for((to / "checkpoint.safetensors").exists, process)
@@ -48,7 +48,7 @@ def test_train_goes_on_after_ctrl_c_as_if_nothing_had_happened(cli, start, folde
     assert f"stopped; add --resume to the same command to continue ({to})" in err
     assert not (to / "metrics.json").exists()
     epochs = len((to / "records.jsonl").read_text().splitlines())
-    assert 0 < epochs < 300
+    assert 0 < epochs < 100
 
     resumed = cli(*options, "--out", to, "--resume")
     assert resumed.code == 0, resumed.err
@@ -71,7 +71,7 @@ def test_train_goes_on_after_ctrl_c_as_if_nothing_had_happened(cli, start, folde
 
 def test_bench_goes_on_after_ctrl_c(cli, start, folder, tmp_path):
     options = ("bench", folder / "labels.csv", "-x", folder / "x.npz", "-m", "an,bce")
-    options += ("--seeds", "0,1,2", "-s", "epochs=300", "--out", tmp_path, "--json")
+    options += ("--seeds", "0,1,2", "-s", "epochs=150", "--out", tmp_path, "--json")
     journal = tmp_path / "journal.jsonl"
     process = start(*options)
     wait_for(lambda: journal.exists() and journal.stat().st_size > 0, process)

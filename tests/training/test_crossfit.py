@@ -83,20 +83,6 @@ def test_features_of_images_are_kept_beside_the_folds(tmp_path: Path) -> None:
     np.testing.assert_array_equal(first.probabilities, again.probabilities)
 
 
-def test_features_of_other_images_make_room(tmp_path: Path) -> None:
-    dataset = pictures()
-    (tmp_path / "features-mine.npy").touch()
-    cross_fit(dataset, HEADS, 2, keep=tmp_path)
-    (before,) = tmp_path.glob("features-" + 16 * "?" + ".npy")
-    assert dataset.features is not None
-    changed = dataset.features.copy()
-    changed[17, 0, 0, 0] ^= 1
-    cross_fit(replace(dataset, features=changed), HEADS, 2, keep=tmp_path)
-    (after,) = tmp_path.glob("features-" + 16 * "?" + ".npy")
-    assert after != before
-    assert (tmp_path / "features-mine.npy").exists()
-
-
 def test_fine_tuned_models_have_no_features_in_common() -> None:
     recipe = make_recipe({"method": "an", "mode": "finetune", "epochs": 1})
     assert cross_fit(pictures(), recipe, 2).features is None

@@ -92,6 +92,7 @@ def suggest(
     from plusone.suggest.accept import accept, summary
     from plusone.suggest.find import find, head_only, run_labels
     from plusone.suggest.outputs import ACCEPTED, write_accepted, write_as
+    from plusone.training.features import FOLDER
     from plusone.training.run_folder import read_recipe
 
     for format_ in also or ():
@@ -109,10 +110,12 @@ def suggest(
     dataset = dataset_of(run, data, features, form, meaning)
     dataset = replace(dataset, table=run_labels(run, dataset.table, recipe))
     checked = None if audit is None else read(audit, check_images=False).table
+    beside = run.parent / FOLDER  # features of the training
+    cached = beside if beside.is_dir() else folder / "folds"
     if linear:
         with progress("features", len(dataset.table)) as (bar, making):
             dataset, recipe = head_only(
-                run, dataset, recipe, lambda n: bar.advance(making, n), folder / "folds"
+                run, dataset, recipe, lambda n: bar.advance(making, n), cached
             )
     images = dataset.features is None or dataset.features.ndim == 4
     stages = recipe.resolved_stages(images=images, phases=get_method(recipe.method).phases)
@@ -149,6 +152,7 @@ def suggest(
             on_epoch=lambda number: bar.advance(fitting),
             on_fold=on_fold,
             on_extract=on_extract,
+            features_folder=cached,
         )
     accepted = accept(fitted.calibrated, fitted.observed, precision, per_class=per_class)
     suggestions = fitted.suggestions(least=least, top=top)

@@ -53,7 +53,6 @@ STEPS_ONLY = frozenset(
 )  # fmt: skip
 BETWEEN_MOVES = 0.1  # seconds between two updates of the progress bar
 NAMED = 5  # classes without a seen positive that are named
-FEATURES_FOLDER = ".features"  # beside the runs: features of images, for the next run
 LABELS = {"truth": "all labels", "observed": "the seen labels"}
 K_FROM = {
     "validation": "counted on the validation items",
@@ -133,6 +132,7 @@ def train(
     from plusone.recipe import make_recipe, parse_settings, read_toml
     from plusone.training.build import in_closed_form
     from plusone.training.expected import expected
+    from plusone.training.features import FOLDER
     from plusone.training.rates import pick_rate, with_rate
     from plusone.training.run import train as run
     from plusone.training.task import make_task
@@ -197,7 +197,8 @@ def train(
         say(f"without effect on a closed form: {', '.join(idle)}")
     if full.compile and (problem := compiler_problem()) is not None:
         say(problem)
-    if (k := expected(full, task)).source in K_FROM:
+    features_folder = folder.parent / FOLDER if task.images else None
+    if (k := expected(full, task, features_folder)).source in K_FROM:
         say(f"expected positives per item: {k.k:.3g}, {K_FROM[k.source]}")
     stages = full.resolved_stages(images=task.images, phases=get_method(full.method).phases)
     steps = -(-len(task.train) // full.batch_size)
@@ -242,7 +243,7 @@ def train(
             on_extract=on_extract,
             source=source,
             rules=sentences,
-            features=folder.parent / FEATURES_FOLDER if task.images else None,
+            features=features_folder,
         )
     if leads() and (report if report is not None else not as_json):
         _report(folder)

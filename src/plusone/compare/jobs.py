@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 
 Settings = dict[str, Any]
-FEATURES = ".features"  # folder beside the journal: features of images, extracted once
 ARRAY_FILES = (".npz", ".arff", ".xml", ".parquet")  # formats that contain features
 
 
@@ -202,7 +201,9 @@ def run_jobs(
     open_jobs = [job for key, job in jobs_by_key.items() if key not in results]
     waiting = deque(make_units(open_jobs, workers))
     failures: list[str] = []
-    train = partial(run_unit, features=journal.parent / FEATURES)
+    from plusone.training.features import FOLDER
+
+    train = partial(run_unit, features=journal.parent / FOLDER)
     running = in_processes(train, waiting, workers, lambda unit: unit.name)
     with closing(running):
         for outcome in running:

@@ -160,6 +160,7 @@ def find(
     on_epoch: Callable[[int], None] | None = None,
     on_fold: Callable[[int, bool], None] | None = None,
     on_extract: Callable[[int], None] | None = None,
+    features_folder: Path | None = None,
 ) -> Found:
     """Cross-fits and calibrates; the labels of the table are used as they are.
 
@@ -185,6 +186,7 @@ def find(
         on_fold=on_fold,
         on_extract=on_extract,
         keep=keep,
+        features_folder=features_folder,
     )
     if positives is None and isinstance(recipe.expected_positives, float):
         positives = recipe.expected_positives

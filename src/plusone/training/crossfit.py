@@ -58,6 +58,7 @@ def cross_fit(
     on_fold: Callable[[int, bool], None] | None = None,
     on_extract: Callable[[int], None] | None = None,
     keep: Path | None = None,
+    features_folder: Path | None = None,
 ) -> CrossFit:
     """Trains one model per fold on all other items and predicts the fold.
 
@@ -75,6 +76,7 @@ def cross_fit(
         on_fold: Called after each fold with its number and whether it was read from `keep`.
         on_extract: Called with the number of images whose features were just extracted.
         keep: A folder for finished folds; those of the same data and settings are reused.
+        features_folder: Where features of images are cached; `keep` by default.
     """
     table = replace(dataset.table, truth=None)
     rows = np.flatnonzero(np.isin(np.arange(len(table)), table.rows_of("test"), invert=True))
@@ -85,7 +87,8 @@ def cross_fit(
     store = None if keep is None else _Store(keep, f"{_key(dataset, settings)}-of-{folds}")
     dataset = replace(dataset, table=table)
     if only_heads(dataset, settings):
-        dataset = with_features(dataset, settings, tick=on_extract, folder=keep)
+        folder = features_folder or keep
+        dataset = with_features(dataset, settings, tick=on_extract, folder=folder)
         settings = settings.model_copy(update={"crops": "one"})
     features = dataset.features
     if features is not None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from plusone.errors import InputError
 from plusone.io.keys import content_key
@@ -48,12 +53,17 @@ class Expected:
     source: Source
 
 
-def expected(recipe: Recipe, task: Task) -> Expected:
+def expected(recipe: Recipe, task: Task, folder: Path | None = None) -> Expected:
     """The k of a training: as given, counted where labels are known, or estimated.
 
     "truth" counts on the training items, as the papers do; "estimate" never uses the truth. Where
     nothing is given and the method needs k, it is counted on the validation items if their labels
     are known and used for selection; otherwise it is estimated.
+
+    Args:
+        recipe: The settings.
+        task: The data.
+        folder: Where features of images are cached, for an estimate.
     """
     given = recipe.expected_positives
     if given == "truth":
@@ -61,14 +71,14 @@ def expected(recipe: Recipe, task: Task) -> Expected:
             raise InputError("expected_positives = 'truth' needs a data set with all labels")
         return Expected(float(task.train.truth.per_item(1).mean()), "truth")
     if given == "estimate":
-        return Expected(estimated(recipe, task), "estimated")
+        return Expected(estimated(recipe, task, folder=folder), "estimated")
     check_expected_positives(recipe, len(task.classes))
     if given is not None:
         return Expected(given, "given")
     if not get_method(recipe.method).needs_k:
         return Expected(None, "none")
     if task.val.truth is None or recipe.select_on == "observed":
-        return Expected(estimated(recipe, task), "estimated")
+        return Expected(estimated(recipe, task, folder=folder), "estimated")
     return Expected(float(task.val.truth.per_item(1).mean()), "validation")
 
 
@@ -87,7 +97,7 @@ def expected_by_calibration(training: Training, held_out: HeldOut) -> Expected:
             scores = torch.sigmoid(held_out.log_odds.double()).numpy()
             k = labels_per_item(scores, held_out.labels).k
         else:
-            k = estimated(training.recipe, training.task)
+            k = estimated(training.recipe, training.task, training.vectors)
     except InputError:
         return training.expected
     return Expected(k, "estimated")
@@ -102,8 +112,21 @@ def check_expected_positives(recipe: Recipe, n_classes: int) -> None:
         )
 
 
-def estimated(recipe: Recipe, task: Task) -> float:
-    """Estimates k from single positives of the training items; cached for the same data."""
+def estimated(
+    recipe: Recipe,
+    task: Task,
+    vectors: Callable[[npt.NDArray[np.int64]], Tensor] | None = None,
+    *,
+    folder: Path | None = None,
+) -> float:
+    """Estimates k from single positives of the training items; cached for the same data.
+
+    Args:
+        recipe: The settings.
+        task: The data.
+        vectors: Gives features of training items, where they are known already.
+        folder: Where features of images are cached.
+    """
     from plusone.priors.features import k_from_features, usable_rows
     from plusone.training.features import vectors_of
 
@@ -113,8 +136,8 @@ def estimated(recipe: Recipe, task: Task) -> float:
             _estimates.clear()
         try:
             rows = usable_rows(task.train.observed)
-            x, observed = vectors_of(recipe, task, rows), task.train.observed.take(rows)
-            estimate = k_from_features(x, observed)
+            of = vectors or partial(vectors_of, recipe, task, folder=folder)
+            estimate = k_from_features(of(rows), task.train.observed.take(rows))
         except InputError as error:
             raise InputError(
                 f"the method {recipe.method} needs the expected number of positives per item, and "

@@ -1,16 +1,15 @@
 """Features of images from a backbone: extracted once, cached in memory and optionally on disk.
 
-`FeatureCache` serves every training, cross-fitting and estimate. A file of it is named after the
-content it depends on: the weights of the backbone, what the head pools of its output, the crops of
-an image, and the images: paths, sizes and modification times of files, or bytes of images in
-memory. A changed image gives a new file; old ones may be deleted at any time. `extract_to_file`
-writes features for users.
+`FeatureCache` serves every training, cross-fitting and estimate. Its files are named after what all
+their features depend on: the weights of the backbone, what the head pools of its output, and the
+crops of an image. In them each image has its key: path, size and modification time of a file, or
+the bytes of an image in memory. New and changed images are added in files of their own; old files
+may be deleted at any time. `extract_to_file` writes features for users.
 """
 
 from __future__ import annotations
 
 import math
-import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -28,7 +27,8 @@ from plusone.data.images import Aspect, Crops
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import Strings
 from plusone.errors import InputError, RunError
-from plusone.io.arrays import write_array
+from plusone.io.arrays import load_npz, write_array
+from plusone.io.files import replacing
 from plusone.io.keys import content_key, file_state
 from plusone.models.backbones import backbone_for
 from plusone.models.classifier import Classifier
@@ -50,8 +50,8 @@ from plusone.training.predict import predict
 from plusone.training.task import Part, Task, dataset_inputs, input_shape
 from plusone.types import TrainLabels
 
-VERSION = 1  # to be raised when decoding or extraction changes
-CACHED = re.compile(r"features-[0-9a-f]{16}\.npy")
+FOLDER = ".features"  # beside runs: features of images, for the next run
+VERSION = 2  # to be raised when decoding or extraction changes
 ITEMS_PER_PART = 512
 BATCH = 16
 
@@ -62,16 +62,12 @@ class FeatureCache:
     Args:
         tick: Called with the number of items whose features were just extracted.
         folder: Where features are cached; None caches them in memory only.
-
-    Attributes:
-        files: The files that were read or written.
     """
 
     def __init__(
         self, tick: Callable[[int], None] | None = None, folder: Path | None = None
     ) -> None:
         self.tick, self.folder = tick, folder
-        self.files: list[Path] = []
         self._held: dict[int, tuple[Inputs, ArrayInputs]] = {}
 
     def of(self, model: Classifier, inputs: Inputs) -> ArrayInputs:
@@ -85,40 +81,64 @@ class FeatureCache:
         self._held.clear()
 
     def _features(self, model: Classifier, inputs: Inputs) -> Tensor:
-        path = None
-        if self.folder is not None and isinstance(inputs, FileInputs | ArrayInputs):
-            path = self.folder / f"features-{key_of(model, inputs)}.npy"
-            self.files.append(path)
-            cached = _read(path, len(inputs))
-            if (
-                all(all_gather_values(cached is not None)) and cached is not None
-            ):  # on every machine
-                return cached
-        features = predict(model, model.features, inputs, kind="images", tick=self.tick).clone()
-        if path is not None and is_main_process():
-            write_array(path, features.numpy())
-        return features
+        keys = None if self.folder is None else image_keys(inputs)
+        if self.folder is None or keys is None:
+            return self._extracted(model, inputs)
+        name = f"features-{key_of(model, inputs)}"
+        known = _read(self.folder, name)
+        missing = [row for row, key in enumerate(keys) if key not in known]
+        if len({*all_gather_values(str(missing))}) > 1:  # machines with different folders
+            missing = list(range(len(keys)))
+        if len(missing) == len(keys):
+            made = self._extracted(model, inputs)
+        elif missing:
+            made = self._extracted(model, SomeInputs(inputs, torch.tensor(missing)))
+        new = [keys[row] for row in missing]
+        if missing:
+            known |= zip(new, made.numpy(), strict=True)
+        if missing and is_main_process():
+            path = self.folder / f"{name}-{content_key(*new)}.npz"
+            with replacing(path) as part, part.open("wb") as out:
+                np.savez(out, allow_pickle=False, ids=np.array(new), x=made.numpy())
+        return torch.from_numpy(np.stack([known[key] for key in keys]))
+
+    def _extracted(self, model: Classifier, inputs: Inputs) -> Tensor:
+        return predict(model, model.features, inputs, kind="images", tick=self.tick).clone()
 
 
-def _read(path: Path, n_items: int) -> Tensor | None:
-    """The features in a file; None if it is missing or damaged."""
-    try:
-        values = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        return None
-    return torch.from_numpy(values) if len(values) == n_items else None
+def _read(folder: Path, name: str) -> dict[str, npt.NDArray[np.generic]]:
+    """The features in the files of a folder, by image; damaged files are left out."""
+    known: dict[str, npt.NDArray[np.generic]] = {}
+    for path in sorted(folder.glob(f"{name}-*.npz")):
+        try:
+            arrays = load_npz(path)
+            known |= zip(arrays["ids"].tolist(), arrays["x"], strict=True)
+        except (InputError, OSError, ValueError, KeyError):
+            continue
+    return known
 
 
-def key_of(model: Classifier, inputs: FileInputs | ArrayInputs) -> str:
-    """A key of everything the features depend on."""
+def image_keys(inputs: Inputs) -> list[str] | None:
+    """A key of each image; None where images have none."""
+    if isinstance(inputs, SomeInputs):
+        keys = image_keys(inputs.inputs)
+        return None if keys is None else [keys[row] for row in inputs.rows.tolist()]
+    if isinstance(inputs, FileInputs):
+        return [content_key((str(path.resolve()), file_state(path))) for path in inputs.paths]
+    return [content_key(image) for image in inputs.x] if isinstance(inputs, ArrayInputs) else None
+
+
+def key_of(model: Classifier, inputs: Inputs) -> str:
+    """A key of everything that features depend on, but the images themselves."""
     parts: list[object] = [(VERSION, model.head.pooling, model.precision)]
     for name, value in model.backbone.state_dict().items():
         parts += [name, value]
+    while isinstance(inputs, SomeInputs):
+        inputs = inputs.inputs
     if isinstance(inputs, FileInputs):
         parts.append((inputs.size, inputs.aspect, inputs.crops))
-        parts += [f"\0{path.resolve()}\0{file_state(path)}" for path in inputs.paths]
-    else:
-        parts += [(tuple(inputs.x.shape), inputs.x.dtype, inputs.crops), inputs.x]
+    elif isinstance(inputs, ArrayInputs):
+        parts.append((tuple(inputs.x.shape[1:]), inputs.x.dtype, inputs.crops))
     return content_key(*parts)
 
 
@@ -157,16 +177,12 @@ def with_features(
         recipe: The settings.
         model: Whose backbone; by default the one that training would begin with.
         tick: Called with the number of items whose features were just extracted.
-        folder: Where to keep them; features of other images or weights are removed from it.
+        folder: Where they are cached.
     """
     shape = input_shape(dataset, recipe)
     model = model or fresh_model(recipe, dataset.table.labels, shape)
     inputs = dataset_inputs(dataset, recipe, shape, cache_dir=recipe.cache_dir)
-    cache = FeatureCache(tick, folder)
-    x = cache.of(model, inputs(np.arange(len(dataset.table)))).x
-    for other in () if folder is None else folder.glob("*.npy"):
-        if CACHED.fullmatch(other.name) and other not in cache.files:
-            other.unlink()
+    x = FeatureCache(tick, folder).of(model, inputs(np.arange(len(dataset.table)))).x
     return replace(dataset, features=x.numpy())
 
 
@@ -188,6 +204,7 @@ def vectors_of(
     task: Task,
     rows: npt.NDArray[np.int64],
     tick: Callable[[int], None] | None = None,
+    folder: Path | None = None,
 ) -> Tensor:
     """Features of some training items: their own, or vectors of the recipe's backbone.
 
@@ -196,13 +213,14 @@ def vectors_of(
         task: The data.
         rows: Which training items.
         tick: Called with the number of items whose features were just extracted.
+        folder: Where features of images are cached.
     """
     inputs, chosen = task.train.inputs, torch.from_numpy(rows)
     if not task.images:
         assert isinstance(inputs, ArrayInputs | MappedInputs)
         return inputs.at(chosen).float()
     model = plain_model(recipe, task.train.observed, task.shape)
-    return FeatureCache(tick).of(model, SomeInputs(inputs, chosen)).x
+    return FeatureCache(tick, folder).of(model, SomeInputs(inputs, chosen)).x
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -44,6 +45,7 @@ from plusone.training.gamma import SAMPLED, best_gamma
 from plusone.training.loader import (
     ArrayInputs,
     Inputs,
+    MappedInputs,
     SomeInputs,
     label_batches,
     prefetch,
@@ -173,7 +175,7 @@ class Training:
                 replace(stage, epochs=1) if stage.inputs == "features" else stage
                 for stage in self.stages
             )
-        self.expected = expected(recipe, task)
+        self.expected = expected(recipe, task, features)
         self.k = self.expected.k
         observed = task.train.observed
         # References are defined by what they see, so nothing is weighted there.
@@ -520,6 +522,13 @@ class Training:
         dim = feature_dim(self.model.backbone) if images else shape[-1]
         rank = n_landmarks(sum(len(part) for part in self.learned_parts))
         return KernelMap(dim, rank) if self.kernel else LinearMap(dim)
+
+    def vectors(self, rows: npt.NDArray[np.int64]) -> Tensor:
+        """Features of some training items, `[n, D]` or `[n, T, D]`."""
+        inputs, chosen = self.task.train.inputs, torch.from_numpy(rows)
+        if isinstance(inputs, ArrayInputs | MappedInputs) and not self.task.images:
+            return inputs.at(chosen).float()
+        return self._vectors(inputs)[chosen]
 
     def _vectors(self, inputs: Inputs) -> Tensor:
         """Features `[N, D]` of inputs."""
