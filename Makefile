@@ -15,7 +15,7 @@ demo: $(READY)
 
 # What a reviewer's answers are worth, on UC Merced: about five minutes; the report is loop/report.html.
 loop: $(READY)
-	$(BIN)/plusone loop $(SHARED)/data/ucmerced/labels.csv --method gr --lr 1e-4 --questions 100,500
+	$(BIN)/plusone loop $(SHARED)/data/ucmerced/labels.csv --questions 100,500
 
 test: $(READY) $(BROWSER)
 	$(PYTEST)
