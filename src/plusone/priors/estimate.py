@@ -27,6 +27,7 @@ MIDDLE = (0.5, 1.1)  # share of 1 / a - 1 that is labels: for a model without sk
 LOWEST = (0.0, 0.2)  # the same for the lower end of the range
 HIGHEST = (1.5, 2.0)  # and for the upper end
 SKILL = 1.8  # a model has skill if it is right this many times as often as the commonest class
+CAUTION = 1000  # items for which the cautious estimate is halfway to the lower end
 NOISE = 1.64  # standard errors of a that the range allows for
 
 Floats = npt.NDArray[np.float64]
@@ -50,8 +51,8 @@ class LabelsPerItem:
 
     @property
     def cautious(self) -> float:
-        """A low estimate, for probabilities that nobody checks: halfway to the lower end."""
-        return (self.k + self.low) / 2
+        """A low estimate, for probabilities that nobody checks: the lower, the fewer the items."""
+        return self.low + (self.k - self.low) * self.items / (self.items + CAUTION)
 
 
 @dataclass(frozen=True)
