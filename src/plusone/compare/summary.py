@@ -26,6 +26,11 @@ BACKBONE = "ResNet-50"  # of the published figures
 PARTS_OF_NAMES = {"voc": "voc", "coco": "coco", "nuswide": "nus", "cub": "cub"}
 
 
+def in_closed_form(method: str, mode: str) -> bool:
+    """Whether such trainings are solved in closed form, without a learning rate and epochs."""
+    return method in METHODS and METHODS[method].closed_form and mode == "linear"
+
+
 @dataclass(frozen=True)
 class Outcome:
     """Mean scores of trainings that differ only in their seed.

@@ -205,6 +205,8 @@ def step_length(p: Tensor, observed: Tensor, k: float) -> Tensor:
     return (k / seen * k / torch.maximum(p.sum(1, keepdim=True), seen)).clamp(min=1)
 
 
+NO_CURVE = "it is solved in closed form, without gradient steps"
+
 INFOS = (
     MethodInfo(
         name="ridge",
@@ -215,6 +217,7 @@ INFOS = (
         summary="ridge regression on the seen labels, in closed form on fixed features",
         closed_form=True,
         leave_one_out=True,
+        no_curve=NO_CURVE,
         alone="its regression has no learning rate",
     ),
     MethodInfo(
@@ -225,6 +228,7 @@ INFOS = (
         year=2026,
         summary="kernel ridge regression on recovered labels, in closed form; the default",
         closed_form=True,
+        no_curve=NO_CURVE,
         alone="its regression has no learning rate",
         ablation=(
             Part("recovery"),

@@ -132,7 +132,10 @@ COLUMNS: dict[str, tuple[str, Callable[[Entry], Cell]]] = {  # name: hint, and t
         "mean training time of one seed",
         lambda entry: _number(entry.row.seconds, "{:.1f}".format),
     ),
-    "lr": ("learning rate", lambda entry: _number(entry.row.lr, "{:g}".format)),
+    "lr": (
+        "learning rate",
+        lambda entry: _number(None if entry.solved else entry.row.lr, "{:g}".format),
+    ),
     "options": (
         "options of the method that differ from its defaults",
         lambda entry: Cell(options_text(entry.row.options) or NONE.text),

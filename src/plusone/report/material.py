@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from plusone.compare.jobs import JobResult, read_journal
-from plusone.compare.summary import summarise
+from plusone.compare.summary import in_closed_form, summarise
 from plusone.errors import InputError
 from plusone.methods import METHODS
 from plusone.report.documents import Ablation, Bench, BenchRow, Sweep, read_documents
@@ -43,6 +43,11 @@ class Entry:
     def reference(self) -> bool:
         """Whether the method sees more than single positives."""
         return is_reference(self.method)
+
+    @property
+    def solved(self) -> bool:
+        """Whether it was solved in closed form, without a learning rate and epochs."""
+        return bool(self.runs) and in_closed_form(self.method, self.runs[0].mode)
 
     @property
     def score(self) -> float:

@@ -65,7 +65,11 @@ def _facts(material: Material) -> Iterable[tuple[str, str]]:
     runs = [run for group in groups for entry in group.entries for run in entry.runs]
     if runs:
         yield "seeds", ", ".join(map(str, sorted({run.seed for run in runs})))
-        yield "chosen on", _selection(runs)
+    steps = [
+        run for group in groups for entry in group.entries if not entry.solved for run in entry.runs
+    ]
+    if steps:
+        yield "chosen on", _selection(steps)
     benches = material.of(Bench)
     for rule in dict.fromkeys(bench.settings.rule for bench in benches if bench.settings.rule):
         yield "settings", rule
