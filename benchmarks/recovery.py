@@ -11,6 +11,9 @@ from the training items alone, "recovery" also from the seen labels of the valid
 Label efficiency: the number of fully labelled items with which ridge regression in the same head
 reaches the same test mAP, over n / k (n items with one seen label each, k labels per item).
 
+Ablation: the parts that `plusone ablate` varies, more rounds, and the true k, on training and
+validation items.
+
 Finished parts are kept in DIR, so a stopped run goes on. The tables are in DIR/recovery.md.
 """
 
@@ -29,8 +32,10 @@ import torch
 
 from plusone.compare.tables import markdown
 from plusone.data.dataset import Dataset
+from plusone.data.matrix import LabelMatrix
 from plusone.data.source import load_source
 from plusone.io.files import write_json, write_text
+from plusone.methods import get_method
 from plusone.metrics import mean_average_precision
 from plusone.models.kernel import KernelMap, n_landmarks
 from plusone.models.ridge import PENALTIES, Ridge
@@ -39,6 +44,7 @@ from plusone.training.gamma import SAMPLED, best_gamma
 from plusone.training.linear import train_stacked, why_alone
 from plusone.training.task import Task, make_task
 from plusone.training.trainer import Training
+from plusone.types import TrainLabels
 
 SEEDS = (1200, 1, 2)
 RATES = (1e-1, 3e-2, 1e-2, 3e-3)
@@ -115,6 +121,30 @@ def own_map(dataset: Dataset, more: dict[str, Any], seed: int) -> dict[str, floa
     return {"map": test_map(training), "seconds": time.perf_counter() - started}
 
 
+def ablation_maps(dataset: Dataset, seed: int) -> dict[str, float]:
+    """Test mAP of recovery and its variants, all in the same kernel."""
+    training = Training(task := make_task(dataset, recipe := settings("recovery", seed)), recipe)
+    training.enter_space()
+    assert training.space is not None
+    assert training.space.fitted is not None
+    assert task.test is not None
+    assert task.test.truth is not None
+    ridge, x = Ridge(training.space.fitted), training.space.of(task.test.inputs).x
+    observed = LabelMatrix.concatenate([task.train.observed, task.val.observed])
+    truth, k = task.test.truth.dense(), float(task.train.truth.per_item(1).mean())  # type: ignore[union-attr]
+    info = get_method("recovery")
+    variants = [(part.name, dict(part.options), None) for part in info.ablation]
+    variants += [("eight rounds", {"rounds": 8}, None), ("the true k", {}, k)]
+    maps = {}
+    for label, options, known in variants:
+        method = info.build(TrainLabels(observed, known), info.make_options(options))
+        with torch.no_grad():
+            solution = method.solve(ridge, torch.from_numpy(observed.dense()).float())
+            scores = torch.addmm(solution.bias, x, solution.weight.T)
+        maps[label] = 100 * mean_average_precision(scores, truth, empty="zero")
+    return maps
+
+
 def full_maps(dataset: Dataset, *, val: bool) -> dict[str, Any]:
     """Test mAP of ridge regression on all labels of more and more items, in the same head."""
     task = make_task(dataset, settings("an", 1200))
@@ -170,6 +200,9 @@ def measure(name: str, dataset: Dataset, folder: Path, seeds: tuple[int, ...]) -
             rows.setdefault(label, []).append(
                 once(key, lambda more=more, seed=seed: own_map(dataset, more, seed))
             )
+        rows.setdefault("ablation", []).append(
+            once(f"ablation-{seed}", lambda seed=seed: ablation_maps(dataset, seed))
+        )
     rows["full"] = once("full", lambda: full_maps(dataset, val=False))
     rows["full + val"] = once("full-val", lambda: full_maps(dataset, val=True))
     for method in FEWER.get(name, METHODS):
@@ -201,8 +234,12 @@ def table(results: dict[str, dict[str, Any]]) -> str:
             for name in names
         ]
         worth.append([label, *cells])
-    first = markdown(["test mAP", *names], lines)
-    return f"{first}\n\n{markdown(['label efficiency', *names], worth)}\n"
+    parts = [
+        [label, *(f"{fmean(e[label] for e in results[name]['ablation']):.2f}" for name in names)]
+        for label in results[names[0]]["ablation"][0]
+    ]
+    tables = [("test mAP", lines), ("label efficiency", worth), ("ablation, test mAP", parts)]
+    return "\n\n".join(markdown([title, *names], each) for title, each in tables) + "\n"
 
 
 def main() -> None:
