@@ -161,7 +161,7 @@ def simulate(
         dataset: Fully labelled data with a test split.
         recipe: The settings of all trainings. Epochs are chosen on observed labels alone.
         folder: Measurements are stored here, so that a stopped simulation resumes.
-        questions: Numbers of questions to measure after.
+        questions: Numbers of questions to measure after, in a review with the largest as budget.
         orders: Names in `plusone.review.ORDERS`.
         seeds: Seeds of training, of folds and of random questions; each also draws other seen
             labels, where they are drawn (`observe`).
@@ -205,13 +205,13 @@ def simulate(
         )
         done(f"seed {seed}: suggestions")
         for order in (*orders, ANY):
+            row, label, answer = _answers(suggestions, order, max(questions), seed, table)
             for number in questions:
-                row, label, answer = _answers(suggestions, order, number, seed, table)
-                labels = apply_answers(table, row, label, answer)
+                labels = apply_answers(table, row[:number], label[:number], answer[:number])
                 key = (order, number)
                 value = measured(f"seed {seed}: {number} {order}", labels, settings)
                 scores.setdefault(key, []).append(value)
-                yes.setdefault(key, []).append(int(answer.sum()))
+                yes.setdefault(key, []).append(int(answer[:number].sum()))
     before = statistics.mean(scores[BEFORE, 0])
     asked = np.setdiff1d(np.arange(len(first)), first.rows_of("test"))
     hidden = int(dataset.table.truth.take(asked).per_item(1).sum()) if dataset.table.truth else 0
