@@ -169,9 +169,17 @@ def train(
         bar.update(reading, description="reading", completed=0, total=len(dataset.table))
         task = make_task(dataset, full, tick=lambda: bar.advance(reading))
     sentences = composed.rules
+    features_folder = folder.parent / FOLDER if task.images else None
     if "lr" in composed.chosen:
         with progress("trying learning rates", full.epochs) as (bar, trying):
-            picked = pick_rate(task, full, lambda epoch: bar.update(trying, completed=epoch))
+            making = bar.add_task("extracting features", total=None, visible=False)
+            picked = pick_rate(
+                task,
+                full,
+                lambda epoch: bar.update(trying, completed=epoch),
+                tick=lambda n: bar.update(making, advance=n, visible=True),
+                folder=features_folder,
+            )
         if picked is not None:
             full, sentences = picked[0], with_rate(sentences, picked[1])
     source = {
@@ -197,7 +205,6 @@ def train(
         say(f"without effect on a closed form: {', '.join(idle)}")
     if full.compile and (problem := compiler_problem()) is not None:
         say(problem)
-    features_folder = folder.parent / FOLDER if task.images else None
     if (k := expected(full, task, features_folder)).source in K_FROM:
         say(f"expected positives per item: {k.k:.3g}, {K_FROM[k.source]}")
     stages = full.resolved_stages(images=task.images, phases=get_method(full.method).phases)

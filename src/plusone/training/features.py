@@ -186,9 +186,21 @@ def with_features(
     return replace(dataset, features=x.numpy())
 
 
-def feature_task(task: Task, recipe: Recipe, tick: Callable[[int], None] | None = None) -> Task:
-    """The same training and validation items, with vectors of the recipe's backbone as inputs."""
-    model, cache = plain_model(recipe, task.train.observed, task.shape), FeatureCache(tick)
+def feature_task(
+    task: Task,
+    recipe: Recipe,
+    tick: Callable[[int], None] | None = None,
+    folder: Path | None = None,
+) -> Task:
+    """The same training and validation items, with vectors of the recipe's backbone as inputs.
+
+    Args:
+        task: Images.
+        recipe: The settings.
+        tick: Called with the number of items whose features were just extracted.
+        folder: Where features are cached.
+    """
+    model, cache = plain_model(recipe, task.train.observed, task.shape), FeatureCache(tick, folder)
 
     def part(images: Part) -> Part:
         return replace(images, inputs=cache.of(model, images.inputs))

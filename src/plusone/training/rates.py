@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
+from plusone.methods import get_method
 from plusone.recipe import Recipe
+from plusone.training.build import on_fixed_features
+from plusone.training.features import feature_task
 from plusone.training.linear import train_stacked, why_alone
 from plusone.training.task import Task
 
@@ -13,30 +17,43 @@ FACTORS = (0.1, 0.3, 1.0, 3.0)  # of the rate that the rules give
 
 
 def pick_rate(
-    task: Task, recipe: Recipe, on_epoch: Callable[[int], None] | None = None
+    task: Task,
+    recipe: Recipe,
+    on_epoch: Callable[[int], None] | None = None,
+    *,
+    tick: Callable[[int], None] | None = None,
+    folder: Path | None = None,
 ) -> tuple[Recipe, str] | None:
     """The recipe with the best of several learning rates, and a sentence about it.
 
     The best is the one whose best epoch has the highest score on the validation items, as between
-    epochs (`recipe.select_by`). None where runs of the recipe cannot be stacked, or where so many
-    items make each as long as a training alone.
+    epochs (`recipe.select_by`). None where runs of the recipe cannot be stacked, where so many
+    items make each as long as a training alone, or where features of images are not cached.
 
     Args:
         task: The data.
         recipe: The settings; rates around its own are tried.
         on_epoch: Called after every epoch with its number, from 1.
+        tick: Called with the number of items whose features were just extracted.
+        folder: Where features of images are cached, for the training that follows.
     """
-    if len(task.train) > MOST_ITEMS or why_alone(task, recipe) is not None:
+    if len(task.train) > MOST_ITEMS or get_method(recipe.method).alone is not None:
+        return None
+    trained = recipe
+    if task.images and folder is not None and on_fixed_features(recipe, images=True):
+        task = feature_task(task, recipe, tick, folder)
+        trained = recipe.model_copy(update={"crops": "one"})  # which are in the features
+    if why_alone(task, trained) is not None:
         return None
     rates = [float(f"{factor * recipe.lr:.0e}") for factor in FACTORS]
-    recipes = [recipe.model_copy(update={"lr": rate}) for rate in rates]
-    trained = [training for training, _ in train_stacked(task, recipes, on_epoch)]
-    best = max(trained, key=lambda training: -1.0 if training.best is None else training.best.score)
+    recipes = [trained.model_copy(update={"lr": rate}) for rate in rates]
+    stack = [training for training, _ in train_stacked(task, recipes, on_epoch)]
+    best = max(stack, key=lambda training: -1.0 if training.best is None else training.best.score)
     listed = ", ".join(f"{rate:g}" for rate in rates)
     validator = best.validator
     by = f"{validator.selected_by} on the {'true' if validator.selected_on == 'truth' else 'seen'}"
     why = f"lr {best.recipe.lr:g}: the best of {listed} by {by} labels of the validation items"
-    return best.recipe, why
+    return recipe.model_copy(update={"lr": best.recipe.lr}), why
 
 
 def with_rate(rules: Sequence[str], why: str) -> tuple[str, ...]:
