@@ -82,14 +82,33 @@ TABLES = {"VOC 2012": "voc-linear", "UC Merced": "ucmerced-linear", "yeast": "ye
 
 def test_choosing_repeats_what_was_measured():
     results = (ROOT / "docs" / "evidence" / "linear.md").read_text(encoding="utf-8")
-    rows = re.findall(
-        r"^\| `(\w+)`.*?\|(.*?)\|(.*?)\|(.*?)\|",
-        (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8"),
-        re.MULTILINE,
-    )
+    choosing = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8")
+    kernel, linear = choosing.split("### Linear heads")
+    rows = re.findall(r"^\| `(\w+)`.*?\|(.*?)\|(.*?)\|(.*?)\|", linear, re.MULTILINE)
     assert len(rows) >= 8
     for place, name in enumerate(TABLES.values(), start=1):
         block = results.split(f"<!-- measured: {name} -->")[1].split(f"<!-- end of {name} -->")[0]
         measured = dict(re.findall(r"^\| \**(\w+)\** \| \**([\d.]+)", block, re.MULTILINE))
         for row in rows:
             assert row[place].strip() == measured[row[0]], (name, row)
+    recovery = table_of((ROOT / "docs" / "recovery.md").read_text(encoding="utf-8"))
+    shown = table_of(kernel)
+    assert len(shown) >= 5
+    for method, cells in shown.items():
+        for data, cell in cells.items():
+            assert cell.strip("*") == recovery[method][data].split()[0], (method, data)
+
+
+def table_of(text):
+    """The first table of a text whose rows begin with a method: method, column, cell."""
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
+    start = next(place for place, cells in enumerate(lines) if cells and cells[0].startswith("`"))
+    header, rows = lines[start - 2], {}
+    for cells in lines[start:]:
+        if not cells:
+            break
+        rows.setdefault(
+            cells[0].split("`")[1] if "`" in cells[0] else cells[0],
+            dict(zip(header[1:], cells[1:], strict=True)),
+        )
+    return rows
