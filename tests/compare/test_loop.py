@@ -95,6 +95,16 @@ def test_fewer_or_more_questions_may_be_asked_later(played: Path, tmp_path: Path
     simulate(data(), RECIPE, tmp_path / "copy", questions=(100, 120), **once)
     journal = (tmp_path / "copy" / "answers.jsonl").read_text().splitlines()
     assert [json.loads(line)["key"] for line in journal[lines:]] == ["seed 0: 120 any"]
+    once["orders"] = ("worth",)
+    for questions in ((50, 100), (50, 120)):  # other reviews: their first 50 questions differ
+        simulate(data(), RECIPE, tmp_path / "copy", questions=questions, **once)
+    later = (tmp_path / "copy" / "answers.jsonl").read_text().splitlines()[len(journal) :]
+    assert "seed 0: 50 of 120 worth" in [json.loads(line)["key"] for line in later]
+
+
+def test_seeds_draw_other_labels(played: Path) -> None:
+    seen = [read_suggestions(played / f"suggestions-seed{seed}").table.labels for seed in (0, 1)]
+    assert seen[0].digest() != seen[1].digest()
 
 
 def test_more_questions_than_labels_to_ask_about_are_refused(played: Path) -> None:

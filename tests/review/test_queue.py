@@ -116,3 +116,20 @@ def test_few_answers_change_little_and_other_classes_less(some):
     change = some.probability - questions.probability
     assert (change[1:] > 0).all()
     assert change[1:].max() < 0.3
+
+
+def test_classes_keep_their_turns_and_earlier_answers_use_the_budget():
+    rng, n = np.random.default_rng(0), 400
+    label = np.arange(n) % 4
+    suggestions = found(list(range(n)), label.tolist(), rng.uniform(0.2, 0.4 + 0.15 * label), 4)
+    queue = order_questions(suggestions, "balanced", 80)
+    questions = Suggested(suggestions, queue, "balanced")
+    for _ in range(40):
+        place = questions.next_item(frozenset(), 0)[0]
+        answered(questions, [place], "yes" if rng.random() < 0.4 else "no")
+    assert set(questions.queue.tolist()) != set(queue.tolist())  # others are nearer to one half now
+    assert np.bincount(label[questions.queue]).tolist() == [20] * 4
+    assert np.bincount(label[questions.state != 0]).tolist() == [10] * 4
+    later = Suggested(suggestions, order_questions(suggestions, "balanced", 30), "balanced")
+    answered(later, np.flatnonzero(questions.state != 0), "yes")
+    assert later.progress()["left"] == 0

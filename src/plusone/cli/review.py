@@ -40,7 +40,8 @@ def review(
         ),
     ] = "",
     budget: Annotated[
-        int | None, typer.Option(min=1, help="Ask this many questions, the first of the order.")
+        int | None,
+        typer.Option(min=1, help="Ask this many questions in all, also counting earlier answers."),
     ] = None,
     export: Annotated[
         Path | None,

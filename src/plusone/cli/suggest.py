@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from shlex import join, quote
@@ -111,7 +112,8 @@ def suggest(
     dataset = replace(dataset, table=run_labels(run, dataset.table, recipe))
     checked = None if audit is None else read(audit, check_images=False).table
     beside = run.parent / FOLDER  # features of the training
-    cached = beside if beside.is_dir() else folder / "folds"
+    shared = not linear and beside.is_dir() and os.access(beside, os.W_OK)
+    cached = beside if shared else folder / "folds"
     if linear:
         with progress("features", len(dataset.table)) as (bar, making):
             dataset, recipe = head_only(

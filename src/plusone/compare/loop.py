@@ -35,6 +35,7 @@ from plusone.training.trainer import Training
 
 ANY = "any"  # questions drawn at random from all unobserved labels, suggested or not
 BEFORE = "before"
+VERSION = 2  # to be raised when other questions are asked
 ALL = "all labels"
 
 Value = dict[str, Any]
@@ -183,6 +184,7 @@ def simulate(
         "items": fingerprint(make_task(replace(dataset, table=first), blind)),
         "recipe": blind.model_dump(mode="json"),
         "folds": folds,
+        "version": VERSION,
     }
     journal = Journal(folder / "answers.jsonl", identity)
     done = on_progress or (lambda what: None)
@@ -209,7 +211,10 @@ def simulate(
             for number in questions:
                 labels = apply_answers(table, row[:number], label[:number], answer[:number])
                 key = (order, number)
-                value = measured(f"seed {seed}: {number} {order}", labels, settings)
+                of = (
+                    "" if order == ANY else f" of {max(questions)}"
+                )  # they are points of one review
+                value = measured(f"seed {seed}: {number}{of} {order}", labels, settings)
                 scores.setdefault(key, []).append(value)
                 yes.setdefault(key, []).append(int(answer[:number].sum()))
     before = statistics.mean(scores[BEFORE, 0])

@@ -47,7 +47,8 @@ class Entry:
     @property
     def solved(self) -> bool:
         """Whether it was solved in closed form, without a learning rate and epochs."""
-        return bool(self.runs) and in_closed_form(self.method, self.runs[0].mode)
+        first = self.runs[0] if self.runs else self.row
+        return in_closed_form(first.method, first.mode)
 
     @property
     def score(self) -> float:

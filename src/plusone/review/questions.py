@@ -227,7 +227,9 @@ class Suggested:
         )
         self.probability = correction(before, label).astype(np.float32)
         self._fitted_on = len(answered)
-        corrected = replace(self.suggestions, probability=self.probability)
+        # Answered ones rank first in their class, so that the turns they took count.
+        ranked = np.where(self.state == OPEN, self.probability, np.float32(0.5))
+        corrected = replace(self.suggestions, probability=ranked)
         places = ORDERS[self._order](corrected, np.random.default_rng(self._seed))
         self._queued = self.state != OPEN
         left = max(self._budget - int(self._queued.sum()), 0)

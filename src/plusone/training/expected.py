@@ -130,21 +130,24 @@ def estimated(
     from plusone.priors.features import k_from_features, usable_rows
     from plusone.training.features import vectors_of
 
+    known = vectors is None or not task.images  # a backbone of the user's own has no name
     key = _key(recipe, task)
-    if key not in _estimates:
+    if known and key in _estimates:
+        return _estimates[key]
+    try:
+        rows = usable_rows(task.train.observed)
+        of = vectors or partial(vectors_of, recipe, task, folder=folder)
+        k = k_from_features(of(rows), task.train.observed.take(rows)).k
+    except InputError as error:
+        raise InputError(
+            f"the method {recipe.method} needs the expected number of positives per item, and "
+            f"it cannot be estimated: {error}"
+        ) from None
+    if known:
         if len(_estimates) >= CACHED_ESTIMATES:
             _estimates.clear()
-        try:
-            rows = usable_rows(task.train.observed)
-            of = vectors or partial(vectors_of, recipe, task, folder=folder)
-            estimate = k_from_features(of(rows), task.train.observed.take(rows))
-        except InputError as error:
-            raise InputError(
-                f"the method {recipe.method} needs the expected number of positives per item, and "
-                f"it cannot be estimated: {error}"
-            ) from None
-        _estimates[key] = estimate.k
-    return _estimates[key]
+        _estimates[key] = k
+    return k
 
 
 def _key(recipe: Recipe, task: Task) -> str:

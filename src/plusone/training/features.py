@@ -85,7 +85,7 @@ class FeatureCache:
         if self.folder is None or keys is None:
             return self._extracted(model, inputs)
         name = f"features-{key_of(model, inputs)}"
-        known = _read(self.folder, name)
+        known = _read(self.folder, name, {*keys})
         missing = [row for row, key in enumerate(keys) if key not in known]
         if len({*all_gather_values(str(missing))}) > 1:  # machines with different folders
             missing = list(range(len(keys)))
@@ -106,26 +106,31 @@ class FeatureCache:
         return predict(model, model.features, inputs, kind="images", tick=self.tick).clone()
 
 
-def _read(folder: Path, name: str) -> dict[str, npt.NDArray[np.generic]]:
-    """The features in the files of a folder, by image; damaged files are left out."""
+def _read(folder: Path, name: str, wanted: set[str]) -> dict[str, npt.NDArray[np.generic]]:
+    """Features of wanted images in the files of a folder; damaged files are left out."""
     known: dict[str, npt.NDArray[np.generic]] = {}
     for path in sorted(folder.glob(f"{name}-*.npz")):
         try:
-            arrays = load_npz(path)
-            known |= zip(arrays["ids"].tolist(), arrays["x"], strict=True)
-        except (InputError, OSError, ValueError, KeyError):
+            ids = load_npz(path, skip=("x",))["ids"].tolist()
+            rows = {key: row for row, key in enumerate(ids) if key in wanted and key not in known}
+            x = load_npz(path)["x"][[*rows.values()]] if rows else ()
+            known |= zip(rows, x, strict=True)
+        except (OSError, ValueError, KeyError, IndexError):
             continue
     return known
 
 
 def image_keys(inputs: Inputs) -> list[str] | None:
     """A key of each image; None where images have none."""
-    if isinstance(inputs, SomeInputs):
-        keys = image_keys(inputs.inputs)
-        return None if keys is None else [keys[row] for row in inputs.rows.tolist()]
+    rows = torch.arange(len(inputs))
+    while isinstance(inputs, SomeInputs):
+        rows, inputs = inputs.rows[rows], inputs.inputs
     if isinstance(inputs, FileInputs):
-        return [content_key((str(path.resolve()), file_state(path))) for path in inputs.paths]
-    return [content_key(image) for image in inputs.x] if isinstance(inputs, ArrayInputs) else None
+        paths = [inputs.paths[row] for row in rows.tolist()]
+        return [content_key((str(path.resolve()), file_state(path))) for path in paths]
+    if isinstance(inputs, ArrayInputs):
+        return [content_key(inputs.x[row]) for row in rows.tolist()]
+    return None
 
 
 def key_of(model: Classifier, inputs: Inputs) -> str:
