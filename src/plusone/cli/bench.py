@@ -645,7 +645,8 @@ def loop(
         columns = (
             "questions chosen by", "asked", "yes", "test mAP", "gain", "over random", "gap closed",
         )  # fmt: skip
-        title = f"{result.method} on {result.data}, lr {result.lr:g}, seeds: {len(chosen)}"
+        rate = "" if result.reference == result.method else f", lr {result.lr:g}"  # a closed form
+        title = f"{result.method} on {result.data}{rate}, seeds: {len(chosen)}"
         out.print(table(title, columns, [first, *rows, end]))
     say(f"written: {to / 'loop.json'}{', ' + str(to / 'report.html') if report else ''}")
 
