@@ -56,6 +56,8 @@ ADDED = 0.1  # labels per item that clipping may add
 MORE = 1.05  # k is at least so many times what is seen
 POWERS = (0.2, 8.0)  # of p, least and most
 HALVINGS = 16
+SEARCHED = 2_000_000  # labels that the power is searched on, about
+BLOCK = 1024  # items at once
 CERTAIN = 0.97  # the largest probability that a label was picked
 SLOPE = 4.0  # scores in [0, 1] are sigmoid(SLOPE (z - 1/2))
 
@@ -137,8 +139,8 @@ class Recovery(RidgeRegression[RecoveryOptions]):
             p, recovered = calibrated(p, observed, k)
             target = recovered
             if self.options.scoring:
-                target = p + step_length(p, observed, k) * (recovered - p)
-                target = target.masked_fill(observed == -1, 0.0)
+                target = torch.lerp(p, recovered, step_length(p, observed, k))
+                target.masked_fill_(observed == -1, 0.0)
             solution = replace(ridge.solve(target, penalty), targets=recovered)
             p = solution.left_out
         return solution
@@ -163,7 +165,7 @@ class Recovery(RidgeRegression[RecoveryOptions]):
 
 
 def positives_per_item(q: Tensor, observed: Tensor) -> float:
-    """K by the estimate of `plusone priors`, and at least a little more than is seen."""
+    """The number of positives per item, by the formula of `plusone priors`; more than is seen."""
     seen = LabelMatrix.from_dense(observed.numpy().astype(np.int8))
     counts = seen.per_item(1)
     counts = counts[counts > 0]
@@ -176,18 +178,25 @@ def positives_per_item(q: Tensor, observed: Tensor) -> float:
 def calibrated(p: Tensor, observed: Tensor, k: float) -> tuple[Tensor, Tensor]:
     """Raises p to the power at which the recovered labels sum to k on average.
 
+    The power is searched on some of the items where there are many labels.
+
     Returns:
         The power of p, and the recovered labels, `[n, L]` each.
     """
-    least, rows = min(CLIPPED, ADDED / p.shape[1]), (observed == 1).any(1)
-    p = p.clamp(least, 1 - least)
+    least, rows = min(CLIPPED, ADDED / p.shape[1]), (observed == 1).any(1).nonzero()[:, 0]
+    some = rows[:: -(-len(rows) * p.shape[1] // SEARCHED) or 1]
+    sample, seen = p[some].clamp(least, 1 - least), observed[some]
     low, high = POWERS
     for _ in range(HALVINGS):
         power = (low * high) ** 0.5
-        recovered = recover(p**power, observed)
-        too_many = float(recovered[rows].sum(1).mean()) > k
+        too_many = float(recover(sample**power, seen).sum(1).mean()) > k
         low, high = (power, high) if too_many else (low, power)
-    return p**power, recovered
+    powered, recovered = torch.empty_like(p), torch.empty_like(p)
+    for start in range(0, len(p), BLOCK):  # whole tables in between would take much memory
+        block = slice(start, start + BLOCK)
+        powered[block] = p[block].clamp(least, 1 - least) ** power
+        recovered[block] = recover(powered[block], observed[block])
+    return powered, recovered
 
 
 def recover(p: Tensor, observed: Tensor) -> Tensor:
