@@ -130,8 +130,8 @@ def test_one_process_writes_and_talks(photos, tmp_path, together, capsys):
     mine, theirs = (load_file(folder / "model.safetensors") for folder in (run, alone))
     for key, value in theirs.items():
         torch.testing.assert_close(mine[key], value, rtol=1e-3, atol=1e-4)
-    kept = [*(tmp_path / "cache").iterdir(), *(tmp_path / ".features").iterdir()]
-    assert {file.suffix for file in kept} == {".npy"}
+    assert {file.suffix for file in (tmp_path / "cache").iterdir()} == {".npy"}
+    assert {file.suffix for file in (tmp_path / ".features").iterdir()} == {".npz"}
 
     assert json.loads(out[0][1])["items"] == 40
 
