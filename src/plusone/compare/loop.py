@@ -211,9 +211,8 @@ def simulate(
             for number in questions:
                 labels = apply_answers(table, row[:number], label[:number], answer[:number])
                 key = (order, number)
-                of = (
-                    "" if order == ANY else f" of {max(questions)}"
-                )  # they are points of one review
+                # Random questions are the same in any number, a review depends on its budget.
+                of = "" if order == ANY else f" of {max(questions)}"
                 value = measured(f"seed {seed}: {number}{of} {order}", labels, settings)
                 scores.setdefault(key, []).append(value)
                 yes.setdefault(key, []).append(int(answer[:number].sum()))
