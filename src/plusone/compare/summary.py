@@ -26,7 +26,7 @@ BACKBONE = "ResNet-50"  # of the published figures
 PARTS_OF_NAMES = {"voc": "voc", "coco": "coco", "nuswide": "nus", "cub": "cub"}
 
 
-def in_closed_form(method: str, mode: str) -> bool:
+def was_solved(method: str, mode: str) -> bool:
     """Whether such trainings are solved in closed form, without a learning rate and epochs."""
     return method in METHODS and METHODS[method].closed_form and mode == "linear"
 

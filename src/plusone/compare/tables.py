@@ -21,7 +21,7 @@ from typing import Any
 
 from plusone.compare.jobs import JobResult, maybe_features
 from plusone.compare.spec import BenchSpec
-from plusone.compare.summary import BACKBONE, Row, Summary, in_closed_form
+from plusone.compare.summary import BACKBONE, Row, Summary, was_solved
 from plusone.io.files import write_json, write_text
 from plusone.version import __version__
 
@@ -222,7 +222,7 @@ def _markdown(rows: Sequence[Row]) -> str:
         f"published ({BACKBONE})": [_figure(row) for row in rows],
         "p seeds": [_p(row.p_seeds) for row in rows],
         "p classes": [_p(row.p_classes) for row in rows],
-        "lr": ["-" if in_closed_form(row.method, row.mode) else f"{row.lr:.3g}" for row in rows],
+        "lr": ["-" if was_solved(row.method, row.mode) else f"{row.lr:.3g}" for row in rows],
         "options": [options_text(row.options) for row in rows],
         "seconds": [f"{row.seconds:.1f}" for row in rows],
     }

@@ -23,7 +23,7 @@ from plusone.priors.estimate import (
 )
 
 ITEMS = 20_000  # largest number of items that are fitted on
-PENALTIES = (0.1, 0.25, 0.6, 1.5, 4.0, 10.0)  # one is chosen by the leave-one-out error
+FEW_PENALTIES = (0.1, 0.25, 0.6, 1.5, 4.0, 10.0)  # one is chosen by the leave-one-out error
 
 
 def from_features(x: Tensor, observed: LabelMatrix, *, seed: int = 0) -> Priors:
@@ -76,5 +76,5 @@ def ridge_scores(ridge: Ridge, observed: LabelMatrix) -> npt.NDArray[np.float64]
     """The same from a regression whose vectors are known."""
     states = torch.from_numpy(observed.dense()).float()
     with torch.no_grad():
-        solution, _ = seen_label_regression(ridge, states, PENALTIES)
+        solution, _ = seen_label_regression(ridge, states, FEW_PENALTIES)
         return np.asarray(pick_probabilities(solution.left_out.double(), states))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from plusone.compare.jobs import JobResult, read_journal
-from plusone.compare.summary import in_closed_form, summarise
+from plusone.compare.summary import summarise, was_solved
 from plusone.errors import InputError
 from plusone.methods import METHODS
 from plusone.report.documents import Ablation, Bench, BenchRow, Sweep, read_documents
@@ -48,7 +48,7 @@ class Entry:
     def solved(self) -> bool:
         """Whether it was solved in closed form, without a learning rate and epochs."""
         first = self.runs[0] if self.runs else self.row
-        return in_closed_form(first.method, first.mode)
+        return was_solved(first.method, first.mode)
 
     @property
     def score(self) -> float:
