@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BROWSER := $(VENV)/.browser
 SHARED ?= $(if $(PLUSONE_SHARED),$(PLUSONE_SHARED),../shared)
-EXTRAS := dev,lite0,lite2,image,plots,tune,review,onnx,distributed
+EXTRAS := dev,lite0,lite2,image,plots,tune,review,onnx
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto
 
-.PHONY: demo loop test test-fast check bench results clean
+.PHONY: demo loop test test-fast test-accelerator check bench results clean
 
 demo: $(READY)
 	$(BIN)/plusone demo
@@ -22,6 +22,10 @@ test: $(READY) $(BROWSER)
 
 test-fast: $(READY)
 	$(PYTEST) -m "not slow"
+
+# For a machine with a GPU: the same checks on the real device. See docs/devices.md for what it prints.
+test-accelerator: $(READY)
+	$(BIN)/python -m pytest -q -rs -s -m accelerator tests/accelerator
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -91,7 +91,7 @@ def measure(name: str, args: argparse.Namespace, journal: Journal) -> None:
     title, methods, size, epochs = PLANS[name]
     sizes = {"batch_size": size, "epochs": epochs}
     gains: dict[str, list[list[float]]] = {}
-    plans = [(method, "weighted") for method in methods]
+    plans = [(name, own_weights(name)) for name in methods]
     if name == "voc500":
         plans += [(method, "full") for method in MAIN if method in STACKED]
     yes = []
@@ -111,6 +111,11 @@ def measure(name: str, args: argparse.Namespace, journal: Journal) -> None:
             )
             gains.setdefault(f"{method} {weights}", []).append(value["maps"])
     show(title, methods, {key: np.array(value) for key, value in gains.items()}, np.mean(yes, 0))
+
+
+def own_weights(method: str) -> str:
+    """What seen negatives weigh by default."""
+    return str(METHODS[method].defaults.get("seen_negatives", "weighted"))
 
 
 def load(name: str, args: argparse.Namespace, seed: int) -> Dataset:
@@ -250,14 +255,14 @@ def show(title: str, methods: Sequence[str], maps: dict[str, np.ndarray], yes: n
         f"`{order}` {' / '.join(f'{share:.0%}' for share in row)}"
         for order, row in zip(ORDERS, shares, strict=True)
     )
-    compared = any(key.endswith("full") for key in maps)
+    compared = any(f"{name} full" in maps and own_weights(name) == "weighted" for name in methods)
     print(f"\n**{title}**; share of answers yes after 100 / 500 / 2,000: {orders}\n")
     last = " least, full weight |" if compared else ""
     print(f"| method | before | 100 | 500 | 2,000 | least | noise |{last}")
     print("| --- |" + " ---: |" * (7 if compared else 6))
     everything = []
     for method in methods:
-        values = maps[f"{method} weighted"]
+        values = maps[f"{method} {own_weights(method)}"]
         gains = values[:, 1:] - values[:, :1]
         everything.append(gains.mean(0))
         noise = gains.std(0, ddof=1).mean() / len(gains) ** 0.5

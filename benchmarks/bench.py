@@ -36,6 +36,7 @@ SCRIPTS: dict[str, tuple[str, ...]] = {
     "losses": (),
     "map": (),
     "finetune": (),
+    "loading": ("{data}/ucmerced/labels.csv", "--items", "480", "--repeats", "2"),
     "extract": ("{data}/ucmerced/labels.csv", "--items", "480"),
     "startup": (),
     "classifier": ("--items", "30000", "--methods", "an,gr,softmax"),

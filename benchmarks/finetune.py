@@ -6,13 +6,11 @@
    torch's fused Adam on the same backbone, head and batch of bytes. One of each in turn, in
    changing order; the figure is the median of the ratios of neighbours.
 2. Epochs: `Training.train_epoch` with everything around the step (order, gathering, flips, labels,
-   averages of the losses) against a loop of bare steps over batches that lie ready in memory.
-   Images come from memory (short epochs on the first backbone), or from JPEG files that one
-   process decodes while another one trains (the last backbone, with the start of that process).
+   averages of the losses) on images in memory, the first backbone and short epochs, against a loop
+   of bare steps over batches that lie ready. `loading.py` has epochs from files.
 
 Images are made up. Everything runs on one thread and is measured in processor time, so that other
-work on the machine disturbs less; only the epoch from files is measured by the clock, because there
-the question is whether loading is hidden.
+work on the machine disturbs less.
 """
 
 from __future__ import annotations
@@ -20,7 +18,6 @@ from __future__ import annotations
 import argparse
 import copy
 import json
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -29,14 +26,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from plusone.data.dataset import Dataset
-from plusone.data.source import load_source
 from plusone.recipe import Recipe
-from plusone.training.loader import ArrayInputs, FileInputs
+from plusone.training.loader import ArrayInputs
 from plusone.training.step import training_step
 from plusone.training.task import make_task
 from plusone.training.trainer import Training
@@ -46,7 +41,6 @@ CLASSES, BATCH, WARM = 20, 16, 3
 STEP_GOAL, EPOCH_GOAL = 1.03, 0.95
 STEPS = {"cnn": 120, "lite0": 24}
 METHODS = ("an", "em", "gr", "wan", "asl", "splc")
-FILE_SIDE, FILES = 160, 320
 
 
 def labels(n: int) -> np.ndarray:
@@ -97,14 +91,14 @@ def batches(training: Training) -> list[tuple[Tensor, Tensor]]:
 
 
 def in_turn(
-    first: Callable[[], None], second: Callable[[], None], swap: bool, clock: Callable[[], float]
+    first: Callable[[], None], second: Callable[[], None], swap: bool
 ) -> tuple[float, float]:
-    """Seconds of two acts; which of them goes first may change."""
+    """Seconds of processor time of two acts; which of them goes first may change."""
     seconds = {}
     for act in (second, first) if swap else (first, second):
-        started = clock()
+        started = time.process_time()
         act()
-        seconds[act] = clock() - started
+        seconds[act] = time.process_time() - started
     return seconds[first], seconds[second]
 
 
@@ -127,11 +121,11 @@ def step_ratio(method: str, backbone: str, size: int, count: int) -> dict[str, A
         def theirs(images: Tensor = images, target: Tensor = target) -> None:
             bare(images, target)
 
-        pairs.append(in_turn(ours, theirs, number % 2 == 1, time.process_time))
+        pairs.append(in_turn(ours, theirs, number % 2 == 1))
     return summary(pairs[WARM:]) | {"method": method, "backbone": backbone, "size": size}
 
 
-def epoch_ratio(training: Training, repeats: int, clock: Callable[[], float]) -> dict[str, Any]:
+def epoch_ratio(training: Training, repeats: int) -> dict[str, Any]:
     """Our epoch over the loader-free loop."""
     bare, data, pairs = Bare(training), batches(training), []
 
@@ -145,7 +139,7 @@ def epoch_ratio(training: Training, repeats: int, clock: Callable[[], float]) ->
             training.epoch = epoch
             training.train_epoch()
 
-        pairs.append(in_turn(ours, theirs, number % 2 == 1, clock))
+        pairs.append(in_turn(ours, theirs, number % 2 == 1))
     return summary(pairs[1:])
 
 
@@ -159,41 +153,14 @@ def from_memory(backbone: str, size: int, repeats: int) -> dict[str, Any]:
     settings = recipe("an", backbone)
     training = Training(make_task(in_memory(11 * BATCH, size), settings), settings)
     assert isinstance(training.task.train.inputs, ArrayInputs)
-    return epoch_ratio(training, repeats, time.process_time)
-
-
-def from_files(backbone: str, size: int, repeats: int) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as name:
-        table = write_files(Path(name))
-        settings = recipe("an", backbone, image_size=size, cache_mb=0, workers=1)
-        training = Training(make_task(load_source(str(table)), settings), settings)
-        assert isinstance(training.task.train.inputs, FileInputs)
-        return epoch_ratio(training, repeats, time.perf_counter)
-
-
-def write_files(folder: Path) -> Path:
-    """JPEG files with smooth content, and their labels."""
-    rng = np.random.default_rng(0)
-    lines = ["image,split," + ",".join(f"c{number}" for number in range(CLASSES))]
-    for number, row in enumerate(labels(FILES)):
-        small = Image.fromarray(rng.integers(0, 256, (12, 12, 3), dtype=np.uint8))
-        small.resize((FILE_SIDE, FILE_SIDE)).save(folder / f"{number}.jpg")
-        split = "val" if number >= FILES - BATCH else "train"
-        lines.append(f"{number}.jpg,{split}," + ",".join(map(str, row)))
-    (folder / "labels.csv").write_text("\n".join(lines) + "\n")
-    return folder / "labels.csv"
+    return epoch_ratio(training, repeats)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--backbones", nargs="+", default=["cnn:64", "lite0:96"])
     parser.add_argument("--methods", nargs="+", default=METHODS)
-    parser.add_argument(
-        "--repeats",
-        type=int,
-        default=3,
-        help="epochs from files, and an eighth of those from memory",
-    )
+    parser.add_argument("--repeats", type=int, default=24, help="epochs")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -216,11 +183,8 @@ def main() -> None:
             show(name, row, row["ratio"], STEP_GOAL, "at most")
     name = "throughput of an epoch over a loop without loading"
     backbone, _, side = args.backbones[0].partition(":")
-    row = from_memory(backbone, int(side), 8 * args.repeats)
+    row = from_memory(backbone, int(side), args.repeats)
     show(f"{name}, {backbone} {side} px, cached", row, 1 / row["ratio"], EPOCH_GOAL, "at least")
-    backbone, _, side = args.backbones[-1].partition(":")
-    row = from_files(backbone, int(side), args.repeats)
-    show(f"{name}, {backbone} {side} px, JPEG files", row, 1 / row["ratio"], EPOCH_GOAL, "at least")
     if args.json:
         args.json.write_text(json.dumps({"ratios": ratios, "rows": rows}, indent=2) + "\n")
 

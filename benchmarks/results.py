@@ -4,10 +4,11 @@
     python benchmarks/results.py DATA --only voc-linear     some of it
     python benchmarks/results.py DATA --long                everything
 
-`DATA` is the folder with VOCdevkit, voc2012_features, ucmerced, mulan and coco2014. Finished work
-is kept in `results/` and not repeated, so a stopped run resumes. Each experiment of
-`benchmarks/results/experiments.toml` fills the block of its name on a page of `docs/evidence`; the
-text around the blocks is written by hand. At the end `docs/example-report.html` is made.
+`DATA` is the folder with VOCdevkit, voc2012_features, voc2012_resnet50_features, ucmerced, mulan
+and coco2014. Finished work is kept in `results/` and not repeated, so a stopped run resumes. Each
+experiment of `benchmarks/results/experiments.toml` fills the block of its name on a page of
+`docs/evidence`; the text around the blocks is written by hand. At the end
+`docs/example-report.html` is made.
 """
 
 from __future__ import annotations

@@ -55,16 +55,16 @@ class Page:
         self.session = secrets.token_hex(16)
         self.to.request("GET", f"/?{parts.query}")
         reply = self.to.getresponse()
-        reply.read()
+        self.place = reply.read().decode().partition("url=")[2].partition('/"')[0]
         self.headers["Cookie"] = str(reply.getheader("set-cookie")).partition(";")[0]
 
     def get(self, path: str) -> None:
-        self.to.request("GET", path, headers=self.headers)
+        self.to.request("GET", self.place + path, headers=self.headers)
         assert self.to.getresponse().read()
 
     def post(self, path: str, **body: object) -> dict[str, object]:
         text = json.dumps({"session": self.session} | body)
-        self.to.request("POST", path, text, self.headers)
+        self.to.request("POST", self.place + path, text, self.headers)
         reply = self.to.getresponse()
         found: dict[str, object] = json.loads(reply.read())
         assert reply.status == 200, found

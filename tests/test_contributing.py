@@ -67,11 +67,13 @@ def test_there_is_one_of_each_kind():
 
 
 def test_they_pass_the_tests_of_every_method(copy):
-    """Contract, training, resume, stacking, ablation, export, and the page of methods.
+    """Contract, training, resume, stacking, another device, ablation, export, and the page.
 
     What answers do to a method is measured of those that the package has.
     """
-    folders = [f"tests/{name}" for name in ("methods", "training", "compare", "export")]
+    folders = [
+        f"tests/{name}" for name in ("methods", "training", "accelerator", "compare", "export")
+    ]
     chosen = f"({' or '.join((*NAMES, 'documentation', 'every_space'))}) and not answers"
     said = run(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", *folders, "-k", chosen)
     assert re.search(r"^\d+ passed", said, re.MULTILINE), said

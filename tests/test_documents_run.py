@@ -15,6 +15,7 @@ import pytest
 
 from plusone.cli.app import main
 from plusone.data.example import write_example
+from plusone.training.features import FOLDER
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = (
@@ -35,7 +36,19 @@ ELSEWHERE = {"make", "pip", "git", "cd", "python"}  # set-up, and benchmarks tha
 def example(tmp_path_factory):
     folder = tmp_path_factory.mktemp("documents") / "example"
     write_example(folder, 160, audited=60)
+    folder.with_name("features").mkdir()
     return folder
+
+
+def lay_out(example, folder):
+    """The example in a folder of the page's own; pictures and their features are shared."""
+    pictures = ("photos", "new")
+    shutil.copytree(example, folder / "example", ignore=shutil.ignore_patterns(*pictures))
+    for name in pictures:
+        (folder / "example" / name).symlink_to(example / name)
+    for runs in (folder, folder / "runs"):
+        runs.mkdir(exist_ok=True)
+        (runs / FOLDER).symlink_to(example.with_name("features"))
 
 
 def blocks(path):
@@ -68,7 +81,7 @@ def run(line, words):
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_runs(page, example, tmp_path, monkeypatch):
-    shutil.copytree(example, tmp_path / "example")
+    lay_out(example, tmp_path)
     monkeypatch.chdir(tmp_path)
     matplotlib.use("Agg")
     names = {}

@@ -13,7 +13,7 @@ SOURCE = Path(plusone.__file__).parent
 # Packages and root modules; those on one line may not import each other.
 ORDER = (
     ("errors", "seeds"),
-    ("version", "io"),
+    ("version", "io", "device"),
     ("data", "results"),
     ("types", "metrics"),
     ("losses", "models"),

@@ -29,6 +29,12 @@ from plusone.types import Stage
         ({"stages": [{"epochs": 0}]}, "stages.0.epochs = 0"),
         ({"stages": [{"epochs": 1, "rate": 1}]}, "unknown setting 'stages.0.rate'; .*lr"),
         ({"lr": -1, "epochs": -1}, "epochs = -1.*lr = -1"),
+        ({"workers": 100_000}, "workers = 100000: .*less than or equal to 256"),
+        ({"threads": 100_000}, "threads = 100000: .*less than or equal to 1024"),
+        ({"batch_size": 10**12}, "batch_size = 10+: .*less than or equal to 1048576"),
+        ({"epochs": 10**12}, "epochs = 10+: .*less than or equal to 1000000"),
+        ({"cache_mb": 10**12}, "cache_mb = 10+: .*less than or equal to"),
+        ({"stages": [{"epochs": 1}] * 101}, "stages = .*at most 100"),
     ],
 )
 def test_bad_settings_are_named(values, message):

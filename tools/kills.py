@@ -233,7 +233,7 @@ def answer_until_it_dies(url: str, asked: Sequence[tuple[int, int]], kept: list[
     try:
         line.request("GET", f"/?{to.query}", headers={"Host": host})
         reply = line.getresponse()
-        reply.read()
+        place = reply.read().decode().partition("url=")[2].partition('"')[0]
         cookie = (reply.getheader("set-cookie") or "").partition(";")[0]
         sent = {"Host": host, "Cookie": cookie, "Origin": f"http://{host}"}
         sent["Content-Type"] = "application/json"
@@ -242,7 +242,7 @@ def answer_until_it_dies(url: str, asked: Sequence[tuple[int, int]], kept: list[
             step = secrets.token_hex(16)
             answer = {"row": row, "label": label, "action": secrets.choice(["yes", "no"])}
             body = {"session": session, "step": step, "answers": [answer]}
-            line.request("POST", "/api/answer", json.dumps(body), sent)
+            line.request("POST", f"{place}api/answer", json.dumps(body), sent)
             reply = line.getresponse()
             if json.loads(reply.read()) and reply.status == 200:
                 kept.append(step)
@@ -308,7 +308,7 @@ def check(folder: Path, count: Count, *, at_rest: bool = False) -> None:
     for path in sorted(folder.rglob("*")) if folder.exists() else ():
         if not path.is_file():
             continue
-        temporary = ".part" in path.name
+        temporary = path.name.endswith("-part")
         count.files += 1
         try:
             if at_rest and temporary:

@@ -18,6 +18,7 @@ import numpy as np
 
 from plusone.data.dataset import Dataset
 from plusone.data.source import DATA_DEFAULTS, EMBEDDED
+from plusone.device import resolve
 from plusone.methods import METHODS, get_method
 from plusone.models.backbones import BACKBONES, TIMM
 from plusone.models.kernel import describe_kernel
@@ -39,6 +40,7 @@ RATES = {"lite0": 30, "lite2": 15}
 MOST_SECONDS = 300
 KERNEL_RATE = 0.01
 FEW = 5
+SIZES = 1e-4, 100.0  # mean absolute features that need no remark
 UNEVEN, MANY = 0.2, 20  # one feature has this share of all size, of so many or more
 SAMPLE = 500
 SHOWN = 5
@@ -239,6 +241,12 @@ def _crops(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
         return None
     if name not in RATES or not _pretrained(now):
         return None
+    if (device := resolve(str(now.get("device", "auto")))).type != "cpu":
+        return Choice(
+            {"crops": "five"},
+            "features of the whole image and of four tiles rank better; extracting them is five "
+            f"times the work of {device}, once (--set crops=one leaves it)",
+        )
     side = BACKBONES[name].size
     one = facts.images / RATES[name] * (int(now.get("image_size") or side) / side) ** 2
     if 4 * one <= MOST_SECONDS:
@@ -347,6 +355,19 @@ def _uneven(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
     )
 
 
+def _large(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
+    if facts.scale is None or not facts.width or facts.uneven:
+        return None
+    size = facts.scale / facts.width
+    if SIZES[0] <= size <= SIZES[1]:
+        return None
+    return Choice(
+        {},
+        f"the features have a mean size of {size:.3g}, and settings are made for about 1; "
+        "standardize them (each to mean 0 and spread 1, as StandardScaler of scikit-learn does)",
+    )
+
+
 def _rare(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
     if not facts.rare:
         return None
@@ -358,7 +379,7 @@ def _rare(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
 
 RULES: tuple[Rule, ...] = (
     _backbone, _mode, _method, _head, _crops, _batch, _epochs, _rate, _memory, _hidden, _single,
-    _uneven, _rare,
+    _uneven, _large, _rare,
 )  # fmt: skip
 
 

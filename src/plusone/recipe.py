@@ -30,6 +30,12 @@ __all__ = [
 ]
 
 FORMAT = 1
+# What they change is speed and memory alone.
+MACHINE_SETTINGS = (
+    "device", "memory", "workers", "threads", "checkpoint_activations", "cache_dir",
+)  # fmt: skip
+MOST_EPOCHS = 1_000_000
+MOST_PROCESSES = 256  # a file must not start thousands
 SHOWN = 200
 MOST = 10
 
@@ -44,6 +50,7 @@ def _known_score(name: str) -> str:
     return name
 
 
+Precision = Literal["float32", "bf16", "fp16"]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 MethodOptions = Annotated[dict[str, Any], AfterValidator(_given)]
 
@@ -53,7 +60,7 @@ class StageSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     inputs: Literal["features", "images"] = "images"
-    epochs: int = Field(ge=1)
+    epochs: int = Field(ge=1, le=MOST_EPOCHS)
     lr: float | None = Field(default=None, gt=0)
     freeze_backbone: bool = False
     start_from: Literal["best", "last"] = "best"
@@ -129,12 +136,27 @@ class Recipe(BaseModel):
         description="learn from the seen labels of validation items too, where the method needs "
         "none to choose by",
     )
-    epochs: int | None = Field(None, ge=1, description="epochs; default 25 linear, 10 finetune")
+    epochs: int | None = Field(
+        None, ge=1, le=MOST_EPOCHS, description="epochs; default 25 linear, 10 finetune"
+    )
     lr: float = Field(1e-3, gt=0, description="learning rate")
-    finetune_epochs: int = Field(5, ge=1, description="epochs of the second stage of linear_init")
+    finetune_epochs: int = Field(
+        5, ge=1, le=MOST_EPOCHS, description="epochs of the second stage of linear_init"
+    )
     finetune_lr: float | None = Field(None, gt=0, description="its learning rate; default lr / 10")
-    stages: tuple[StageSettings, ...] = Field((), description="explicit stages instead of a mode")
-    batch_size: int = Field(16, ge=1, description="items per step")
+    stages: tuple[StageSettings, ...] = Field(
+        (), max_length=100, description="explicit stages instead of a mode"
+    )
+    batch_size: int = Field(16, ge=1, le=2**20, description="items per step")
+    accumulate: int = Field(
+        1,
+        ge=1,
+        description="pieces that a batch of images is computed in, one after the other, to save "
+        "memory; the step is that of the whole batch, but for batch norm",
+    )
+    clip: Positive | None = Field(
+        None, description="highest norm of the model's gradient; a larger one is scaled down"
+    )
     optimizer: Literal["adam", "adamw", "sgd"] = Field("adam", description="optimizer")
     weight_decay: float = Field(0.0, ge=0, description="weight decay")
     head_lr_mult: float = Field(1.0, gt=0, description="learning rate of the head over lr")
@@ -157,8 +179,17 @@ class Recipe(BaseModel):
         (), description="parts of the backbone that stay as they are, such as ['conv1', 'layer1']"
     )
     freeze_norm: bool = Field(False, description="keep all batch norms of the backbone as they are")
-    precision: Literal["float32", "bf16"] = Field(
-        "float32", description="numbers the backbone computes with"
+    precision: Precision = Field(
+        "float32",
+        description="numbers the backbone computes with; weights, head and loss are float32",
+    )
+    tf32: bool = Field(
+        False, description="let CUDA round the factors of float32 matrix products to TF32"
+    )
+    checkpoint_activations: bool = Field(
+        False,
+        description="keep fewer activations of the backbone and compute the others again, which "
+        "takes longer and saves memory; for backbones of timm",
     )
     image_size: int | None = Field(None, ge=16, le=2048, description="side; default the backbone's")
     aspect: Literal["stretch", "crop"] = Field(
@@ -172,15 +203,43 @@ class Recipe(BaseModel):
         "the whole, five = the whole and four overlapping tiles of 60 % of each side",
     )
     flip: bool = Field(True, description="mirror training images at random")
-    workers: int = Field(2, ge=0, description="processes that decode images not held in memory")
-    cache_mb: int = Field(2000, ge=0, description="decoded images up to this size stay in memory")
+    workers: Annotated[int, Field(ge=0, le=MOST_PROCESSES)] | Literal["auto"] = Field(
+        "auto",
+        description="processes that decode images not held in memory; auto = by the cores, at most "
+        "4 if the model runs on the CPU and 16 on an accelerator",
+    )
+    cache_mb: int = Field(
+        2000, ge=0, le=10_000_000, description="decoded images up to this size stay in memory"
+    )
     cache_dir: str | None = Field(
         None, description="folder for decoded images, written once and used by later runs"
     )
-    threads: int | None = Field(None, ge=1, description="torch threads; default: torch's own")
+    device: str = Field(
+        "auto",
+        description="what computes: auto = the accelerator that torch finds, else the CPU; or cpu, "
+        "cuda, cuda:1, mps, xpu",
+    )
+    memory: Literal["device", "host"] = Field(
+        "device",
+        description="where a method keeps its tables with a row per item (role, ll_cp, em_apl, en, "
+        "recovery): on the device, or in the memory of the CPU, for tables larger than the device",
+    )
+    threads: int | None = Field(
+        None, ge=1, le=1024, description="torch threads; default: torch's own"
+    )
     compile: bool = Field(
         False, description="compile loss and model with torch.compile where a compiler is there"
     )
+
+    @property
+    def portable(self) -> Recipe:
+        """The same training, with the defaults for what depends on the machine alone.
+
+        Two recipes that agree in this give the same result, up to the rounding of a device.
+        """
+        return self.model_copy(
+            update={name: Recipe.model_fields[name].default for name in MACHINE_SETTINGS}
+        )
 
     def resolved_stages(
         self, *, images: bool, phases: Sequence[Mapping[str, Any]] = ({},)

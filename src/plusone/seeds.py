@@ -34,3 +34,19 @@ def seeded(*parts: int | str) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(*parts))
         yield
+
+
+@contextmanager
+def drawn_again(device: torch.device) -> Iterator[None]:
+    """Restores the global generators after the block: what it draws is drawn again after it.
+
+    Args:
+        device: Whose generator, besides that of the CPU.
+    """
+    own = device.type not in ("cpu", "mps")
+    kind = device.type if own else None
+    with torch.random.fork_rng(devices=[device.index or 0] if own else [], device_type=kind):
+        before = torch.mps.get_rng_state() if device.type == "mps" else None
+        yield
+        if before is not None:  # its functions take no device, as `fork_rng` wants
+            torch.mps.set_rng_state(before)

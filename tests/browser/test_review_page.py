@@ -6,7 +6,10 @@ import sqlite3
 import time
 from contextlib import closing
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from typing import ClassVar
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -141,7 +144,7 @@ def desk_of(folder, **options):
 def test_a_review_by_keyboard_alone(visit, serve, folder, artifacts):
     desk = desk_of(folder)
     page = visit(serve(desk))
-    assert page.url.endswith("/")  # the key is not in the address any more
+    assert page.url.endswith("/")  # the token is not in the address any more
     assert "token" not in page.url
     assert now(page) == ("photos/0.png", "dog")
     assert texts(page, "#seen .chip") == ["cat"]
@@ -227,7 +230,7 @@ def test_a_duplicated_tab_is_another_tab(visit, serve, folder):
     desk = desk_of(folder)
     one = visit(serve(desk))
     with one.context.expect_page() as opened:
-        one.evaluate("open('/')")  # as duplicating does, it copies what the tab remembers
+        one.evaluate("open('./')")  # as duplicating does, it copies what the tab remembers
     other = opened.value
     other.wait_for_selector("#work:not([hidden])")
     other.wait_for_selector(IDLE)
@@ -297,7 +300,7 @@ def test_a_page_fits_the_screen_so_that_nothing_unseen_becomes_a_no(visit, serve
     shown = []
     for width, height in ((390, 844), (1200, 800), (1920, 1080)):
         page = visit(url, viewport={"width": width, "height": height})
-        page.goto(url.partition("?")[0] + "grid")
+        page.goto(page.url + "grid")
         page.wait_for_selector("#tiles li")
         last = page.locator("#tiles li").last.bounding_box()
         bar = page.locator(".buttons").bounding_box()
@@ -327,7 +330,7 @@ def test_nobody_answers_an_image_that_is_not_there_yet(visit, serve, folder):
     press(page, "y")
     assert desk.progress()["answered"] == 3
     page.route("**/image/small/*", lambda route: held.append(route))
-    page.goto(url.partition("?")[0] + "grid")
+    page.goto(page.url + "grid")
     page.wait_for_selector("#tiles li")
     press(page, "Enter")
     assert page.inner_text("#last") == "the images are still loading"
@@ -366,7 +369,7 @@ def test_hostile_names_are_only_text(visit, serve, tmp_path):
     assert page.inner_text("#name") == names[1]
     page.locator("#image").evaluate("image => image.decode()")
     assert texts(page, "#questions .class") == ["a' \"b", "&lt;b&gt;"]
-    page.goto(url.partition("?")[0] + "grid")
+    page.goto(page.url + "grid")
     page.wait_for_selector("#tiles li")
     press(page, "]", "[")
     assert page.locator("main script, main img[src=x]").count() == 0
@@ -420,8 +423,9 @@ def test_dark_and_phone(visit, serve, folder, artifacts):
     light.wait_for_selector("#work:not([hidden])")
     assert light.evaluate(BACKGROUND) == night  # it is remembered
     phone = visit(url, viewport={"width": 390, "height": 844}, has_touch=True)
+    start = phone.url
     for path in ("", "grid"):
-        phone.goto(url.partition("?")[0] + path)
+        phone.goto(start + path)
         phone.wait_for_selector("#work:not([hidden])")
         phone.wait_for_selector(IDLE)
         assert phone.evaluate("document.documentElement.scrollWidth") <= 390
@@ -452,3 +456,50 @@ def test_a_server_that_is_gone_is_said_and_the_answer_is_kept_when_it_is_back(vi
     assert len(set(tries)) == 1  # the same step each time
     assert desk.progress()["yes"] == 1
     page.context.trouble[:] = [line for line in page.context.trouble if "ERR_FAILED" not in line]
+
+
+class Eavesdropper(BaseHTTPRequestHandler):
+    """Another server on this computer, which keeps what browsers send to it."""
+
+    received: ClassVar[list[str]] = []
+
+    def do_GET(self):
+        self.received.append(f"{self.path}\n{self.headers}")
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<title>another server</title>")
+
+    def log_message(self, *_):
+        pass
+
+
+def test_another_server_on_this_computer_learns_nothing(visit, serve, folder):
+    """Cookies ignore ports: a key in a cookie of `/` is sent to every server on 127.0.0.1."""
+    url = serve(desk_of(folder))
+    page = visit(url)
+    other = ThreadingHTTPServer(("127.0.0.1", 0), Eavesdropper)
+    Thread(target=other.serve_forever, daemon=True).start()
+    try:
+        (cookie,) = page.context.cookies(page.url)
+        place = urlsplit(page.url).path
+        assert (cookie["path"], cookie["httpOnly"], cookie["sameSite"]) == (place, True, "Strict")
+        tab = page.context.new_page()
+        for host in ("127.0.0.1", "localhost"):
+            tab.goto(f"http://{host}:{other.server_port}/some/page")
+            tab.evaluate("fetch('/more')")
+        assert tab.title() == "another server"
+        assert tab.evaluate("document.cookie") == ""
+        tab.close()
+    finally:
+        other.shutdown()
+        other.server_close()
+    received = "".join(Eavesdropper.received)
+    assert "/some/page" in received
+    token = url.partition("token=")[2]
+    for secret in (token, cookie["value"], place.strip("/")):
+        assert secret not in received
+    assert "plusone" not in received
+    assert token not in cookie["value"]
+    press(page, "y")  # and the review goes on
+    assert now(page) == ("photos/0.png", "fox")

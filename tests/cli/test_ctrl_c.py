@@ -69,6 +69,15 @@ def test_train_goes_on_after_ctrl_c_as_if_nothing_had_happened(cli, start, folde
     assert weights[0].read_bytes() == weights[1].read_bytes()
 
 
+def test_the_processes_that_decode_images_end(start, folder, tmp_path):
+    options = ("train", folder / "photos", "-m", "an", "--backbone", "cnn", "--epochs", 10_000)
+    options += ("-s", "image_size=32", "-s", "cache_mb=0", "-s", "workers=2", "--json")
+    process = start(*options, "--out", tmp_path / "run")
+    wait_for((tmp_path / "run" / "checkpoint.safetensors").exists, process)
+    assert len(psutil.Process(process.pid).children()) == 2
+    stopped(process)
+
+
 def test_bench_goes_on_after_ctrl_c(cli, start, folder, tmp_path):
     options = ("bench", folder / "labels.csv", "-x", folder / "x.npz", "-m", "an,bce")
     options += ("--seeds", "0,1,2", "-s", "epochs=150", "--out", tmp_path, "--json")
@@ -118,3 +127,17 @@ def test_a_worker_that_dies_fails_the_bench(start, tmp_path):
     assert (process.returncode, out) == (1, "")
     assert err.startswith("plusone: an, seed 0, lr 0.001: the process that trained it died")
     assert err.count("\n") == 1
+
+
+def test_sigterm_ends_as_ctrl_c_does(start, folder, tmp_path):
+    """As a scheduler or `kill` sends it: to the process alone."""
+    options = ("train", folder / "labels.csv", "-x", folder / "x.npz", "-m", "gr", "--json")
+    options += ("-s", "batch_size=1", "--epochs", 100, "-s", "threads=1")
+    process = start(*options, "--out", tmp_path / "run")
+    wait_for((tmp_path / "run" / "checkpoint.safetensors").exists, process)
+    process.terminate()
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 143
+    assert out == ""
+    assert "stopped; add --resume to the same command to continue" in err
+    assert err.endswith("plusone: stopped by SIGTERM\n")

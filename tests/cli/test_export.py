@@ -13,7 +13,7 @@ def test_predict_works_on_the_exported_folder(cli, bad, folder, photo_run, tmp_p
     ours = cli("predict", tmp_path / "model", folder / "photos")
     assert ours.out == cli("predict", photo_run, folder / "photos").out
     assert "name the data after the run" in bad("evaluate", tmp_path / "model").err
-    data = (folder / "photos", "--split", "val", "--json")
+    data = (folder / "photos", "--split", "all", "--json")
     theirs = cli("evaluate", photo_run, *data).json
     assert cli("evaluate", tmp_path / "model", *data).json["map"] == theirs["map"]
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import pty
 import shutil
 import struct
+import subprocess
+import sys
 from zlib import crc32
 
 import numpy as np
@@ -216,3 +220,54 @@ def test_a_class_name_that_a_csv_cannot_hold():
 
     with pytest.raises(InputError, match="separates labels in CSV; use --json"):
         CsvTags(io.StringIO(), ("a", "b|c"), Thresholds.same(0.5, 2))
+
+
+def test_a_file_name_that_is_not_utf8_is_skipped_by_name(cli, folder, photo_run, tmp_path):
+    photos = tmp_path / "photos"
+    shutil.copytree(folder / "photos" / "red", photos)
+    try:
+        shutil.copy(photos / "0.png", os.fsencode(photos) + b"/caf\xe9.png")
+    except OSError:
+        pytest.skip("this file system takes UTF-8 names only")
+    to = tmp_path / "tags.csv"
+    answer = cli("predict", photo_run, photos, "--out", to)
+    assert answer.code == 0, answer.err
+    assert "skipped caf\\xe9.png: its name is not UTF-8" in answer.err
+    assert len(to.read_text().splitlines()) == 1 + 8
+    found = cli("predict", photo_run, photos, "--json").json
+    assert found["skipped"] == [{"id": "caf\\xe9.png", "reason": "its name is not UTF-8"}]
+
+
+def test_names_do_not_control_the_terminal(cli, folder, photo_run, tmp_path):
+    photos, evil = tmp_path / "photos", "\x1b]0;owned\x07\x1b[2J\u202egnp.png"
+    shutil.copytree(folder / "photos" / "red", photos)
+    (photos / evil).write_bytes(b"no image")
+    answer = cli("predict", photo_run, photos, "--out", tmp_path / "t.csv")
+    assert "skipped \\x1b]0;owned\\x07\\x1b[2J\\u202egnp.png: " in answer.err
+    assert "\x1b" not in answer.err
+    shutil.copy(photos / "0.png", photos / "\x1b[2J.png")
+    piped = cli("predict", photo_run, photos)
+    assert "\n\x1b[2J.png," in piped.out  # a file or another program gets names as they are
+    assert "\x1b" not in cli("train", tmp_path / "\x1b[2J").err
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "plusone", "predict", str(photo_run), str(photos)]
+    done = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, timeout=60, check=True)
+    shown = os.read(ours, 1 << 16)
+    assert b"\n\\x1b[2J.png," in shown
+    assert b"\x1b[2J" not in shown + done.stderr
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_cells_that_a_spreadsheet_would_run(cli, folder, photo_run, tmp_path):
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    names = ["=HYPERLINK(1).png", "+1.png", "-1.png", "@x.png", "plain.png"]
+    for name in names:
+        shutil.copy(folder / "photos" / "red" / "0.png", photos / name)
+    for words, mark in (((), ""), (("--spreadsheet",), "'")):
+        to = tmp_path / "tags.csv"
+        assert cli("predict", photo_run, photos, "--out", to, *words).code == 0
+        with to.open() as file:
+            found = {row["image"] for row in csv.DictReader(file)}
+        assert found == {*(mark + name for name in names[:4]), "plain.png"}

@@ -36,6 +36,7 @@ def reviewed(folder, tmp_path):
     desk = open_suggestions(tmp_path / "s")
     for step, (pair, action) in enumerate(zip(asked, ("yes", "no", "yes", "skip"), strict=False)):
         desk.answer(A, f"{step:016x}", [(*pair, action)])
+    desk.store.close()
     return tmp_path / "s"
 
 
@@ -127,6 +128,8 @@ def test_it_serves_until_ctrl_c_and_stops_cleanly(start, reviewed):
     assert "Traceback" not in err
     assert err.endswith(f"stopped; 3 answered, all in {reviewed / 'review.sqlite'}\n")
     assert found["url"].partition("token=")[2] not in err
+    left = {path.name for path in reviewed.iterdir() if path.name.startswith("review.sqlite")}
+    assert left == {"review.sqlite"}
 
 
 @pytest.mark.slow

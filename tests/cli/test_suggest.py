@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from plusone.data.formats import read
 from plusone.suggest import read_suggestions
 
 pytestmark = pytest.mark.slow
@@ -117,3 +118,24 @@ def test_the_next_commands_can_be_copied(cli, run_folder, folder, tmp_path) -> N
 def test_wrong_use_is_refused(bad, run_folder, tmp_path, options, words) -> None:
     answer = bad("suggest", run_folder, "--out", tmp_path / "s", *options)
     assert words in answer.err
+
+
+@pytest.mark.parametrize("name", ["cat ", "split"])
+def test_names_that_csv_cannot_hold_are_refused_before_any_fold(cli, bad, tmp_path, name):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 4)).astype(np.float32)
+    classes = np.array(["a|b", "=c", name])
+    np.savez(tmp_path / "d.npz", x=x, y=np.eye(3, dtype=int)[x[:, :3].argmax(1)], classes=classes)
+    run = tmp_path / "run"
+    assert cli("train", tmp_path / "d.npz", "--out", run, "--no-report").code == 0
+    to = tmp_path / "to"
+    err = bad("suggest", run, "--folds", 2, "--out", to).err
+    assert f"accepted.csv: class {name!r}" in err
+    assert "write npz instead (--accepted FILE.npz)" in err
+    assert not (to / "folds").exists()
+    assert "suffix" in bad("suggest", run, "--out", to, "--accepted", tmp_path / "l.txt").err
+    labels = tmp_path / "l.npz"
+    answer = cli("suggest", run, "--folds", 2, "--out", to, "--accepted", labels)
+    assert answer.code == 0, answer.err
+    assert read(labels).table.classes == tuple(classes)
+    assert read_suggestions(to).table.classes == tuple(classes)

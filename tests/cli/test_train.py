@@ -71,11 +71,17 @@ def test_a_run_is_never_overwritten(train, bad, folder, tmp_path):
     assert "cannot resume with other settings (epochs was 2)" in answer.err
 
 
-def test_settings_from_a_file_and_from_options(train, bad, tmp_path):
+def test_settings_from_a_file_and_from_options(train, cli, bad, folder, tmp_path):
     recipe = tmp_path / "recipe.toml"
     recipe.write_text('method = "em"\nepochs = 1\nlr = 0.5\n')
     found = train("-r", recipe, "--lr", 0.25, "-o", tmp_path / "r", "--json").json
     assert (found["method"], found["lr"], found["best_epoch"]) == ("em", 0.25, 1)
+    elsewhere = tmp_path / "elsewhere"
+    recipe.write_text(f'epochs = 1\nimage_size = 16\ncache_dir = "{elsewhere}"\n')
+    answer = cli("train", folder / "photos", "-r", recipe, "-o", tmp_path / "p", "--json")
+    assert answer.code == 0, answer.err
+    assert f"note: the cache_dir of {recipe} is left out" in answer.err
+    assert not elsewhere.exists()
     recipe.write_text("epochs = = 1\n")
     assert f"{recipe}: is not valid TOML" in bad("train", "-r", recipe).err
     recipe.write_text("epoch = 1\n")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,9 @@ import pytest
         (("evaluate", "nowhere"), "nowhere: is not a run folder"),
         (("predict", "nowhere", "x.npz"), "nowhere: is not a run folder"),
         (("report", "nowhere"), "nowhere: no such folder"),
+        (("predict", "nowhere", "x.npz", "--out", "/dev/null"), "/dev/null: is a device, not a"),
+        (("features", "digits", "--out", "/dev/zero"), "choose another --out"),
+        (("observe", "digits", "--out", "/dev"), "/dev: is a folder, not a file"),
     ],
 )
 def test_usage(bad, tmp_path, monkeypatch, arguments, sentence):
@@ -159,6 +164,7 @@ def test_surprises_are_one_sentence_and_exit_code_1(cli, folder, monkeypatch):
         (OSError(28, "No space left on device", "a.npz"), 1, "a.npz: could not be written, the"),
         (PermissionError(13, "Permission denied", "a.csv"), 2, "a.csv: Permission denied"),
         (MemoryError(), 1, "there is not enough memory"),
+        (RuntimeError("CUDA out of memory. Tried\nto"), 1, "there is not enough memory (CUDA out"),
     ],
 )
 def test_errors_of_the_system(cli, folder, monkeypatch, error, code, sentence):
@@ -169,3 +175,17 @@ def test_errors_of_the_system(cli, folder, monkeypatch, error, code, sentence):
     answer = cli("inspect", folder / "labels.csv")
     assert (answer.code, answer.out) == (code, "")
     assert answer.err.startswith(f"plusone: {sentence}")
+
+
+def test_an_ascii_locale_changes_nothing(tmp_path):
+    (tmp_path / "l.csv").write_text("image,labels\na,caf\u00e9\nb,\u732b\n", encoding="utf-8")
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-m", "plusone", "inspect", str(tmp_path / "l.csv")]
+    found = []
+    for more in (ascii_only, {"PYTHONUTF8": "1"}):
+        done = subprocess.run(command, capture_output=True, env=os.environ | more, timeout=60)
+        assert done.returncode == 0, done.stderr
+        found.append(done.stdout.decode("utf-8"))
+    assert found[0] == found[1]
+    assert "caf\u00e9" in found[0]
+    assert "\u732b" in found[0]

@@ -6,6 +6,7 @@ import csv
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 
@@ -38,6 +39,38 @@ def test_evaluate_on_named_data(cli, bad, folder, run_folder, photo_run, tmp_pat
     more.write_text(csv_file.read_text().replace("ant,bee,cat", "ant,bee,dog"))
     err = bad("evaluate", run_folder, more, "-x", folder / "x.npz").err
     assert "its classes are not those of the model; missing: cat; unknown: dog" in err
+
+
+def test_validation_items_of_named_data_are_those_of_the_run(cli, bad, folder, tmp_path):
+    """In another order, `--split val` once drew new items: four fifths of them trained on."""
+    rows = (folder / "labels.csv").read_text().splitlines()
+    one, other, new = (tmp_path / name for name in ("one.csv", "other.csv", "new.csv"))
+    one.write_text("\n".join(row.replace(",test", ",train") for row in rows) + "\n")
+    header, *items = one.read_text().splitlines()
+    other.write_text("\n".join([header, *reversed(items)]) + "\n")
+    new.write_text("\n".join([header, *(f"new-{row}" for row in items)]) + "\n")
+    x, run = ("-x", folder / "x.npz"), tmp_path / "run"
+    trained = cli("train", one, *x, "-m", "gr", "--epochs", 3, "-o", run, "--json", "--no-report")
+    assert trained.code == 0, trained.err
+    expected = cli("evaluate", run, "--split", "val", "--json").json
+    assert expected["items"] == 12
+    found = cli("evaluate", run, other, *x, "--split", "val", "--json").json
+    assert found["map"] == pytest.approx(expected["map"], abs=1e-6)
+    assert cli("evaluate", run, other, *x, "--split", "train", "--json").json["items"] == 48
+    with np.load(folder / "x.npz") as arrays:
+        ids = np.array([f"new-{name}" for name in arrays["ids"]])
+        np.savez(tmp_path / "new.npz", x=arrays["x"], ids=ids)
+    unknown = (new, "-x", tmp_path / "new.npz")
+    err = bad("evaluate", run, *unknown, "--split", "val").err
+    assert "no item has the name of a validation item of the run; --split all evaluates all" in err
+    assert cli("evaluate", run, *unknown, "--split", "all", "--json").json["items"] == 60
+    swapped = tmp_path / "swapped.csv"
+    swapped.write_text(one.read_text().replace(",train", ",val"))
+    err = bad("evaluate", run, swapped, *x, "--split", "val").err
+    assert "the run was trained on 48 of its validation items" in err
+    assert cli("export", run, "--out", tmp_path / "model").code == 0
+    err = bad("evaluate", tmp_path / "model", one, *x, "--split", "val").err
+    assert "does not say which items it was trained on" in err
 
 
 def test_predict_a_folder(cli, folder, photo_run, tmp_path):

@@ -77,6 +77,19 @@ def test_what_is_written_reads_back(file, tmp_path, place):
     assert again.settings == {"epochs": 3, "options": {"w": 3.0}, "patience": None}
 
 
+def test_a_file_does_not_say_where_decoded_images_go(tmp_path):
+    path = tmp_path / "b.toml"
+    path.write_text(
+        "settings = {cache_dir = '/a', epochs = 2}\nmethod.an = {cache_dir = '/b', lr = 1.0}\n"
+        "[[data]]\npath = 'x'\nsettings = {cache_dir = '/c', flip = false}\n"
+    )
+    spec = read_spec(path, {}, {})
+    assert spec.settings == {"epochs": 2}
+    assert spec.method == {"an": {"lr": 1.0}}
+    assert spec.data[0].settings == {"flip": False}
+    assert read_spec(path, {}, {"cache_dir": "mine"}).settings["cache_dir"] == "mine"
+
+
 def test_all_methods_in_a_word(tmp_path):
     (tmp_path / "s.toml").write_text('methods = "all"\ndata = [{ path = "digits" }]\n')
     assert read_spec(tmp_path / "s.toml", {}, {}).methods == ("all",)
@@ -98,8 +111,10 @@ def test_all_methods_in_a_word(tmp_path):
         ("modes = ['quick']\n[[data]]\npath = 'x'", r"modes\.0 = 'quick': .*'finetune'"),
         ("seeds = []\n[[data]]\npath = 'x'", r"seeds = \[\]: "),
         ("data = []", r"data = \[\]: "),
-        ("search = 'luck'\n[[data]]\npath = 'x'", r"search = 'luck': .*'grid' or 'optuna'"),
+        ("search = 'luck'\n[[data]]\npath = 'x'", r"search = 'luck': .*'grid', 'optuna' or 'rate'"),
         ("trials = 0\n[[data]]\npath = 'x'", r"trials = 0: "),
+        ("workers = 5000\n[[data]]\npath = 'x'", r"workers = 5000: .*less than or equal to 256"),
+        ("storage = 'sqlite:////tmp/x'\n[[data]]\npath = 'x'", "given by --storage, not by a file"),
         ("x = ", "is not valid TOML"),
         ("[settings]\nseed = 1\n[[data]]\npath = 'x'", "seed is also among the settings"),
         ("lr = [0.1]\n[settings]\nlr = 1.0\n[[data]]\npath = 'x'", "lr is also among"),

@@ -246,3 +246,29 @@ def test_parquet_made_elsewhere(tmp_path: Path) -> None:
     path.write_bytes(b"PAR1")
     with pytest.raises(InputError, match="is not a readable parquet file"):
         read(path)
+
+
+def test_groups_in_arrays_and_parquet(tmp_path: Path) -> None:
+    y, path = np.eye(3, dtype=int), tmp_path / "a.npz"
+    np.savez(path, y=y, group=np.array([7, 7, 8]))
+    groups = read(path).table.groups
+    assert groups is not None
+    assert groups.tolist() == ["7", "7", "8"]
+    np.savez(path, y=y, group=np.array([7, 7]))
+    with pytest.raises(InputError, match=r"group has shape \(2,\), but y has shape \(3, 3\)"):
+        read(path)
+    np.savez(path, y=y, group=np.array(["a", "", "b"]))
+    with pytest.raises(InputError, match=r"a.npz: group\[1\] '' is empty; an item of no"):
+        read(path)
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    columns = {"id": ["a", "b"], "labels": [["x"], ["y"]], "group": [3, None]}
+    pyarrow.parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=r"a.parquet, row 2: group '' is empty"):
+        read(tmp_path / "a.parquet")
+    columns["group"] = [3, 3]
+    pyarrow.parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
+    groups = read(tmp_path / "a.parquet").table.groups
+    assert groups is not None
+    assert groups.tolist() == ["3", "3"]

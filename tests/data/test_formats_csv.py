@@ -235,3 +235,27 @@ def test_uc_merced(shared: Path) -> None:
     assert table.path(0).is_file()
     assert table.labels.per_item(1).mean() == pytest.approx(3.3347, abs=1e-3)
     assert np.all(table.labels.per_item(0) == 0)
+
+
+def test_the_group_column_in_both_forms(tmp_path: Path) -> None:
+    long = read(put(tmp_path, "id,labels,Group\na,x, album 1\nb,y,album 1\nc,x,2\n")).table
+    wide = read(put(tmp_path, "id,group,x,y\na,album 1,1,0\nb,album 1,0,1\nc,2,1,0\n")).table
+    for table in (long, wide):
+        assert table.groups is not None
+        assert table.groups.tolist() == ["album 1", "album 1", "2"]
+        assert table.classes == ("x", "y")
+
+
+def test_groups_that_cannot_be(tmp_path: Path) -> None:
+    advice = "an item of no group needs a name of its own there, such as its id"
+    empty = f"t.csv, row 3: group '' is empty; {advice}"
+    assert sentences(put(tmp_path, "id,labels,group\na,x,1\nb,y, \n")) == [empty]
+    assert sentences(put(tmp_path, "id,group,x\na,rec,1\nb,,1\n")) == [empty]
+    odd = sentences(put(tmp_path, f"id,labels,group\na,x,r\x07\nb,y,{'r' * 2000}\n"))
+    assert len(odd) == 2
+    assert "row 2: group 'r\\x07' has a control character" in odd[0]
+    assert "row 3: group 'rrr" in odd[1]
+    assert "has 1024 or more characters" in odd[1]
+    # In the wide form it may have been meant as a class.
+    (class_like,) = sentences(put(tmp_path, "id,group,x\na,1,1\nb,0,1\n"))
+    assert "t.csv, row 1: the column 'group' has the groups that items belong to" in class_like

@@ -27,7 +27,9 @@ text = st.text(
     min_size=1,
     max_size=8,
 ).map(str.strip)
-names = text.filter(lambda s: s and s not in ("*", "..") and s.lower() not in ("split", "labels"))
+names = text.filter(
+    lambda s: s and s not in ("*", "..") and s.lower() not in ("split", "labels", "group")
+)
 ids = names.filter(lambda s: s[1:2] != ":")
 
 
@@ -50,6 +52,7 @@ def tables(draw: st.DrawFn) -> LabelTable:
     else:
         seen = states(-1 if kind == "three" else 0)
         labels = LabelMatrix.from_dense(seen if truth is None else seen * (truth.dense() == 1))
+    groups = draw(st.none() | st.lists(names.map("g{}".format), min_size=6, max_size=6))
     split = draw(
         st.none() | st.lists(st.sampled_from(["train", "val", "test"]), min_size=6, max_size=6)
     )
@@ -59,6 +62,7 @@ def tables(draw: st.DrawFn) -> LabelTable:
         labels,
         truth,
         None if split is None else np.array(split[: shape[0]]),
+        groups=None if groups is None else np.array(groups[: shape[0]]),
     )
 
 
@@ -72,6 +76,9 @@ def assert_same(one: LabelTable, other: LabelTable) -> None:
     assert (one.split is None) == (other.split is None)
     if one.split is not None and other.split is not None:
         assert one.split.tolist() == other.split.tolist()
+    assert (one.groups is None) == (other.groups is None)
+    if one.groups is not None and other.groups is not None:
+        assert one.groups.tolist() == other.groups.tolist()
     assert dict(one.observation) == dict(other.observation)
 
 
@@ -112,6 +119,8 @@ def test_wide_csv_keeps_what_it_can_hold(tmp_path: Path, table: LabelTable) -> N
     np.testing.assert_array_equal(table.labels.dense(), back.labels.dense())
     assert back.ids.tolist() == table.ids.tolist()
     assert back.classes == table.classes
+    assert (back.groups is None) == (table.groups is None)
+    assert table.groups is None or (back.groups == table.groups).all()
 
 
 @pytest.mark.parametrize("form", WRITABLE)

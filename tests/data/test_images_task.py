@@ -1,5 +1,8 @@
 """Image files on their way into training, prediction and extraction."""
 
+import multiprocessing
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +13,9 @@ from plusone.data.features import read_features
 from plusone.data.images import decode, decode_all
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
+from plusone.errors import InputError
 from plusone.recipe import make_recipe
+from plusone.training import run
 from plusone.training.build import load_run
 from plusone.training.features import extract_to_file
 from plusone.training.items import find_items, inputs_for
@@ -88,6 +93,48 @@ def test_a_run_predicts_with_its_aspect_and_without_its_cache(dataset, tmp_path,
     assert isinstance(inputs, FileInputs)
     torch.testing.assert_close(predictor.probabilities(inputs), expected)
     assert not cache.exists()
+
+
+def children():
+    return {child.pid for child in multiprocessing.active_children()}
+
+
+def test_workers_stay_over_the_epochs_and_end_with_the_training(dataset, tmp_path):
+    recipe, before, seen = recipe_for(workers=2, cache_mb=0, epochs=3), children(), []
+    straight = train(
+        make_task(dataset, recipe),
+        recipe,
+        tmp_path / "straight",
+        on_record=lambda _: seen.append(children() - before),
+    )
+    assert len(seen[0]) == 2  # for training and validation items
+    assert seen == [seen[0]] * 3
+    assert children() == before
+
+    def stop(record):
+        if record.epoch == 2:
+            raise KeyboardInterrupt
+
+    with (
+        patch.object(run, "SECONDS_BETWEEN_CHECKPOINTS", 0),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        train(make_task(dataset, recipe), recipe, tmp_path / "stopped", on_record=stop)
+    assert children() == before
+    alone = recipe_for(workers=0, cache_mb=0, epochs=3)
+    resumed = train(make_task(dataset, alone), alone, tmp_path / "stopped", resume=True)
+    assert resumed.val_map == straight.val_map
+    weights = [tmp_path / name / "model.safetensors" for name in ("straight", "stopped")]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+
+
+def test_workers_end_when_an_image_is_broken(dataset, tmp_path):
+    recipe, before = recipe_for(workers=2, cache_mb=0), children()
+    task = make_task(dataset, recipe)
+    paths(dataset, task.train)[3].write_bytes(b"no image")
+    with pytest.raises(InputError, match=r"\.png: cannot be read as an image \(it is of no known"):
+        train(task, recipe, tmp_path / "run")
+    assert children() == before
 
 
 def test_extraction_with_another_aspect(dataset, tmp_path):

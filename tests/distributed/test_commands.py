@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -163,6 +165,35 @@ def test_commands_that_cannot_be_shared_are_refused(monkeypatch):
     check_command("train")
     monkeypatch.delenv("WORLD_SIZE")
     check_command("bench")
+
+
+@pytest.mark.parametrize(
+    ("variables", "sentence"),
+    [
+        ({"WORLD_SIZE": "abc"}, "WORLD_SIZE = 'abc' in the environment is not a whole number"),
+        ({"WORLD_SIZE": "-2"}, "WORLD_SIZE = '-2' in the environment"),
+        ({"WORLD_SIZE": "2"}, "WORLD_SIZE is 2 in the environment, but there is no RANK"),
+        ({"WORLD_SIZE": "2", "RANK": "first"}, "RANK = 'first' in the environment"),
+        ({"WORLD_SIZE": "2", "RANK": "0"}, "there is no MASTER_ADDR"),
+    ],
+)
+def test_an_environment_that_is_not_that_of_torchrun_is_refused(
+    variables, sentence, monkeypatch, capsys
+):
+    for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    before = signal.getsignal(signal.SIGTERM)
+    streams = sys.stdout, sys.stderr
+    try:
+        with pytest.raises(SystemExit) as left:
+            main(["train", "photos"])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        sys.stdout, sys.stderr = streams
+    assert left.value.code == 2
+    assert sentence in capsys.readouterr().err
 
 
 def table_of(path):

@@ -1,20 +1,84 @@
-"""Several processes: each predicts its rows, all get the whole result in order."""
+"""Several processes: each computes its rows, all get the whole result in order."""
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
-from torch import distributed, multiprocessing
+from torch import Tensor, distributed, multiprocessing, nn
 
 from plusone.data.matrix import LabelMatrix
+from plusone.errors import InputError
 from plusone.methods import METHODS
 from plusone.models.classifier import Classifier
-from plusone.parallel.processes import gather_rows, own_rows, world
-from plusone.training.loader import ArrayInputs
+from plusone.parallel import processes
+from plusone.parallel._whole_batch import DeviceNorm, Rows
+from plusone.parallel.processes import all_gather_equal, world
+from plusone.parallel.sharing import Division, Sharing, even_owners
+from plusone.training.loader import ArrayInputs, SomeInputs
+from plusone.training.owned import OwnedInputs, own_part
 from plusone.training.predict import predict
-from plusone.types import Clock, TrainLabels
+from plusone.types import Clock, Outputs, TrainLabels
 
 N, LABELS = 23, 4
+CPU = torch.device("cpu")
+
+
+class Net(nn.Module):
+    """The second step does not use all its weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.extra = nn.Linear(3, LABELS), nn.Linear(3, LABELS)
+
+    def forward(self, x: Tensor, step: int) -> Outputs:
+        return Outputs(self.linear(x) + (0 if step == 1 else self.extra(x)), x)
+
+
+def gradients() -> list[list[Tensor | None]]:
+    """Of three steps: the last batch has one row, so one of two processes has none."""
+    make = torch.Generator().manual_seed(0)
+    x = torch.randn(9, 3, generator=make)
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        net = Net()
+    sharing = Sharing(net) if world()[1] > 1 else None
+    order, found = torch.randperm(9, generator=make), []
+    inputs = ArrayInputs(x)
+    batches = (
+        sharing.batches(inputs, order, 4, ("plain",), 0)
+        if sharing
+        else inputs.batches(order, 4, ("plain",), 0)
+    )
+    for step, (view,) in enumerate(batches):
+        net.zero_grad()
+        division = sharing.begin_step(1) if sharing else None
+        out = net(view, step)
+        z = (division.whole(out) if division else out).logits
+        losses = [(z @ z.T).square().mean(), net.linear.weight.abs().sum()]  # over pairs of rows
+        (sharing.backward if sharing else torch.autograd.backward)(losses)
+        found.append([None if w.grad is None else w.grad.clone() for w in net.parameters()])
+    return found
+
+
+def normed(own: list[int]) -> dict[str, Any]:
+    """What `DeviceNorm` makes of some rows of six; one process with all rows has a plain norm."""
+    make = torch.Generator().manual_seed(0)
+    x, slopes = (torch.randn(6, 3, 2, 2, generator=make) for _ in range(2))
+    norm: nn.Module = nn.BatchNorm2d(3)
+    if world()[1] > 1:
+        norm = DeviceNorm(norm, Rows(all_gather_equal, torch.tensor(own), 6, len(own) > 0))
+    rows = (x[own] if own else x[:1]).requires_grad_()
+    out = norm(rows)
+    (out * (slopes[own] if own else 0)).sum().backward()
+    grads = [torch.zeros(3) if w.grad is None else w.grad for w in norm.parameters()]
+    for grad in grads if world()[1] > 1 else ():
+        distributed.all_reduce(grad)
+    statistics = [norm.running_mean, norm.running_var]
+    return {"out": out[: len(own)], "x": rows.grad[: len(own)], "rest": [*grads, *statistics]}
 
 
 def soft_labels() -> torch.Tensor:
@@ -39,25 +103,107 @@ def soft_labels() -> torch.Tensor:
     return method.soft
 
 
+def owned() -> dict[str, Any]:
+    """What is predicted from features of which each process holds a part."""
+    x = torch.arange(2.0 * N).view(N, 2)
+    inputs = own_part(ArrayInputs(x), CPU)
+    some = torch.tensor([20, 3, 22, 3])
+    first = SomeInputs(inputs, torch.tensor([1, 0]))  # all held by rank 0
+    double = nn.Module()
+    return {
+        "held": len(inputs.x) if isinstance(inputs, OwnedInputs) else N,
+        "all": predict(double, same, inputs, kind="features"),
+        "some": predict(double, same, SomeInputs(inputs, some), kind="features"),
+        "first": predict(double, same, first, kind="features"),
+    }
+
+
+def same(x: Tensor) -> Tensor:
+    return x.clone()
+
+
 def work(rank: int, size: int, folder: str) -> None:
     torch.set_num_threads(1)
+    spec = importlib.util.spec_from_file_location(
+        "gpu_norms", Path(__file__).with_name("gpu_norms.py")
+    )
+    kernels = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(kernels)
+    keep = kernels.register()
     store = f"file://{folder}/store"
     distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=size)
     assert world() == (rank, size)
-    whole = gather_rows(own_rows(N)[:, None].float(), N)
-    torch.save({"soft": soft_labels(), "whole": whole}, f"{folder}/{rank}.pt")
+    halves = Division(even_owners(N))
+    found = {
+        "soft": soft_labels(),
+        "whole": halves.gather(halves.own[:, None].float()),
+        "gradients": gradients(),
+        "norms": [normed(own[rank]) for own in ROWS],
+        "owned": owned(),
+    }
+    with pytest.raises(InputError, match="cannot exchange tensors on mps"):
+        processes.check_device(torch.device("mps"))
+    with pytest.raises(InputError, match="ranks 0 and 1 both have cuda:0 of"):
+        processes.check_device(torch.device("cuda:0"))
+    processes.check_device(torch.device("cuda", rank))
+    torch.save(found, f"{folder}/{rank}.pt")
     distributed.destroy_process_group()
+    del keep
+
+
+ROWS = (([0, 1, 2], [3, 4, 5]), ([0, 1, 2, 3, 4, 5], []), ([4], [5, 0, 1, 2, 3]))
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """What each of two processes found."""
+    assert world() == (0, 1)
+    folder = tmp_path_factory.mktemp("both")
+    context = multiprocessing.spawn(work, (2, str(folder)), nprocs=2, join=False)
+    while not context.join(timeout=60):
+        pass
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
 
 @pytest.mark.slow
-def test_em_apl_ranks_over_all_items_in_every_process(tmp_path):
+def test_em_apl_ranks_over_all_items_in_every_process(both):
     alone = soft_labels()
     assert (alone >= 0).sum() > LABELS  # soft labels were given at all
-    assert world() == (0, 1)
-    context = multiprocessing.spawn(work, (2, str(tmp_path)), nprocs=2, join=False)
-    while not context.join(timeout=60):
-        pass
-    for rank in range(2):
-        found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
+    for found in both:
         assert torch.equal(found["whole"][:, 0], torch.arange(N).float())
         torch.testing.assert_close(found["soft"], alone)
+
+
+@pytest.mark.slow
+def test_gradients_are_those_of_one_process_whichever_weights_a_step_uses(both):
+    alone = gradients()
+    assert [weight is None for weight in alone[0]] == [False] * 4
+    assert [weight is None for weight in alone[1]] == [False, False, True, True]
+    for found in both:
+        for mine, theirs in zip(found["gradients"], alone, strict=True):
+            for grad, expected in zip(mine, theirs, strict=True):
+                assert (grad is None) == (expected is None)
+                if expected is not None:
+                    torch.testing.assert_close(grad, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", range(len(ROWS)))
+def test_the_norm_of_gpus_measures_all_rows_also_without_any_of_its_own(both, case):
+    alone = normed(list(range(6)))
+    order = torch.argsort(torch.tensor([*ROWS[case][0], *ROWS[case][1]]))
+    for name in ("out", "x"):
+        rows = torch.cat([found["norms"][case][name] for found in both])[order]
+        torch.testing.assert_close(rows, alone[name])
+    for found in both:
+        torch.testing.assert_close(found["norms"][case]["rest"], alone["rest"])
+
+
+@pytest.mark.slow
+def test_each_process_holds_a_part_of_the_features(both):
+    x = torch.arange(2.0 * N).view(N, 2)
+    assert [found["owned"]["held"] for found in both] == [12, 11]
+    for found in both:
+        assert torch.equal(found["owned"]["all"], x)
+        assert torch.equal(found["owned"]["some"], x[[20, 3, 22, 3]])
+        assert torch.equal(found["owned"]["first"], x[[1, 0]])

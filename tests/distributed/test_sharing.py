@@ -2,14 +2,15 @@
 
 import torch
 
-from plusone.parallel.sharing import Division, check_equal_weights
+from plusone.parallel.sharing import Division, check_equal_weights, even_owners
 from plusone.types import Outputs
 
 
 def test_a_division_of_one_is_the_whole():
-    division = Division(items=4, views=2)
+    division = Division(even_owners(4), views=2)
     outputs = Outputs(torch.arange(8.0)[:, None], torch.zeros(8, 3), maps=torch.zeros(8, 1, 2, 2))
     assert division.own.tolist() == division.places.tolist() == list(range(8))
+    assert Division(even_owners(4)).places is None
     whole = division.whole(outputs)
     assert torch.equal(whole.logits, outputs.logits)
     assert whole.embeddings is None

@@ -53,6 +53,7 @@ CASES |= {
     "chosen by seen labels": FEATURES | {"method": "em", "select_on": "observed"},
     "seen negatives": FEATURES | {"method": "em", "observe": "positives_and_negatives(1, 1)"},
     "bf16": IMAGES | {"method": "an", "precision": "bf16", "epochs": 1},
+    "fp16 and clip": IMAGES | {"method": "an", "precision": "fp16", "clip": 0.1, "epochs": 1},
     "adamw": FEATURES | {"method": "epr", "optimizer": "adamw"},
 }
 

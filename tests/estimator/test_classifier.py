@@ -241,3 +241,21 @@ def test_share_held_out_by_rule(items):
     assert (first.thresholds_ != more.thresholds_).any()
     with pytest.raises(InputError, match="validation_fraction must be between 0 and 1, not 2"):
         quick(validation_fraction=2).fit(items.x, items.names)
+
+
+@pytest.mark.parametrize("method", ["gr", "softmax"])
+def test_features_in_the_thousands_do_not_tie(method):
+    """Where probabilities round to 0 and 1, `decision_function` still ranks, in their order."""
+    rng = np.random.default_rng(0)
+    x = (1000 * rng.normal(size=(300, 6))).astype(np.float32)
+    tag = x.argmax(axis=1)
+    model = PlusOneClassifier(method, rules=False, lr=0.01, epochs=3, batch_size=32).fit(x, tag)
+    scores, p = model.decision_function(x), model.predict_proba(x)
+    assert np.isfinite(scores).all()
+    for column, probability in zip(scores.T, p.T, strict=True):
+        assert len(np.unique(column)) > 280
+        assert (np.diff(probability[np.argsort(column, kind="stable")]) >= -1e-7).all()
+    rounded = torch.sigmoid(torch.from_numpy(scores)).numpy()
+    assert min(len(np.unique(column)) for column in rounded.T) < 280  # raw probabilities do tie
+    truth = np.eye(6, dtype=int)[tag]
+    assert model.score(x, truth) == pytest.approx(mean_average_precision(scores, truth))

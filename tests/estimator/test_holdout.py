@@ -42,3 +42,24 @@ def test_bad_shares_and_single_items_are_refused():
             held_out(labels, share, chance())
     with pytest.raises(InputError, match="1 sample is too few"):
         held_out(labels.take([0]), 0.1, chance())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_whole_groups_are_held_out(seed):
+    rng = np.random.default_rng(seed)
+    labels = LabelMatrix.from_lists([[row % 3] for row in range(100)], 3)
+    groups = rng.integers(25, size=100)
+    held = held_out(labels, 0.2, chance(seed), groups)
+    assert not set(groups[held]) & set(groups[~held])
+    assert 15 <= held.sum() <= 25
+    assert (labels.take(np.flatnonzero(~held)).per_class(1) > 0).all()
+    alone = held_out(labels, 0.2, chance(seed), np.arange(100))
+    assert (alone == held_out(labels, 0.2, chance(seed))).all()
+
+
+def test_a_group_that_is_too_large_stays():
+    labels = LabelMatrix.from_lists([[row % 2] for row in range(100)], 2)
+    groups = np.where(np.arange(100) < 80, 0, np.arange(100))
+    held = held_out(labels, 0.1, chance(), groups)
+    assert not held[:80].any()
+    assert held.sum() == 10

@@ -16,7 +16,7 @@ import pytest
 from plusone.cli.common import check_folder
 from plusone.data.images import cached_images
 from plusone.errors import InputError, RunError
-from plusone.io.files import alone_in, replacing, room, write_text
+from plusone.io.files import LEFTOVER, alone_in, replacing, room, write_text
 from plusone.io.jsonl import append_jsonl
 from plusone.review.store import Answer, Store
 from plusone.training.checkpoint import load
@@ -30,7 +30,7 @@ TRAIN = ("-m", "gr", "-s", "batch_size=16", "--no-report", "--json")
 def whole(folder):
     """Every file of a run folder can be read, and nothing temporary is left."""
     for path in folder.rglob("*"):
-        assert ".part" not in path.name
+        assert not path.name.endswith(LEFTOVER)
         if path.suffix == ".json":
             json.loads(path.read_text())
         if path.suffix == ".safetensors":

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from plusone import PlusOneClassifier
 from plusone.data import Dataset
 from plusone.errors import DivergedError, InputError
 from plusone.methods.pointwise import Pointwise
@@ -143,3 +144,52 @@ def test_features_in_arff(cli, tmp_path, value):
     answer = cli("train", tmp_path / "m.arff", "--out", tmp_path / "run")
     assert answer.code == 2
     assert f"m.arff, row 12: '{value}' for attribute 'a' is not a number" in answer.sentence
+
+
+LABELS = np.eye(3, dtype=int)[np.arange(30) % 3]
+
+
+@pytest.mark.parametrize(
+    ("x", "sentence"),
+    [
+        (np.zeros((30, 0)), r"has the shape \(30, 0\), so there is nothing to learn from"),
+        (np.full((30, 2), 1e300), "row 0: has a value that is too large for float32"),
+        (np.ma.masked_greater(np.arange(60.0).reshape(30, 2), 50), "has masked values"),
+    ],
+)
+def test_arrays_that_would_become_something_else(x, sentence):
+    with pytest.raises(InputError, match=sentence):
+        Dataset.from_arrays(x, LABELS)
+    with pytest.raises(ValueError, match=r"masked values|too large for dtype|0 feature"):
+        PlusOneClassifier().fit(x, LABELS)
+
+
+def test_masked_labels_are_refused():
+    hidden = np.ma.masked_equal(LABELS, 0)
+    with pytest.raises(ValueError, match="labels have masked values"):
+        Dataset.from_arrays(np.ones((30, 2)), hidden)
+    with pytest.raises(ValueError, match="masked values"):
+        PlusOneClassifier().fit(np.ones((30, 2)), hidden)
+
+
+def test_features_without_columns_or_beyond_float32(cli, data, tmp_path):
+    with np.load(data / "x.npz") as found:
+        ids = found["ids"]
+    for x, sentence in (
+        (np.zeros((60, 0), np.float32), "so there is nothing to learn from"),
+        (np.full((60, 2), 1e300), "or one that is too large for float32"),
+    ):
+        np.savez(tmp_path / "bad.npz", x=x, ids=ids)
+        answer = cli("train", data / "labels.csv", "-x", tmp_path / "bad.npz")
+        assert answer.code == 2
+        assert sentence in answer.sentence
+    np.savez(tmp_path / "both.npz", x=np.zeros((30, 0)), y=LABELS)
+    assert "nothing to learn from" in cli("train", tmp_path / "both.npz").sentence
+
+
+def test_weights_whose_sum_is_infinite(data):
+    x = np.random.default_rng(0).normal(size=(30, 2))
+    weights = np.full(30, 1e308)
+    weights[0] = 5e307
+    with pytest.raises(InputError, match=r"sample_weight has the value 1e\+308, above 1e\+30"):
+        PlusOneClassifier().fit(x, LABELS, sample_weight=weights)

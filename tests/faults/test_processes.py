@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from PIL import Image
 
 from .conftest import SMALL
 
@@ -77,3 +78,16 @@ def test_an_image_mended_between_stop_and_resume(cli, photos, tmp_path, monkeypa
     answer = cli(*command, "--resume")
     assert answer.code == 2
     assert "cannot resume, the seen labels are not the same as before" in answer.sentence
+
+
+@pytest.mark.parametrize("held", ["cache_mb=0", "cache_mb=100"])
+def test_other_images_between_stop_and_resume(cli, photos, tmp_path, held):
+    """Every image of the same name replaced by a black one of the same size."""
+    words = ("-m", "an", "--epochs", 1, *SMALL, "-s", held, "--out", tmp_path / "run")
+    assert cli("train", photos, *words).code == 0
+    assert cli("train", photos, *words, "--resume").code == 0
+    for path in photos.rglob("*.png"):
+        Image.new("RGB", (24, 20)).save(path)
+    answer = cli("train", photos, *words, "--resume")
+    assert answer.code == 2
+    assert "cannot resume, the items or their inputs are not the same as before" in answer.sentence

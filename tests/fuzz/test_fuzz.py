@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import zipfile
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -218,7 +219,7 @@ def test_a_file_of_answers_that_somebody_prepared(tmp_path):
     """Its views and triggers would run with our statements; damaged pages are said."""
     path = tmp_path / "review.sqlite"
     Store(path).close()
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database:
         database.execute(
             "CREATE TRIGGER t AFTER INSERT ON decision BEGIN DELETE FROM decision; END"
         )

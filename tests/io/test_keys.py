@@ -10,7 +10,7 @@ import torch
 from plusone.data.lazy import LazyArray
 from plusone.data.matrix import LabelMatrix
 from plusone.io import keys
-from plusone.io.keys import content_key, file_key, file_state
+from plusone.io.keys import content_key, file_key, file_sample, file_state
 
 
 def test_the_keys_of_existing_folders(tmp_path):
@@ -43,3 +43,20 @@ def test_the_state_of_a_file(tmp_path):
     assert file_state(path) is None
     path.write_bytes(b"abc")
     assert file_state(path) == (3, path.stat().st_mtime_ns)
+
+
+def test_samples_of_files(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(b"")
+    empty = file_sample(path, 4, 8)
+    path.write_bytes(bytes(1000))
+    before = file_sample(path, 4, 8)
+    assert before != empty
+    assert len(before) < 60
+    for place, noticed in ((0, True), (999, True), (332, True), (500, False)):
+        content = bytearray(1000)
+        content[place] = 1
+        path.write_bytes(content)
+        assert (file_sample(path, 4, 8) != before) == noticed, place
+    path.write_bytes(bytes(1001))
+    assert file_sample(path, 4, 8) != before

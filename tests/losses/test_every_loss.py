@@ -44,12 +44,15 @@ def test_gradient_equals_finite_differences(case):
     assert torch.autograd.gradcheck(lambda x: case.call(x, y), z.requires_grad_())
 
 
+@pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_finite_at_extreme_logits(case, dtype):
+def test_finite_at_extreme_logits(case, dtype, autocast):
     extremes = [-100.0, -90.0, -87.5, -30.0, 0.0, 30.0, 87.5, 90.0, 100.0]
     z = torch.tensor([extremes] * 6, dtype=dtype, requires_grad=True)
     y = torch.tensor([[1] * 9, [0] * 9, [-1] * 9, [1, 0, -1] * 3, [0, 0, 1] * 3, [-1, 1, 0] * 3])
-    loss = case.call(z, y)
+    half = dtype if dtype != torch.float32 else torch.bfloat16
+    with torch.autocast("cpu", dtype=half, enabled=autocast):
+        loss = case.call(z, y)
     loss.sum().backward()
     assert loss.dtype == dtype
     assert loss.isfinite().all()

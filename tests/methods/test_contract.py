@@ -14,6 +14,7 @@ from plusone.data.observation import parse_scheme
 from plusone.errors import InputError
 from plusone.methods import METHODS, Method, get_method
 from plusone.models.heads import LinearHead
+from plusone.training.step import Gradients, training_step
 from plusone.types import Batch, Clock, Outputs, Stage
 
 CLOCK = Clock(0, 2, 5, 1, 4)
@@ -303,3 +304,53 @@ def test_every_method_has_a_row_in_the_documentation():
 def test_unknown_methods_are_refused():
     with pytest.raises(InputError, match="unknown method 'magic'; known: bce, "):
         get_method("magic")
+
+
+def step(case, gradients):
+    """A step that moves nothing: gradients by name, the terms, and what the method remembers."""
+    weights = [*case.model.parameters(), *case.method.parameters()]
+    observed = case.observed.clone()
+    observed[1, observed[1] == 0] = -1  # their weights depend on the whole batch
+    optimizer, batch = torch.optim.SGD(weights, lr=0.0), case.batch(observed=observed)
+    terms = training_step(
+        case.model, case.model.head, case.method, optimizer, batch, CLOCK, weigh=True,
+        gradients=gradients,
+    )  # fmt: skip
+    modules = {"model": case.model, "method": case.method}
+    found = {
+        f"{of}.{name}": weight.grad
+        for of, module in modules.items()
+        for name, weight in module.named_parameters()
+    }
+    return found, terms, case.method.state_dict()
+
+
+@pytest.mark.parametrize("pieces", [2, 3])
+def test_a_step_in_pieces_is_that_of_the_whole_batch(case, make, pieces):
+    """Also where the loss is no sum over items, and for seen negatives that are weighted."""
+    whole, terms, state = step(case, Gradients())
+    other, other_terms, other_state = step(make(case.name), Gradients(pieces=pieces))
+    assert whole.keys() == other.keys()
+    for name, value in whole.items():
+        assert (value is None) == (other[name] is None), name
+        if value is not None:
+            torch.testing.assert_close(other[name], value, rtol=1e-4, atol=1e-6, msg=name)
+    for mine, theirs in ((other_terms, terms), (other_state, state)):
+        for name, value in theirs.items():
+            torch.testing.assert_close(mine[name], value, rtol=1e-4, atol=1e-6, msg=name)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_half_precision_in_the_backbone_is_close_to_full(case, make, precision):
+    """With logits of up to 30: the head and the loss stay in float32."""
+    half = make(case.name)
+    with torch.no_grad():
+        factor = 30 / case.model(case.x).logits.abs().max()
+        for weight in (*case.model.head.parameters(), *half.model.head.parameters()):
+            weight.mul_(factor)
+    half.model.precision = precision
+    full, total = case.total(case.batch()), half.total(half.batch())
+    total.backward()
+    assert total.dtype == torch.float32
+    assert all(weight.grad.isfinite().all() for weight in half.model.parameters())
+    torch.testing.assert_close(total, full, rtol=0.05, atol=0.05)

@@ -213,3 +213,39 @@ def test_left_out_predictions_know_nothing_of_an_items_own_label():
         expected = (vectors[~rest] - centre) @ axes @ model.weight.T + model.bias
         torch.testing.assert_close(made.left_out[~rest], expected, atol=1e-4, rtol=1e-3)
     assert abs(np.mean(clean) - 0.5) < 0.03
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dim", [40, 3])  # groups smaller and larger than the vectors are long
+def test_groups_are_left_out_as_by_fitting_anew_without_them(dim, weighted):
+    rng = np.random.default_rng(0)
+    x = torch.from_numpy(rng.normal(size=(60, dim)).astype(np.float32))
+    weights = torch.from_numpy(rng.uniform(0.2, 2, 60).astype(np.float32))
+    weights = weights / weights.mean() if weighted else torch.ones(60)
+    groups = torch.tensor([0] * 12 + [1] * 12 + [2] * 5 + [3] + list(range(4, 34)))
+    groups = groups[torch.from_numpy(rng.permutation(60))]
+    targets = torch.from_numpy(rng.normal(size=(60, 4)).astype(np.float32))
+    centre, axes = principal_axes(x, weights)
+    vectors = (x - centre) @ axes
+    made = Ridge(vectors, weights, groups).solve(targets, 0.7)
+    expected = np.zeros((60, 4))
+    for group in groups.unique():
+        rest, own = (groups != group).numpy(), (groups == group).numpy()
+        design = np.hstack([x.double().numpy(), np.ones((60, 1))])
+        scaled = design[rest] * weights[rest].double().numpy()[:, None]
+        penalty = 0.7 * np.diag([1.0] * dim + [0.0])
+        model = np.linalg.solve(scaled.T @ design[rest] + penalty, scaled.T @ targets.numpy()[rest])
+        expected[own] = design[own] @ model
+    assert np.allclose(made.left_out, expected, atol=1e-3)
+    alone = Ridge(vectors, weights, torch.arange(60)).solve(targets, 0.7)
+    assert torch.equal(alone.left_out, Ridge(vectors, weights).solve(targets, 0.7).left_out)
+    assert torch.equal(made.weight, alone.weight)
+
+
+def test_folds_keep_groups_whole_and_follow_the_items_without_them():
+    groups = torch.arange(90) // 3
+    fold = closed_form.fold_of(90, groups)
+    assert (fold.view(-1, 3) == fold.view(-1, 3)[:, :1]).all()
+    assert fold.bincount().tolist() == [18] * 5
+    assert torch.equal(closed_form.fold_of(90, torch.arange(90)), closed_form.fold_of(90))
+    assert closed_form.fold_of(9, torch.arange(9) // 3).max() == 2

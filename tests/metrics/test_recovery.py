@@ -99,3 +99,12 @@ def test_a_class_without_hidden_positives():
 def test_bad_observed_is_named(observed, message):
     with pytest.raises(ValueError, match=message):
         evaluate_recovery(torch.zeros(2, 3), torch.zeros(2, 3), observed)
+
+
+def test_saturated_scores_are_ranked_by_their_log_odds():
+    z = torch.tensor([[50.0], [200.0], [100.0], [-3.0]])
+    truth, observed = torch.tensor([[0], [1], [1], [0]]), torch.tensor([[0], [1], [0], [0]])
+    tied = evaluate_recovery(torch.sigmoid(z), truth, observed)
+    exact = evaluate_recovery(torch.sigmoid(z), truth, observed, ranking=z)
+    assert (tied["recovery_map"], exact["recovery_map"]) == (pytest.approx(2 / 3), 1.0)
+    assert (exact["hidden_map"], exact["hidden_ap"], exact["hidden_found"]) == (1.0, 1.0, 1.0)

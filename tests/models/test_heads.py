@@ -13,7 +13,7 @@ from plusone.models.heads import (
     SpatialHead,
     sine_positions,
 )
-from plusone.training.step import split_views
+from plusone.training.pieces import split_views
 
 
 def test_pooling_of_maps_and_vectors():

@@ -8,6 +8,7 @@ import secrets
 import socket
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -42,24 +43,62 @@ def body(client, **more):
 
 def test_the_token_becomes_a_strict_cookie(client):
     assert client.cookie.startswith(f"plusone_review_{client.port}=")
-    for word in ("httponly", "samesite=strict", "path=/"):
-        assert word in client.set_cookie.lower()
+    for word in ("HttpOnly", "SameSite=strict", f"Path={client.base}/;"):
+        assert word in client.set_cookie
     assert client.get("/") == 200
-    token = client.cookie.partition("=")[2]
+    token, value = client.url.query.partition("=")[2], client.cookie.partition("=")[2]
+    assert len(client.base) >= 22
     assert len(token) >= 43
+    assert len(value) >= 43
+    assert value != token
     assert token.encode() not in client.text
+    assert value.encode() not in client.text
 
 
 def test_the_first_page_leads_on_without_the_token(client):
     assert client.get(f"/?{client.url.query}", cookie=None) == 200
-    assert b'content="0;url=/"' in client.text
-    assert client.url.query.partition("=")[2].encode() not in client.text
+    token = client.url.query.partition("=")[2]
+    assert token.encode() not in client.text
+    assert token not in client.set_cookie
+
+
+def test_path_and_cookie_are_both_needed(client):
+    assert client.get("/static/page.js") == 200
+    assert client.get("/static/page.js", cookie=None) == 403
+    base, client.base = client.base, "/" + "A" * 22
+    try:
+        for wrong in (client.base, "", "/enter", f"{base}x", base[:-1], f"/{base}"):
+            client.base = wrong
+            assert client.get("/static/page.js") == 403
+    finally:
+        client.base = base
+
+
+def test_connections_that_never_say_what_they_want_are_closed(serve, suggestions, monkeypatch):
+    monkeypatch.setattr("plusone.review.server.REQUEST_SECONDS", 0.5)
+    client = serve(open_suggestions(suggestions))
+    parts = [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "]
+    parts.append(
+        f"POST {client.base}/api/hold HTTP/1.1\r\nHost: {client.host}\r\n"
+        f"Cookie: {client.cookie}\r\n"
+        f"Origin: http://{client.host}\r\nContent-Type: application/json\r\n"
+        "Content-Length: 50\r\n\r\n{".encode()
+    )
+    held = [socket.create_connection(("127.0.0.1", client.port)) for _ in range(230)]
+    for number, one in enumerate(held):
+        one.sendall(parts[number % len(parts)])
+    end = time.monotonic() + 20
+    while client.get("/") != 200:
+        assert time.monotonic() < end, "half-open connections block the reviewer"
+        time.sleep(0.1)
+    for one in held:
+        one.close()
 
 
 @pytest.mark.parametrize(
     "path",
     ["/", "/grid", "/static/page.js", "/image/large/0", "/api/classes", "/?token=wrong",
-     "/?token=", "/?token=a&token=b", "/grid?token=wrong", "/none"],
+     "/?token=", "/?token=a&token=b", "/grid?token=wrong", "/none", "/enter"],
 )  # fmt: skip
 def test_without_the_key_nothing_is_shown(client, path):
     for cookie in (None, f"plusone_review_{client.port}=wrong", "plusone_review_1=x", "=;;,,"):
@@ -93,7 +132,7 @@ def test_localhost_is_a_name_of_ours(client):
 def test_two_hosts_in_one_request_are_refused(client):
     with socket.create_connection(("127.0.0.1", client.port), timeout=20) as to:
         to.sendall(
-            f"GET / HTTP/1.1\r\nHost: evil.example\r\nHost: {client.host}\r\n"
+            f"GET {client.base}/ HTTP/1.1\r\nHost: evil.example\r\nHost: {client.host}\r\n"
             f"Cookie: {client.cookie}\r\nConnection: close\r\n\r\n".encode()
         )
         assert b" 400 " in to.makefile("rb").readline()
@@ -218,7 +257,7 @@ def test_pages_hold_no_script_of_their_own_and_escape_the_title(client):
         page = client.text.decode()
         assert "&lt;b&gt;test&lt;/b&gt;" in page
         assert "<b>test" not in page
-        assert page.count("<script") == page.count('<script type="module" src="/static/') == 1
+        assert page.count("<script") == page.count('<script type="module" src="static/') == 1
         assert "http" not in page.replace("http-equiv", "")  # nothing from elsewhere
     for name in ("page.js", "items.js", "grid.js", "annotate.js", "review.css"):
         assert client.get(f"/static/{name}") == 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from plusone.errors import InputError
+from plusone.errors import InputError, RunError
 from plusone.review import load
 from plusone.review.store import LEASE_SECONDS, Answer, Ledger, Store
 
@@ -138,6 +139,20 @@ def test_leases_keep_sessions_apart_and_end(tmp_path):
     assert other.lease(B, first_free) == [DOG]  # the first was given up
 
 
+def test_leases_do_not_depend_on_the_clock_of_the_computer(tmp_path, monkeypatch):
+    wall = [2_000_000_000.0]
+    monkeypatch.setattr("time.time", lambda: wall[0])
+    store = Store(tmp_path / "r.sqlite")
+    assert store.lease(A, lambda busy: [DOG]) == [DOG]
+    for jump in (10**6, -(10**7)):
+        wall[0] += jump
+        assert store.lease(B, lambda busy: sorted({DOG, FOX} - busy)) == [FOX]
+    store.append(A, "01", [Answer(*DOG, "yes")])
+    assert store.since()[0].time == wall[0]
+    restarted = Store(tmp_path / "r.sqlite", clock=lambda: 5.0)  # the monotonic clock began anew
+    assert restarted.lease("c" * 16, lambda busy: sorted({DOG, FOX} - busy)) == [DOG, FOX]
+
+
 def test_files_that_are_no_history_are_refused(tmp_path):
     (tmp_path / "text").write_text("not a database, " * 100)
     with pytest.raises(InputError, match="cannot be used as the database of answers"):
@@ -149,6 +164,68 @@ def test_files_that_are_no_history_are_refused(tmp_path):
     newer.close()
     with pytest.raises(InputError, match="newer plusone"):
         Store(tmp_path / "newer")
+
+
+def state_of(folder):
+    """Content and modification times of all files but SQLite's index of locks."""
+    return {
+        path.name: (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in folder.iterdir()
+        if not path.name.endswith("-shm")
+    }
+
+
+@pytest.mark.parametrize("mode", ["delete", "wal"])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE TABLE bookmarks (url TEXT)",
+        "CREATE TABLE decision (what TEXT)",  # the name of one of our tables
+        "CREATE TABLE bookmarks (url TEXT); PRAGMA user_version = 1",
+        "CREATE TABLE bookmarks (url TEXT); PRAGMA user_version = 77",
+    ],
+)
+def test_the_database_of_another_program_is_not_touched(tmp_path, mode, sql):
+    other = sqlite3.connect(tmp_path / "places.sqlite")
+    other.executescript(f"PRAGMA journal_mode = {mode}; {sql}")
+    if mode == "delete":
+        other.close()
+    before = state_of(tmp_path)
+    with pytest.raises(InputError, match=r"cannot be used as the database of answers .*not ours"):
+        Store(tmp_path / "places.sqlite")
+    assert state_of(tmp_path) == before
+    other.close()
+
+
+def test_links_do_not_lead_to_files_elsewhere(tmp_path, suggestions):
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"")
+    (suggestions / "review.sqlite").symlink_to(victim)
+    with pytest.raises(InputError, match="is a link that leaves the folder"):
+        load.open_suggestions(suggestions)
+    (suggestions / "review.sqlite").unlink()
+    load.open_suggestions(suggestions).store.close()
+    for part in ("wal", "shm", "journal"):
+        victim.write_text("mine")
+        beside = suggestions / f"review.sqlite-{part}"
+        beside.unlink(missing_ok=True)
+        beside.symlink_to(victim)
+        with pytest.raises(InputError, match=f"review.sqlite-{part} beside it is a link"):
+            load.open_suggestions(suggestions)
+        assert victim.read_text() == "mine"
+        beside.unlink()
+    with pytest.raises(InputError, match="is a device, not a file"):
+        Store(Path("/dev/null"))
+
+
+def test_a_link_that_the_user_names_is_followed(tmp_path):
+    (tmp_path / "link").symlink_to("r.sqlite")
+    for _ in range(2):
+        store = Store(tmp_path / "link")
+        store.append(A, "01", [Answer(*DOG, "yes")])
+        store.close()
+    assert (tmp_path / "link").is_symlink()
+    assert said(Store(tmp_path / "r.sqlite")) == "yes"
 
 
 def test_a_file_that_is_refused_is_closed_again(tmp_path, monkeypatch):
@@ -175,3 +252,49 @@ def test_a_file_that_is_refused_is_closed_again(tmp_path, monkeypatch):
         load.open_new_items(tmp_path / "new.csv", tmp_path / "classes.txt", database=path)
     assert path.exists()
     assert not is_open()
+
+
+@pytest.mark.parametrize("what", ["delete", "move", "replace", "delete the log"])
+def test_no_answer_is_acknowledged_into_a_file_that_is_gone(store, tmp_path, what):
+    store.append(A, "01", [Answer(*DOG, "yes")])
+    path = tmp_path / "r.sqlite"
+    if what == "delete":
+        path.unlink()
+    elif what == "delete the log":
+        (tmp_path / "r.sqlite-wal").unlink()
+    else:
+        path.rename(tmp_path / "moved.sqlite")
+        if what == "replace":
+            Store(tmp_path / "new.sqlite").close()
+            (tmp_path / "new.sqlite").rename(path)
+    for save in (
+        lambda: store.append(A, "02", [Answer(*FOX, "no")]),
+        lambda: store.undo(A, "03"),
+        lambda: store.hold(A),
+    ):
+        with pytest.raises(RunError, match="was deleted, moved or replaced"):
+            save()
+
+
+def test_the_file_alone_has_all_answers(store, tmp_path):
+    """As after a kill, when somebody copies the file without the log beside it."""
+    for number in range(20):
+        store.append(A, f"{number:02}", [Answer(str(number), "dog", "yes")])
+    store.undo(A, "20")
+    (tmp_path / "copy").mkdir()
+    shutil.copy(tmp_path / "r.sqlite", tmp_path / "copy" / "r.sqlite")
+    assert len(Store(tmp_path / "copy" / "r.sqlite").since()) == 21
+    store.close()
+    assert not (tmp_path / "r.sqlite-wal").exists()
+
+
+def test_a_log_without_its_file_is_not_thrown_away(store, tmp_path):
+    store.append(A, "01", [Answer(*DOG, "yes")])
+    (tmp_path / "other").mkdir()
+    shutil.copy(tmp_path / "r.sqlite-wal", tmp_path / "other" / "r.sqlite-wal")
+    before = state_of(tmp_path / "other")
+    with pytest.raises(InputError, match=r"r.sqlite-wal has answers that belong to it"):
+        Store(tmp_path / "other" / "r.sqlite")
+    assert state_of(tmp_path / "other") == before
+    shutil.copy(tmp_path / "r.sqlite", tmp_path / "other" / "r.sqlite")
+    assert said(Store(tmp_path / "other" / "r.sqlite")) == "yes"

@@ -53,7 +53,7 @@ def make_training(data: Dataset, *, backbone=None, **settings) -> Training:
     if backbone:
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            module = TinyBackbone()
+            module = TinyBackbone() if backbone is True else backbone
         return Training(make_task(data, recipe), recipe, backbone=module)
     return Training(make_task(data, recipe), recipe)
 
@@ -70,7 +70,7 @@ def _image_data():
 
 @pytest.fixture(scope="session")
 def training():
-    """Makes a training: `training(data, backbone=True, **settings)`."""
+    """Makes a training: `training(data, backbone=True, **settings)`, True is the tiny one."""
     return make_training
 
 

@@ -77,8 +77,8 @@ def everything(folder: Path) -> dict[str, str]:
     both = {"epochs": 2, "batch_size": 6, "backbone": "cnn", "image_size": 32}
     both |= {"expected_positives": 1.0}
     for name, settings in {
-        "images": {"workers": 0},
-        "images, two workers": {"workers": 2},
+        "images": {"workers": 0, "cache_mb": 0},
+        "images, two workers": {"workers": 2, "cache_mb": 0},
         "images, cache": {"workers": 0, "cache_dir": str(folder / "cache")},
     }.items():
         found[name] = trained(pictures, method="an", **both, **settings)

@@ -149,6 +149,7 @@ def test_broken_files(tmp_path, change, sentence):
         read_calibration(tmp_path, ("a", "b"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["em", "recovery"])
 def test_a_training_gives_probabilities_from_one_label_per_item(method):
     """From features and single labels alone, without k: the claim of docs/evidence, in small."""

@@ -79,7 +79,7 @@ def test_features_are_the_mean_of_those_of_the_crops(photos):
     recipe = make_recipe(FIVE)
     model = fresh_model(recipe, photos.table.labels, (3, 16, 16)).eval()
     paths = tuple(photos.table.path(row) for row in range(5))
-    files = FileInputs(paths, 16, workers=0, crops="five")
+    files = FileInputs(paths, 16, crops="five")
     with torch.inference_mode():
         alone = [model.features(decode_crops(path, 16, "five")).mean(0) for path in paths]
     made = FeatureCache().of(model, files).x
@@ -90,7 +90,7 @@ def test_features_are_the_mean_of_those_of_the_crops(photos):
         alone = [model.features(crops).mean(0) for crops in cut(x, "five", (16, 16))]
     kept = ArrayInputs(x, crops="five")
     torch.testing.assert_close(FeatureCache().of(model, kept).x, torch.stack(alone))
-    assert key_of(model, files) != key_of(model, FileInputs(paths, 16, workers=0))
+    assert key_of(model, files) != key_of(model, FileInputs(paths, 16))
     assert key_of(model, kept) != key_of(model, ArrayInputs(x))
 
 

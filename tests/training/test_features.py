@@ -29,7 +29,7 @@ def inputs(tmp_path):
     paths = tuple(tmp_path / f"{number}.png" for number in range(3))
     for path in paths:
         Image.fromarray(rng.integers(0, 255, (16, 16, 3), dtype=np.uint8)).save(path)
-    return FileInputs(paths, 16, workers=0)
+    return FileInputs(paths, 16)
 
 
 def test_a_second_training_takes_them_from_the_file(inputs, tmp_path):

@@ -236,6 +236,7 @@ def test_recipes_that_differ_elsewhere_are_refused(other, feature_data):
         ({"schedule": "one_cycle"}, "schedule"),
         ({"ema": 0.9}, "averaged"),
         ({"patience": 2}, "stop early"),
+        ({"clip": 1.0}, "clipped"),
         ({"stages": [{"inputs": "features", "epochs": 1}] * 2}, "stages"),
     ],
 )

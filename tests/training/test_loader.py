@@ -1,7 +1,13 @@
 """Batches: inputs in memory and on disk, their views, labels, order and prefetching."""
 
+import gc
+import multiprocessing
+import os
+import signal
 import threading
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +22,7 @@ from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.seeds import generator
 from plusone.training import loader
+from plusone.training._workers import ImageWorkers, automatic_count
 from plusone.training.loader import (
     ArrayInputs,
     FileInputs,
@@ -71,7 +78,7 @@ def test_features_are_never_flipped():
 
 def sources(tmp_path, pictures):
     stored = torch.stack([decode(path, 8) for path in pictures])
-    return [ArrayInputs(stored, flip=True), FileInputs(pictures, 8, flip=True, workers=0)]
+    return [ArrayInputs(stored, flip=True), FileInputs(pictures, 8, flip=True)]
 
 
 def test_flips(tmp_path, pictures):
@@ -107,7 +114,7 @@ def test_about_half_is_flipped():
 
 
 def test_no_flip_when_not_wanted(pictures):
-    for inputs in (ArrayInputs(images()), FileInputs(pictures, 8, flip=False, workers=0)):
+    for inputs in (ArrayInputs(images()), FileInputs(pictures, 8, flip=False)):
         assert torch.equal(gather(inputs, ("weak",), 1)[0], gather(inputs)[0])
 
 
@@ -138,7 +145,7 @@ def test_strong_is_flip_then_the_strong_steps():
     (found,) = gather(ArrayInputs(x, flip=True), ("strong",), 4)
     mirrored = torch.rand(7, generator=generator(4, "strong")) < 0.5
     assert 0 < mirrored.sum() < 7
-    for place, (item, draws) in enumerate(zip(ORDER, draw_strong(7, 4), strict=True)):
+    for place, (item, draws) in enumerate(zip(ORDER, draw_strong(7, 4).tolist(), strict=True)):
         image = x[item].flip(-1) if mirrored[place] else x[item]
         assert torch.equal(found[place], strong(image, draws))
 
@@ -151,30 +158,139 @@ def test_features_and_feature_maps_are_the_same_in_every_view(shape):
 
 
 def test_files_are_cropped_if_wanted(pictures):
-    (found,) = gather(FileInputs(pictures, 8, workers=0, aspect="crop"))
+    (found,) = gather(FileInputs(pictures, 8, aspect="crop"))
     expected = torch.stack([decode(pictures[row], 8, "crop") for row in ORDER])
     assert torch.equal(found, expected)
-    assert not torch.equal(found, gather(FileInputs(pictures, 8, workers=0))[0])
+    assert not torch.equal(found, gather(FileInputs(pictures, 8))[0])
 
 
-def test_workers_change_nothing(pictures):
-    views = ("weak", "strong")
-    alone = gather(FileInputs(pictures, 8, workers=0), views, 5)
-    helped = gather(FileInputs(pictures, 8, workers=2), views, 5)
-    assert all(torch.equal(a, b) for a, b in zip(alone, helped, strict=True))
+def running() -> set[int]:
+    """The worker processes of this process."""
+    return {child.pid for child in multiprocessing.active_children()}
 
 
-# Slow: torch's workers hang for 10 s when the failed loader is collected as part of a cycle.
+def test_workers_change_nothing_and_stay_from_pass_to_pass(pictures):
+    before = running()
+    train = FileInputs(pictures, 8, workers=ImageWorkers(2))
+    val = FileInputs(pictures[::-1], 8, flip=False, workers=train.workers)
+    chance, pids = torch.get_rng_state(), []
+    for inputs, views, seed in ((train, ("weak", "strong"), 5), (val, ("plain",), 0),
+                                (train, ("weak", "strong"), 6)):  # fmt: skip
+        alone = gather(replace(inputs, workers=ImageWorkers()), views, seed)
+        helped = gather(inputs, views, seed)
+        assert all(torch.equal(a, b) for a, b in zip(alone, helped, strict=True))
+        pids.append(running() - before)
+    assert pids[0] == pids[1] == pids[2]
+    assert len(pids[0]) == 2
+    assert torch.equal(torch.get_rng_state(), chance)
+    train.workers.close()
+    assert running() == before
+    gather(train)  # starts new ones
+    assert len(running() - before) == 2
+    assert not running() & pids[0]
+    del train, val, inputs
+    assert running() == before
+
+
+def test_passes_that_are_abandoned_or_nested(pictures):
+    before, inputs = running(), FileInputs(pictures, 8, workers=ImageWorkers(1))
+    list(inputs.batches(ORDER[:1], 3, ("plain",), 0))
+    assert running() == before  # a single image is decoded in this process
+    (expected,) = gather(FileInputs(pictures, 8))
+    outer = inputs.batches(ORDER, 3, ("plain",), 0)
+    found = [next(outer)[0]]
+    assert torch.equal(gather(inputs)[0], expected)
+    assert len(running() - before) == 2  # one for each of them
+    found += [batch for (batch,) in outer]
+    assert torch.equal(torch.cat(found), expected)
+    for _ in range(2):
+        next(inputs.batches(ORDER, 3, ("plain",), 0))
+        assert torch.equal(gather(inputs)[0], expected)
+    assert len(running() - before) == 2
+    held = inputs.batches(ORDER, 3, ("plain",), 0)
+    next(held)
+    inputs.workers.close()  # also those of a pass that somebody still holds
+    assert running() == before
+
+
+def test_workers_in_a_reference_cycle_end_at_once(pictures):
+    before, inputs = running(), FileInputs(pictures, 8, workers=ImageWorkers(2))
+    gather(inputs)
+    held = inputs.batches(ORDER, 3, ("plain",), 0)
+    next(held)
+    cycle: list[object] = [inputs, held]
+    cycle.append(cycle)
+    started = time.monotonic()
+    del inputs, held, cycle
+    gc.collect()
+    assert running() == before
+    assert time.monotonic() - started < 5  # torch's loader alone would wait 10 s
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_bad_file_is_named_in_one_line(pictures, workers):
-    pictures[5].write_bytes(pictures[5].read_bytes()[:60])
+    good, before = pictures[5].read_bytes(), running()
+    pictures[5].write_bytes(good[:60])
+    inputs = FileInputs(pictures, 8, workers=ImageWorkers(workers))
     with pytest.raises(InputError, match=r"^\S+p5\.png: cannot be read as an image") as caught:
-        gather(FileInputs(pictures, 8, workers=workers))
+        gather(inputs)
     assert "\n" not in str(caught.value)
+    pictures[5].write_bytes(good)
+    assert torch.equal(gather(inputs)[0], gather(FileInputs(pictures, 8))[0])  # they are well
+    started = time.monotonic()
+    inputs.workers.close()
+    assert running() == before
+    assert time.monotonic() - started < 5
+
+
+def test_a_killed_worker_is_an_error_and_new_ones_start(pictures):
+    before, inputs = running(), FileInputs(pictures, 8, workers=ImageWorkers(1))
+    held = inputs.batches(ORDER, 3, ("plain",), 0)
+    next(held)
+    (pid,) = running() - before
+
+    def kill() -> None:
+        os.kill(pid, signal.SIGKILL)
+        time.sleep(30)  # torch raises the error as soon as it ends
+
+    with pytest.raises(RuntimeError, match="DataLoader worker"):  # `cli.app` knows these words
+        kill()
+    inputs.workers.close()
+    assert running() == before
+    assert torch.equal(gather(inputs)[0], gather(FileInputs(pictures, 8))[0])
+    inputs.workers.close()
+    assert running() == before
+
+
+def test_a_batch_lost_with_its_worker_is_the_same_error(pictures, monkeypatch):
+    def lost(*_: object, **__: object) -> Iterator[None]:
+        raise ConnectionResetError(104, "Connection reset by peer")
+        yield
+
+    monkeypatch.setattr("plusone.training._workers.DataLoader", lost)
+    with pytest.raises(RuntimeError, match="DataLoader worker exited unexpectedly"):
+        gather(FileInputs(pictures, 8))
+
+
+@pytest.mark.parametrize(
+    ("cores", "processes", "on_cpu", "on_accelerator"),
+    [(1, 1, 0, 1), (2, 1, 1, 1), (8, 1, 4, 7), (8, 4, 1, 1), (64, 2, 4, 16)],
+)
+def test_workers_by_the_machine(cores, processes, on_cpu, on_accelerator, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(cores), raising=False)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(processes))
+    assert (automatic_count(False), automatic_count(True)) == (on_cpu, on_accelerator)
+    assert ImageWorkers("auto").count == on_cpu
+
+
+@pytest.mark.parametrize(("kind", "pinned"), [("cuda", True), ("mps", False), ("cpu", False)])
+def test_memory_is_pinned_for_cuda(kind, pinned, monkeypatch):
+    monkeypatch.setattr("plusone.training._workers.resolve", lambda _: torch.device(kind))
+    assert ImageWorkers(0, "auto").pin == pinned
 
 
 def test_unknown_views_are_refused(pictures):
-    for inputs in (ArrayInputs(images()), FileInputs(pictures, 8, workers=0)):
+    for inputs in (ArrayInputs(images()), FileInputs(pictures, 8)):
         with pytest.raises(ValueError, match="unknown view 'strange'; known: plain, weak, strong"):
             next(iter(inputs.batches(ORDER, 3, ("strange",), 0)))
 
@@ -229,8 +345,10 @@ def test_shares_make_up_the_batches(batch_size, size):
         assert all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
 
 
-def test_shares_of_files_make_up_the_batches(pictures):
-    inputs, order = FileInputs(pictures, 8, workers=0), torch.tensor([3, 0, 6, 2, 1, 5, 4])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_shares_of_files_make_up_the_batches(pictures, workers):
+    inputs = FileInputs(pictures, 8, workers=ImageWorkers(workers))
+    order = torch.tensor([3, 0, 6, 2, 1, 5, 4])
     found = list(shared_batches(inputs, order, 3, 2))
     whole = list(inputs.batches(order, 3, SHARED_VIEWS, 5))
     assert len(found) == len(whole) == 3

@@ -6,12 +6,17 @@ import os
 import random
 import signal
 import time
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from plusone.data.formats import read
-from plusone.errors import InputError
+from plusone.data.lazy import LazyArray
+from plusone.errors import InputError, RunError
 from plusone.recipe import make_recipe
 from plusone.training import checkpoint, run
 from plusone.training.build import load_run
@@ -79,6 +84,22 @@ def test_a_run_cannot_become_another(task, tmp_path, feature_data):
     elsewhere = make_task(feature_data(200), RECIPE)
     with pytest.raises(InputError, match="seen labels are not the same"):
         train(elsewhere, RECIPE, tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("row", [0, 1, 143, -1])
+def test_one_changed_feature_is_noticed(feature_data, tmp_path, monkeypatch, row):
+    data = feature_data()
+    train(make_task(data, RECIPE), RECIPE, tmp_path / "run")
+    x = np.array(data.features)
+    x[row, 3] += 1e-3
+    for changed in (x, LazyArray([x])):
+        monkeypatch.setattr("plusone.training.task.LARGE", 1 << (40 if changed is x else 0))
+        task = make_task(replace(data, features=changed), RECIPE)
+        with pytest.raises(InputError, match="the items or their inputs are not the same"):
+            train(task, RECIPE, tmp_path / "run", resume=True)
+    monkeypatch.setattr("plusone.training.task.LARGE", 0)
+    task = make_task(data, RECIPE)  # mapped or in memory, the same values are the same data
+    train(task, RECIPE, tmp_path / "run", resume=True)
 
 
 def test_resuming_where_nothing_is_starts(task, tmp_path):
@@ -168,6 +189,19 @@ def test_a_lost_list_of_records_does_not_stop_a_resume(task, tmp_path, monkeypat
     assert train(task, RECIPE, tmp_path, resume=True).best_epoch >= 1
 
 
+def test_a_run_from_elsewhere_does_not_use_more_than_this_computer_has(task, tmp_path):
+    given = {"cache_dir": str(tmp_path / "x"), "workers": 200, "threads": 900, "cache_mb": 10**7}
+    recipe = make_recipe(RECIPE.model_dump(), given)
+    train(task, recipe, tmp_path / "run")
+    read_back = load_run(tmp_path / "run").recipe
+    cores = os.cpu_count() or 1
+    assert read_back.cache_dir is None
+    assert read_back.workers == min(200, cores)
+    assert read_back.threads == min(900, cores)
+    assert read_back.cache_mb < 10**7
+    train(task, recipe, tmp_path / "run", resume=True)
+
+
 def test_a_loaded_run_predicts_what_training_predicted(task, tmp_path):
     train(task, RECIPE, tmp_path)
     predictor = load_run(tmp_path)
@@ -224,28 +258,27 @@ def test_data_without_test_split_and_truth(feature_data, tmp_path):
     assert metrics["observation"]["scheme"] == "given"
 
 
-LONG = make_recipe({"method": "an", "epochs": 40, "lr": 0.02, "ema": 0.9})
+LONG = make_recipe({"method": "an", "epochs": 20, "lr": 0.02, "ema": 0.9})
 
 
-def _train_slowly(task, folder):
-    run.SECONDS_BETWEEN_CHECKPOINTS = 0
-    train(task, LONG, folder, resume=True, on_record=lambda record: time.sleep(0.003))
-
-
-def test_killed_at_random_moments_it_ends_the_same(feature_data, tmp_path):
+@pytest.mark.slow
+def test_killed_at_random_moments_it_ends_the_same(feature_data, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    target = import_module("slow_training").train_slowly
     task = make_task(feature_data(120), LONG)
     whole = train(task, LONG, tmp_path / "whole")
     folder, dice, kills = tmp_path / "killed", random.Random(0), 0
-    context = multiprocessing.get_context("fork")
+    # Not a fork of this process: after a backward pass torch may have threads.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["plusone.training.run"])
     lines = folder / "records.jsonl"
     for _ in range(30):
-        process = context.Process(target=_train_slowly, args=(task, folder))
+        process = context.Process(target=target, args=(task, LONG, folder))
         process.start()
-        target = (len(lines.read_bytes().splitlines()) if lines.exists() else 0) + dice.randint(
-            1, 6
-        )
+        epochs = len(lines.read_bytes().splitlines()) if lines.exists() else 0
+        last = epochs + dice.randint(1, 6)
         while process.is_alive():
-            if lines.exists() and len(lines.read_bytes().splitlines()) >= target:
+            if lines.exists() and len(lines.read_bytes().splitlines()) >= last:
                 time.sleep(dice.random() * 0.02)
                 break
             time.sleep(0.001)
@@ -255,6 +288,32 @@ def test_killed_at_random_moments_it_ends_the_same(feature_data, tmp_path):
         process.join()
         if (folder / "metrics.json").exists():
             break
-    assert kills >= 5
+    assert kills >= 3
     assert without_place(train(task, LONG, folder, resume=True)) == without_place(whole)
     same_files(folder, tmp_path / "whole")
+
+
+def test_features_rewritten_during_training_are_noticed(feature_data, tmp_path, monkeypatch):
+    data = feature_data()
+    np.save(tmp_path / "x.npy", data.features)
+    mapped = replace(data, features=np.load(tmp_path / "x.npy", mmap_mode="r"))
+    monkeypatch.setattr("plusone.training.task.LARGE", 0)
+    task = make_task(mapped, RECIPE)
+
+    def rewrite(record):
+        with (tmp_path / "x.npy").open("r+b") as file:
+            file.seek(-4, 2)
+            file.write(b"1234")
+        os.utime(tmp_path / "x.npy", ns=(1, 1))
+
+    with pytest.raises(RunError, match="was changed while the training reads it"):
+        train(task, RECIPE, tmp_path / "run", on_record=rewrite)
+    assert len((tmp_path / "run" / "records.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_run_that_was_stopped_before_its_end_is_not_used(task, tmp_path):
+    train(task, RECIPE, tmp_path)
+    load_run(tmp_path)
+    (tmp_path / "metrics.json").unlink()
+    with pytest.raises(InputError, match="the run is not complete; finish it with --resume"):
+        load_run(tmp_path)

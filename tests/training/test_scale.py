@@ -181,3 +181,40 @@ def test_no_table_of_all_labels_is_made(tmp_path: Path) -> None:
     before, peak = (int(value) / 1024 for value in found.groups())
     assert json.loads(done.stdout)["sampled"]["recovery"]["of"] == 144_000
     assert peak < before + 550, f"{before:.0f} MB after importing, at most {peak:.0f} MB"
+
+
+TABLES = """
+import re, sys
+from pathlib import Path
+import numpy as np
+import torch
+from plusone.data.matrix import LabelMatrix
+from plusone.methods.recovery import Recovery, RecoveryOptions
+from plusone.models.kernel import LinearMap
+from plusone.training.closed_form import solve
+from plusone.types import TrainLabels
+
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+
+n, n_classes = int(sys.argv[1]), 1000
+draw = np.random.default_rng(0)
+seen = LabelMatrix.from_lists(draw.integers(n_classes, size=(n, 1)).tolist(), n_classes)
+vectors = LinearMap(16).fit(torch.from_numpy(draw.normal(size=(n, 16)).astype(np.float32)))
+method = Recovery(TrainLabels(seen), RecoveryOptions(rounds=2))
+before = peak()
+observed = torch.from_numpy(seen.dense()).float()
+method.after_solving(solve(method, vectors, observed, leave_one_out=False))
+print(peak() - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
+def test_recovery_needs_the_stated_number_of_tables() -> None:
+    """Of items and classes, in float32, besides the targets (docs/recovery.md)."""
+    sizes = (3000, 9000)  # the difference leaves out what does not grow with the items
+    small, large = (
+        int(subprocess.check_output([sys.executable, "-c", TABLES, str(n)])) for n in sizes
+    )
+    assert (large - small) * 1024 / (6000 * 1000 * 4) < 12

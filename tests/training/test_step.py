@@ -319,7 +319,7 @@ def test_compiled_and_plain_agree(feature_data, image_data):
 def test_without_a_compiler_it_says_so_and_trains_the_plain_way(feature_data, monkeypatch):
     for module in ("trainer", "api"):
         name = f"plusone.training.{module}.compiler_problem"
-        monkeypatch.setattr(name, lambda: "there is no compiler")
+        monkeypatch.setattr(name, lambda device: "there is no compiler")
     with pytest.warns(UserWarning, match="there is no compiler"):
         fitted = plusone.fit(feature_data(60), "an", epochs=1, compile=True)
     assert fitted.training.loss == fitted.training.method.loss

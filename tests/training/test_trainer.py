@@ -531,3 +531,11 @@ def test_validation_items_without_the_labels_it_needs_are_refused(val):
     nothing = type(val.observed).from_dense(np.zeros((len(val), 4), dtype=np.int8), default=0)
     with pytest.raises(InputError, match="no validation item has a positive label"):
         Validator(dataclasses.replace(unlabelled, observed=nothing), Recipe())
+
+
+@pytest.mark.parametrize("name", [name for name in SCORES if SCORES[name].of_ranks])
+def test_scores_on_seen_labels_do_not_tie_where_probabilities_round(val, name):
+    """All probabilities of these log-odds are 1 in float64."""
+    z = torch.randn(len(val), val.observed.n_classes, generator=torch.Generator().manual_seed(0))
+    validator = Validator(val, make_recipe({"select_on": "observed", "select_by": name}))
+    assert validator(z * 10 + 200).score == pytest.approx(validator(z).score)

@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from torch.linalg import vector_norm
 
 from plusone.data.dataset import Dataset
+from plusone.device import device_of
 from plusone.errors import InputError
 from plusone.io.files import write_json
 from plusone.io.keys import file_key
@@ -41,9 +42,10 @@ from plusone.models.heads import LinearHead
 from plusone.results import Document, Number, Record
 from plusone.training.build import Predictor, load_run
 from plusone.training.loader import Inputs, label_batches
+from plusone.training.pieces import forward_views
+from plusone.training.placement import place
 from plusone.training.run import fingerprint
 from plusone.training.run_folder import read_description, read_recipe
-from plusone.training.step import split_views
 from plusone.training.task import Part, Task, make_task
 from plusone.types import Batch, Clock, Outputs, Stage
 
@@ -189,8 +191,8 @@ def _in_one_batch(
     if type(predictor.model.head) is not LinearHead or not loss.head_only:
         return loss
     whole = LossOf(predictor, part, seed=loss.seed, items=loss.n_items, batch_size=loss.n_items)
-    for place in ((0.0, 0.0), (extent, extent), (-extent, extent)):
-        with moved(predictor.model, directions, place):
+    for steps in ((0.0, 0.0), (extent, extent), (-extent, extent)):
+        with moved(predictor.model, directions, steps):
             if not math.isclose(loss(), whole(), rel_tol=1e-5, abs_tol=1e-7):
                 return loss
     return whole
@@ -217,7 +219,7 @@ def filter_direction(
     for name, weight in weights.items():
         if weight.ndim < 2:
             continue
-        noise = torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
+        noise = torch.randn(weight.shape, generator=generator, dtype=weight.dtype).to(weight.device)
         dims = tuple(range(1, weight.ndim))
         norm = vector_norm(weight.detach(), dim=dims, keepdim=True)
         noise_norm = vector_norm(noise, dim=dims, keepdim=True).clamp(min=1e-12)
@@ -266,7 +268,8 @@ class LossOf:
         batch_size: int | None = None,
     ) -> None:
         self.model, self.method, self.seed = predictor.model.eval(), predictor.method, seed
-        recipe = predictor.recipe
+        recipe, self._device = predictor.recipe, device_of(self.model)
+        self.method.move(self._device, memory=recipe.memory)
         stages = recipe.resolved_stages(
             images=predictor.images, phases=get_method(recipe.method).phases
         )
@@ -281,7 +284,7 @@ class LossOf:
             items = ITEMS["images" if predictor.images else "features"]
         self._order = order[: max(items, 1)].sort().values
         self._size = batch_size or recipe.batch_size
-        self._labels = list(label_batches(part.observed, self._order, self._size))
+        self._labels = list(label_batches(part.observed, self._order, self._size, self._device))
         self._views = list(self._prepared(part.inputs, seed))
         self._teacher = None if self.method.teacher is None else copy.deepcopy(self.model)
 
@@ -303,7 +306,7 @@ class LossOf:
     def __call__(self) -> float:
         """The loss at the model's current weights: mean over items of the batches' losses."""
         total = 0.0
-        index = torch.split(self._order, self._size)
+        index = torch.split(self._order.to(self._device), self._size)
         batches = zip(self._views, self._labels, index, strict=True)
         for step, (views, observed, rows) in enumerate(batches):
             outs = self._forward(self.model, views)
@@ -318,7 +321,8 @@ class LossOf:
 
     def _prepared(self, inputs: Inputs, seed: int) -> Iterator[tuple[Tensor, ...]]:
         """The views of each batch, as features where only the head is moved."""
-        for views in inputs.batches(self._order, self._size, self.method.views, seed):
+        placed = place(inputs, self._device)
+        for views in placed.batches(self._order, self._size, self.method.views, seed):
             if self.head_only:
                 with torch.no_grad():
                     yield tuple(self.model.features(view) for view in views)
@@ -327,7 +331,7 @@ class LossOf:
 
     def _forward(self, model: Classifier, views: Sequence[Tensor]) -> tuple[Outputs, ...]:
         forward = model.head if self.head_only else model
-        return split_views(forward(torch.cat(tuple(views))), len(views))
+        return forward_views(forward, views)
 
 
 def mean_rise(surface: Surface, radius: float) -> float:
@@ -367,6 +371,7 @@ def surface_of_run(
     steps: int = 21,
     seed: int = 0,
     items: int | None = None,
+    device: str = "auto",
     on_progress: Callable[[int], None] | None = None,
 ) -> RunSurface:
     """The surface of a run, kept in its folder; computed only if settings or weights changed.
@@ -378,9 +383,10 @@ def surface_of_run(
         steps: As for `loss_surface`.
         seed: As for `loss_surface`.
         items: As for `loss_surface`.
+        device: What computes it, see `plusone.device.resolve`.
         on_progress: Called with the number of points just done.
     """
-    predictor = load_run(folder)
+    predictor = load_run(folder, device)
     settings = {
         "extent": extent,
         "steps": steps,

@@ -9,6 +9,7 @@ import typer
 
 from plusone.cli.common import (
     Data,
+    Device,
     Features,
     Form,
     Json,
@@ -96,6 +97,7 @@ def surface(
         typer.Option(min=1, help="Training items; 2000, on images 200."),
     ] = None,
     features: Features = None,
+    device: Device = None,
     form: Form = "auto",
     meaning: Meaning = "auto",
     seed: Seed = 0,
@@ -117,6 +119,7 @@ def surface(
             steps=steps,
             seed=seed,
             items=items,
+            device=device or "auto",
             on_progress=lambda done: bar.advance(task, done),
         )
     if as_json:

@@ -12,13 +12,20 @@ import sys
 from collections.abc import Iterator, MutableMapping, Sequence
 from functools import cache
 from importlib import import_module
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from plusone.cli.processes import check_command, print_error, together
+from plusone.cli.processes import (
+    Terminated,
+    check_command,
+    print_error,
+    terminated_like_ctrl_c,
+    together,
+)
 from plusone.errors import InputError, RunError
 from plusone.io.files import room
 from plusone.version import __version__
@@ -28,6 +35,7 @@ COMMANDS = {
     "demo": "bench",
     "example": "data",
     "methods": "train",
+    "doctor": "doctor",
     "prepare": "data",
     "inspect": "data",
     "observe": "data",
@@ -45,6 +53,7 @@ COMMANDS = {
     "sweep": "bench",
     "ablate": "bench",
     "loop": "bench",
+    "reproduce": "reproduce",
     "gradients": "analyse",
     "intervals": "analyse",
     "surface": "analyse",
@@ -68,7 +77,7 @@ DECODER_DIED = (
 
 
 class _CtrlC(Exception):  # noqa: N818 (it is no error)
-    """Ctrl-C, as an exception that typer does not handle itself."""
+    """Ctrl-C or SIGTERM, as an exception that typer does not handle itself."""
 
 
 class _Loaded(MutableMapping[str, Any]):
@@ -120,8 +129,8 @@ class LazyGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise _CtrlC from None
+        except KeyboardInterrupt as stop:
+            raise _CtrlC(stop) from None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
@@ -213,19 +222,31 @@ def _global(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Runs a command: exit code 0 done, 1 failed run, 2 bad input or usage, 130 Ctrl-C."""
+    """Runs a command.
+
+    Exit codes: 0 done, 1 failed run, 2 bad input or usage, 130 Ctrl-C, 143 SIGTERM.
+    """
+    _write_utf8()
     try:
-        with together():
+        with terminated_like_ctrl_c(), together():
             app(args=arguments, prog_name="plusone")  # always leaves by SystemExit or an error
-    except (_CtrlC, KeyboardInterrupt):
-        print_error("plusone: stopped by Ctrl-C\n")
-        sys.exit(130)
+    except (_CtrlC, KeyboardInterrupt) as stop:
+        by_signal = any(isinstance(cause, Terminated) for cause in (stop, *stop.args))
+        print_error(f"plusone: stopped by {'SIGTERM' if by_signal else 'Ctrl-C'}\n")
+        sys.exit(143 if by_signal else 130)
     except Exception as error:
         if os.environ.get(SHOW_TRACEBACKS):
             raise
         sentence, code = explain(error)
         print_error(f"plusone: {sentence}\n")
         sys.exit(code)
+
+
+def _write_utf8() -> None:
+    """Writes UTF-8 in any locale: names of classes and items may hold any character."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
+            stream.reconfigure(encoding="utf-8")
 
 
 def explain(error: Exception) -> tuple[str, int]:
@@ -245,7 +266,7 @@ def explain(error: Exception) -> tuple[str, int]:
         return text, 1
     if "DataLoader worker" in text:
         return DECODER_DIED, 1
-    if isinstance(error, MemoryError):
-        return f"there is not enough memory ({text or 'no details'})", 1
+    if isinstance(error, MemoryError) or "out of memory" in text:
+        return f"there is not enough memory ({(text or 'no details').splitlines()[0]})", 1
     what = f"{type(error).__name__}: {text}".splitlines()[0]
     return f"this should not have happened ({what}); {SHOW_TRACEBACKS}=1 shows where it did", 1

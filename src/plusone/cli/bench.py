@@ -20,6 +20,7 @@ from rich.text import Text
 
 from plusone.cli.common import (
     Data,
+    Device,
     Features,
     Form,
     Json,
@@ -38,6 +39,7 @@ from plusone.cli.common import (
     resume_hint,
     say,
     table,
+    with_device,
 )
 from plusone.errors import InputError, RunError
 from plusone.io.files import alone_in, clear_leftovers
@@ -51,7 +53,6 @@ if TYPE_CHECKING:
     from plusone.compare.summary import Row
     from plusone.compare.sweep import Sweep
     from plusone.data.dataset import Dataset
-    from plusone.data.images import Crops
     from plusone.recipe import Recipe
 
 
@@ -140,6 +141,7 @@ def bench(
     to: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.")] = Path("bench"),
     features: Features = None,
     settings: Set = None,
+    device: Device = None,
     rules: Annotated[
         bool | None,
         typer.Option(
@@ -152,7 +154,8 @@ def bench(
         bool, typer.Option("--tune", help="Also choose each method's options on validation.")
     ] = False,
     search: Annotated[
-        str | None, typer.Option(help="How to tune: grid (default) or optuna; implies --tune.")
+        str | None,
+        typer.Option(help="How to tune: grid (default), rate or optuna; implies --tune."),
     ] = None,
     trials: Annotated[
         int | None, typer.Option(min=1, help="Trials per method for optuna; default 20.")
@@ -183,7 +186,8 @@ def bench(
     What you do not set is chosen as plusone train chooses it, for each method.
     Validation picks the learning rate, if --lr names several. With --tune the
     first seed chooses the rate, then the method's own options at that rate (each
-    method has a small grid); with --search optuna it chooses both among trials.
+    method has a small grid); with --search rate the rate alone, with --search
+    optuna both among trials.
     The choice is trained with all seeds.
 
     What is done is skipped when the command is run again. On features, all
@@ -211,7 +215,7 @@ def bench(
         "rules": rules,
     }
     flags = {name: value for name, value in flags.items() if value is not None}
-    given_settings = parse_settings(settings or [])
+    given_settings = parse_settings(with_device(settings, device))
     spec = _spec(data or ["digits"], features or [], form, meaning, flags, given_settings)
     if spec.search != "optuna" and (idle := [name for name, value in optuna_only.items() if value]):
         raise InputError(f"{idle[0]}: needs --search optuna")
@@ -297,6 +301,7 @@ def sweep(
     to: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.")] = Path("sweep"),
     features: Features = None,
     settings: Set = None,
+    device: Device = None,
     rules: Rules = True,
     workers: Workers = 2,
     form: Form = "auto",
@@ -333,7 +338,7 @@ def sweep(
         to,
         seeds=[seed] if seed is not None else parts(seeds, int, "--seeds"),
         rates=parts(lrs, float, "--lr") if lrs else [None],
-        settings=parse_settings(settings or []),
+        settings=parse_settings(with_device(settings, device)),
         rules=rules,
         baseline=baseline,
         command=command_line(context, ("as_json", "workers")),
@@ -356,6 +361,7 @@ def ablate(
     to: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.")] = Path("ablation"),
     features: Features = None,
     settings: Set = None,
+    device: Device = None,
     rules: Rules = True,
     workers: Workers = 2,
     form: Form = "auto",
@@ -382,7 +388,7 @@ def ablate(
         to,
         seeds=[seed] if seed is not None else parts(seeds, int, "--seeds"),
         rates=parts(lrs, float, "--lr") if lrs else [None],
-        settings=parse_settings(settings or []),
+        settings=parse_settings(with_device(settings, device)),
         rules=rules,
         command=command_line(context, ("as_json", "workers")),
         run=lambda jobs: run_shown(jobs, to, workers),
@@ -428,6 +434,7 @@ def choose(
     ] = None,
     features: Features = None,
     settings: Set = None,
+    device: Device = None,
     rules: Rules = True,
     backbone: Annotated[
         str | None,
@@ -458,7 +465,7 @@ def choose(
     rates = list(RATES) if lrs is None else parts(lrs, float, "--lr")
     flags = {"backbone": backbone, "epochs": epochs, "select_by": by}
     given = {name: value for name, value in flags.items() if value is not None}
-    given_settings = parse_settings(settings or []) | given | {"seed": seed}
+    given_settings = parse_settings(with_device(settings, device)) | given | {"seed": seed}
     for name in methods:  # refused before anything is read
         get_method(name).make_options(make_recipe(given_settings, {"method": name}).options)
     dataset = load(data, features, form, meaning)
@@ -557,6 +564,7 @@ def loop(
         str, typer.Option(help="For images: what extracts their features, once.")
     ] = "lite0",
     settings: Set = None,
+    device: Device = None,
     rules: Rules = True,
     report: Annotated[
         bool, typer.Option("--report/--no-report", help="Write report.html too.")
@@ -586,7 +594,7 @@ def loop(
     flags = {"method": method, "lr": lr}
     given: list[dict[str, Any]] = [
         {name: value for name, value in flags.items() if value is not None},
-        parse_settings(settings or []),
+        parse_settings(with_device(settings, device)),
     ]
     make_recipe(*given, source="settings")  # refused before anything is read
     numbers = parts(questions, int, "--questions")
@@ -596,7 +604,7 @@ def loop(
     if dataset.features is None:
         trial = compose(None, *given, name=data).recipe
         check(dataset, trial, numbers, names, chosen)  # before features are extracted
-        dataset = _with_features(dataset, to / "features.npz", backbone, trial.crops)
+        dataset = _with_features(dataset, to / "features.npz", backbone, trial)
         given[1].pop("crops", None)
     facts = partial(facts_of, dataset) if rules else None
     recipe = compose(facts, *given, name=data).recipe
@@ -651,7 +659,7 @@ def loop(
     say(f"written: {to / 'loop.json'}{', ' + str(to / 'report.html') if report else ''}")
 
 
-def _with_features(dataset: Dataset, path: Path, backbone: str, crops: Crops) -> Dataset:
+def _with_features(dataset: Dataset, path: Path, backbone: str, recipe: Recipe) -> Dataset:
     """The data with features of its images, extracted once into a file."""
     from plusone.data.features import align, read_features
     from plusone.training.features import extract_to_file
@@ -663,7 +671,8 @@ def _with_features(dataset: Dataset, path: Path, backbone: str, crops: Crops) ->
             path,
             backbone,
             on_progress=lambda done: bar.update(task, completed=done),
-            crops=crops,
+            crops=recipe.crops,
+            device=recipe.device,
         )
     return replace(dataset, features=align(read_features([path]), dataset.table))
 
@@ -849,7 +858,7 @@ def finish(
         say(f"trained one by one: {listed}")
     say(f"written: {', '.join(str(folder / name) for name in FILES)}")
     if report:
-        _write_report(folder)
+        write_report_of([folder], folder / "report.html")
 
 
 def _print_table(rows: Sequence[Row], title: str) -> None:
@@ -906,8 +915,8 @@ def _print_legend(rows: Sequence[Row]) -> None:
         say(f"bold: the best that sees one positive per item{near}")
 
 
-def _write_report(folder: Path) -> None:
-    """Writes the report of a comparison and says where it is."""
+def write_report_of(folders: Sequence[Path], to: Path) -> None:
+    """Writes the report of finished comparisons and says where it is."""
     from plusone.report.build import write_report
 
     with progress("report", None) as (bar, task):
@@ -916,10 +925,10 @@ def _write_report(folder: Path) -> None:
             bar.update(task, description=f"report: {what}", completed=done, total=total)
 
         try:
-            place = write_report([folder], folder / "report.html", on_progress=on_progress)
+            place = write_report(folders, to, on_progress=on_progress)
         except Exception as error:  # hours of training must not be lost over a figure
             raise RunError(
                 f"the results are written, but the report could not be ({type(error).__name__}: "
-                f"{error}); plusone report {folder} tries again"
+                f"{error}); plusone report {shlex.join(map(str, folders))} tries again"
             ) from error
     say(f"report: {place}")

@@ -16,9 +16,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from plusone.cli.processes import leads
+from plusone.cli.processes import leads, printable
 from plusone.errors import InputError
-from plusone.io.files import NO_ROOM, naming
+from plusone.io.files import NO_ROOM, naming, output_file
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -74,6 +74,15 @@ Set = Annotated[
     ),
 ]
 
+Device = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        help="What computes: auto (the accelerator that torch finds, else the CPU), cpu, cuda, "
+        "cuda:1, mps or xpu.",
+    ),
+]
+
 Rules = Annotated[
     bool,
     typer.Option(
@@ -83,9 +92,14 @@ Rules = Annotated[
 ]
 
 
+def with_device(settings: list[str] | None, device: str | None) -> list[str]:
+    """The texts of `--set`, with that of `--device` last."""
+    return [*(settings or []), *([f"device={device}"] if device is not None else [])]
+
+
 def say(message: str) -> None:
     """Prints a message on standard error; standard output is for results."""
-    err.print(message, markup=False, soft_wrap=True)
+    err.print(printable(message), markup=False, soft_wrap=True)
 
 
 def emit(value: Any) -> None:
@@ -141,7 +155,7 @@ def table(
     from rich.text import Text
 
     grid = Table(
-        title=Text(title) if title else None,
+        title=Text(printable(title)) if title else None,
         title_justify="left",
         header_style="bold",
         box=box.SIMPLE_HEAD,
@@ -150,7 +164,7 @@ def table(
     for number, name in enumerate(columns):
         grid.add_column(name, justify="left" if number < text else "right")
     for row in rows:
-        grid.add_row(*(Text("-" if value is None else str(value)) for value in row))
+        grid.add_row(*(Text("-" if value is None else printable(str(value))) for value in row))
     return grid
 
 
@@ -225,9 +239,11 @@ def check_file(path: Path, *, flag: str = "--out") -> None:
     """Refuses a file that cannot be written, before any work is done for it."""
     if not leads():
         return
-    if path.is_dir():
-        raise InputError(f"{path}: is a folder, not a file; choose another {flag}")
-    check_folder(path.parent, flag=flag)
+    try:
+        target = output_file(path)
+    except InputError as error:
+        raise InputError(str(error).replace("another output", f"another {flag}")) from None
+    check_folder(target.parent, flag=flag)
 
 
 def command_line(context: typer.Context, leave_out: tuple[str, ...] = ()) -> str:
@@ -237,6 +253,7 @@ def command_line(context: typer.Context, leave_out: tuple[str, ...] = ()) -> str
         context: Of the command that runs.
         leave_out: Names of parameters that change nothing in the result.
     """
+    arguments: list[str] = []
     words: list[str] = []
     for parameter in context.command.params:
         name = str(parameter.name)
@@ -245,14 +262,14 @@ def command_line(context: typer.Context, leave_out: tuple[str, ...] = ()) -> str
             continue
         value = context.params[name]
         if parameter.param_type_name == "argument":
-            words[:0] = [str(part) for part in _several(value)]
+            arguments += [str(part) for part in _several(value)]
         elif value is False:
             words.append(parameter.secondary_opts[0])
         elif value is True:
             words.append(parameter.opts[0])
         else:
             words += [word for part in _several(value) for word in (parameter.opts[0], str(part))]
-    return shlex.join(["plusone", str(context.info_name), *words])
+    return shlex.join(["plusone", str(context.info_name), *arguments, *words])
 
 
 def _several(value: Any) -> list[Any]:

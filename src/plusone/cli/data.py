@@ -11,6 +11,7 @@ import typer
 
 from plusone.cli.common import (
     Data,
+    Device,
     Features,
     Form,
     Json,
@@ -102,7 +103,7 @@ def prepare(
     check_folder(to)
     prepared = read(data, root, split=split, missing=missing, seed=seed)
     if strict and prepared.differences:
-        raise InputError("\n".join(_warnings(prepared)))
+        raise InputError("\n".join(count_warnings(prepared)))
     write(prepared.table, to / FILE)
     if as_json:
         emit(_summary(prepared, to / FILE))
@@ -114,12 +115,12 @@ def prepare(
     out.print(table(prepared.data.title, ("", "found", "published"), rows))
     for note in prepared.table.notes:
         say(f"note: {note}")
-    for warning in _warnings(prepared):
+    for warning in count_warnings(prepared):
         say(f"warning: {warning}")
     say(f"next: plusone train {to / FILE} --recipe recipes/{data}/gr.toml")
 
 
-def _warnings(prepared: Prepared) -> list[str]:
+def count_warnings(prepared: Prepared) -> list[str]:
     """One sentence for each count that is not the published one."""
     source = prepared.expected.source
     return [f"{prepared.data.title}, {count.sentence} ({source})" for count in prepared.differences]
@@ -149,7 +150,7 @@ def _summary(prepared: Prepared, file: Path) -> dict[str, Any]:
         ],
         "source": prepared.expected.source,
         "agrees": not prepared.differences,
-        "warnings": _warnings(prepared),
+        "warnings": count_warnings(prepared),
         "notes": list(labels.notes),
     }
 
@@ -248,7 +249,11 @@ def features(
     tokens: Annotated[
         bool, typer.Option("--tokens", help="Keep every place of the feature map (for lac).")
     ] = False,
-    workers: Annotated[int, typer.Option(min=0, help="Processes that decode images.")] = 2,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=0, help="Processes that decode images; by the cores by default."),
+    ] = None,
+    device: Device = None,
     form: Form = "auto",
     meaning: Meaning = "auto",
     seed: UnusedSeed = 0,
@@ -274,12 +279,13 @@ def features(
             to,
             backbone,
             size,
-            workers,
+            "auto" if workers is None else workers,
             lambda done: bar.update(task, completed=done),
             aspect=aspect,
             crops=crops,
             weights=weights,
             tokens=tokens,
+            device=device or "auto",
         )
     if as_json:
         emit(result.to_json())
@@ -295,6 +301,7 @@ def _print_summary(summary: Summary, name: str, classes: int) -> None:
         ("items", summary.items),
         ("classes", summary.classes),
         ("splits", _list(summary.splits)),
+        *_group_rows(summary),
         ("image files", "yes" if summary.images else "no"),
         ("seen positives per item", f"{seen.least} to {seen.most}, mean {seen.mean:.2f}"),
         ("items by seen positives", _list(seen.items)),
@@ -325,6 +332,18 @@ def _print_summary(summary: Summary, name: str, classes: int) -> None:
         say(f"... and {len(counts) - classes} more classes (--classes N shows more)")
     for note in summary.notes:
         say(f"note: {note}")
+
+
+def _group_rows(summary: Summary) -> list[tuple[str, object]]:
+    if summary.groups is None:
+        return []
+    mean = summary.items / max(summary.groups, 1)
+    rows: list[tuple[str, object]] = [
+        ("groups", f"{summary.groups}, of {mean:.1f} items, at most {summary.largest_group}")
+    ]
+    if summary.divided_groups:
+        rows.append(("groups in several splits", summary.divided_groups))
+    return rows
 
 
 def _list(counts: Mapping[Any, int]) -> str:

@@ -9,6 +9,7 @@ import typer
 
 from plusone.cli.common import (
     Data,
+    Device,
     Features,
     Form,
     Json,
@@ -21,6 +22,7 @@ from plusone.cli.common import (
     progress,
     say,
     table,
+    with_device,
 )
 from plusone.errors import InputError
 
@@ -52,6 +54,7 @@ def priors(
     ] = None,
     rows: Annotated[int, typer.Option(min=1, help="Classes to show, most frequent first.")] = 20,
     settings: Set = None,
+    device: Device = None,
     form: Form = "auto",
     meaning: Meaning = "auto",
     seed: Seed = 0,
@@ -73,7 +76,7 @@ def priors(
     result: dict[str, Any] = {"data": dataset.name, "classes": list(dataset.table.classes)}
     result |= {"k": None, "single": None, "audit": None, "true": None, "statement": UNKNOWN}
     if checked is None or _has_inputs(dataset):
-        result |= _from_single(dataset, settings or [], seed)
+        result |= _from_single(dataset, with_device(settings, device), seed)
         result["k"] = result["single"]["k"]
     if checked is not None:
         towards = None if result["single"] is None else result["single"]["priors"]
@@ -129,7 +132,8 @@ def _from_single(dataset: Dataset, settings: list[str], seed: int) -> dict[str, 
     rows = usable_rows(task.train.observed, seed)
     with progress("features", len(rows)) as (bar, making):
         x = vectors_of(recipe, task, rows, tick=lambda n: bar.advance(making, n))
-    estimate = from_features(x, task.train.observed.take(rows), seed=seed)
+    groups = None if task.train.groups is None else task.train.groups[rows]
+    estimate = from_features(x, task.train.observed.take(rows), groups, seed=seed)
     truth = task.train.truth
     true = None if truth is None else (truth.per_class(1) / len(truth)).tolist()
     return {

@@ -3,33 +3,70 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any
 
 from plusone.errors import InputError
+from plusone.parallel import environment
 
 TOGETHER = ("train", "evaluate", "predict", "features")
 ALTERNATIVES = dict.fromkeys(
-    ("bench", "sweep", "ablate"), "; its --workers trains several at a time"
+    ("bench", "sweep", "ablate", "reproduce"), "; its --workers trains several at a time"
 )
+
+
+# Control characters but line breaks and tabs, what turns text around, and halves of characters.
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class _Stopped(BaseException):
     """SIGTERM was received; a class of its own, so that nothing catches it on the way."""
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM to a single process, which ends as by Ctrl-C: files whole, with a hint."""
+
+
+@contextmanager
+def terminated_like_ctrl_c() -> Iterator[None]:
+    """Makes SIGTERM raise `Terminated` in the block; processes that it forks die of it as usual."""
+    if several() or current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _terminate(number: int, frame: Any) -> None:
+    raise Terminated
+
+
+def _die_as_usual() -> None:
+    if signal.getsignal(signal.SIGTERM) is _terminate:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_die_as_usual)
+
+
 def several() -> bool:
     """Whether this process was started together with others."""
-    return int(os.environ.get("WORLD_SIZE") or 1) > 1
+    return environment.world_size() > 1
 
 
 def leads() -> bool:
     """Whether this process is rank 0, which writes files and prints."""
-    return not several() or int(os.environ.get("RANK") or 0) == 0
+    return environment.rank() == 0
 
 
 def check_command(name: str | None) -> None:
@@ -67,14 +104,33 @@ def together() -> Iterator[None]:
 
 def print_error(sentence: str) -> None:
     """Prints why the program ends; of several processes only the first that fails prints."""
-    if several():
-        from plusone.parallel.processes import is_first_to_report
+    stream = sys.stderr
+    with suppress(InputError):  # of the environment itself, which is what the sentence then says
+        if several():
+            from plusone.parallel.processes import is_first_to_report
 
-        if not is_first_to_report():
-            return
-    stream = sys.stderr if leads() else sys.__stderr__  # the other ranks' is redirected
+            if not is_first_to_report():
+                return
+            stream = sys.stderr if leads() else sys.__stderr__  # the other ranks' is redirected
     if stream is not None:
-        stream.write(sentence)
+        stream.write(printable(sentence))
+
+
+def printable(text: str) -> str:
+    r"""A text without the control characters that names may hold, for a terminal.
+
+    They are shown as escapes, so that no name moves the cursor or hides another line. Line breaks
+    stay.
+
+    >>> print(printable("a\x1b[2Jb\udcff"))
+    a\x1b[2Jb\xff
+    """
+    return CONTROL.sub(lambda found: _escaped(found[0]), text)
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code & 0xFF:02x}" if code < 0x100 or code >= 0xD800 else f"\\u{code:04x}"
 
 
 def _stop(number: int, frame: Any) -> None:

@@ -21,6 +21,7 @@ from plusone.cli.common import (
     table,
 )
 from plusone.errors import InputError
+from plusone.io.files import refuse_links_out
 
 if TYPE_CHECKING:
     from plusone.results import RunResult
@@ -72,6 +73,8 @@ def report(
         if not place.exists():
             raise InputError(f"{place}: no such folder")
     target = to or (places[0] if places[0].is_dir() else places[0].parent) / "report.html"
+    if to is None:
+        refuse_links_out(target.parent)
     check_file(target)
     if target.suffix.lower() == ".md":
         _markdown(places, target, as_json)

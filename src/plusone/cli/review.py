@@ -79,12 +79,15 @@ def review(
         check_file(export, flag="--export")
     order = order or ("item" if budget is None else "worth")
     desk = _open(suggestions, annotate, classes, order, budget, seed, db)
-    if summary or export is not None:
-        _report(desk, export, summary, as_json)
-        return
-    title = (suggestions or annotate or Path()).resolve().name
-    note = "" if order == "item" else f"order {order}"
-    _serve(desk, title, note, port, browser, stop_after, as_json)
+    try:
+        if summary or export is not None:
+            _report(desk, export, summary, as_json)
+            return
+        title = (suggestions or annotate or Path()).resolve().name
+        note = "" if order == "item" else f"order {order}"
+        _serve(desk, title, note, port, browser, stop_after, as_json)
+    finally:
+        desk.store.close()
 
 
 def _open(

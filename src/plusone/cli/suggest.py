@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from plusone.cli.common import (
+    Device,
     Features,
     Form,
     Json,
@@ -71,6 +72,7 @@ def suggest(
         typer.Option("--linear", help="Fine-tuned runs: train heads on the run's features only."),
     ] = False,
     features: Features = None,
+    device: Device = None,
     form: Form = "auto",
     meaning: Meaning = "auto",
     seed: Annotated[
@@ -92,7 +94,7 @@ def suggest(
     from plusone.suggest import write_suggestions
     from plusone.suggest.accept import accept, summary
     from plusone.suggest.find import find, head_only, run_labels
-    from plusone.suggest.outputs import ACCEPTED, write_accepted, write_as
+    from plusone.suggest.outputs import ACCEPTED, check_accepted, write_accepted, write_as
     from plusone.training.features import FOLDER
     from plusone.training.run_folder import read_recipe
 
@@ -103,13 +105,17 @@ def suggest(
     check_folder(folder)
     more_labels = labels or folder / ACCEPTED
     check_file(more_labels, flag="--accepted")
-    recipe = read_recipe(run)
+    recipe = read_recipe(run).model_copy(update={"device": device or "auto"})
     if recipe.expected_positives == "truth":  # which must not be used here
         recipe = recipe.model_copy(update={"expected_positives": "estimate"})
     if seed is not None:
         recipe = recipe.model_copy(update={"seed": seed})
     dataset = dataset_of(run, data, features, form, meaning)
     dataset = replace(dataset, table=run_labels(run, dataset.table, recipe))
+    try:
+        check_accepted(dataset.table, more_labels)
+    except InputError as error:
+        raise InputError(f"{error} (--accepted FILE.npz)") from None
     checked = None if audit is None else read(audit, check_images=False).table
     beside = run.parent / FOLDER  # features of the training
     shared = not linear and beside.is_dir() and os.access(beside, os.W_OK)

@@ -13,6 +13,7 @@ import typer
 
 from plusone.cli.common import (
     Data,
+    Device,
     Features,
     Form,
     Json,
@@ -28,6 +29,7 @@ from plusone.cli.common import (
     resume_hint,
     say,
     table,
+    with_device,
 )
 from plusone.cli.processes import leads
 from plusone.errors import InputError
@@ -42,13 +44,13 @@ if TYPE_CHECKING:
 IMAGES_ONLY = frozenset(
     {
         "backbone", "weights", "freeze", "freeze_norm", "precision", "image_size", "aspect",
-        "cache_dir", "cache_mb",
+        "cache_dir", "cache_mb", "accumulate", "checkpoint_activations",
     }
 )  # fmt: skip
 STEPS_ONLY = frozenset(
     {
         "epochs", "lr", "batch_size", "optimizer", "weight_decay", "head_lr_mult", "schedule",
-        "patience", "ema",
+        "patience", "ema", "clip",
     }
 )  # fmt: skip
 BETWEEN_MOVES = 0.1  # seconds between two updates of the progress bar
@@ -74,6 +76,7 @@ def train(
         Path | None, typer.Option("--recipe", "-r", help="TOML file with settings.")
     ] = None,
     settings: Set = None,
+    device: Device = None,
     mode: Annotated[
         str | None, typer.Option(help="linear, finetune or linear_init; by the data by default.")
     ] = None,
@@ -128,6 +131,7 @@ def train(
     from plusone.autorecipe import compose, facts_of
     from plusone.data.broken import write_broken
     from plusone.data.source import EMBEDDED
+    from plusone.device import describe, resolve
     from plusone.methods import get_method
     from plusone.recipe import make_recipe, parse_settings, read_toml
     from plusone.training.build import in_closed_form
@@ -148,14 +152,18 @@ def train(
         "seed": seed,
         "observe": observe,
     }
+    from_file = read_toml(recipe) if recipe else {}
+    if from_file.pop("cache_dir", None) is not None:
+        say(f"note: the cache_dir of {recipe} is left out; -s cache_dir=FOLDER names one")
     given = (
-        read_toml(recipe) if recipe else {},
-        parse_settings(settings or []),
+        from_file,
+        parse_settings(with_device(settings, device)),
         {key: value for key, value in flags.items() if value is not None},
     )
     where = str(recipe) if recipe else "settings"
     requested = make_recipe(*given, source=where)
     get_method(requested.method).make_options(requested.options)  # refused before data is read
+    resolve(requested.device)
     if to is not None:
         _check_new(to, resume)
     with progress("reading", None) as (bar, reading):
@@ -203,7 +211,8 @@ def train(
     asked = {key for layer in given for key in layer}
     if closed and (idle := sorted(STEPS_ONLY & asked)):
         say(f"without effect on a closed form: {', '.join(idle)}")
-    if full.compile and (problem := compiler_problem()) is not None:
+    say(f"device: {describe(resolve(full.device))}")
+    if full.compile and (problem := compiler_problem(full.device)) is not None:
         say(problem)
     if (k := expected(full, task, features_folder)).source in K_FROM:
         say(f"expected positives per item: {k.k:.3g}, {K_FROM[k.source]}")

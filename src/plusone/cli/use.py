@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from plusone.cli.common import (
+    Device,
     Features,
     Form,
     Json,
@@ -25,7 +26,7 @@ from plusone.cli.common import (
     say,
     table,
 )
-from plusone.cli.processes import leads
+from plusone.cli.processes import leads, printable
 from plusone.errors import InputError, RunError
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def evaluate(
     crops: Shown = None,
     top_k: Annotated[int, typer.Option(min=1, help="Labels per item for the top-k figures.")] = 3,
     features: Features = None,
+    device: Device = None,
     form: Form = "auto",
     meaning: Meaning = "auto",
     seed: UnusedSeed = 0,
@@ -87,19 +89,23 @@ def evaluate(
     from plusone.training.build import load_run
     from plusone.training.evaluate import (
         as_in_training,
+        as_named_in_run,
         check_split,
         evaluate_run,
         learns_from_validation,
     )
 
     check_split(split)
-    predictor = _shown(load_run(run), crops)
+    predictor = _shown(load_run(run, device or "auto"), crops)
     _warn(run)
     cuts = _thresholds(run, predictor.classes, threshold)
     dataset = dataset_of(run, data, features, form, meaning)
-    if data is None and split in ("train", "val"):
+    by_name = data is not None and split in ("train", "val")
+    if by_name:
+        dataset = as_named_in_run(dataset, run, split)
+    elif split in ("train", "val"):
         dataset = as_in_training(dataset, run, predictor.recipe)
-    learned = data is None and split == "val" and learns_from_validation(predictor)
+    learned = split == "val" and learns_from_validation(predictor)
     if learned:
         say(LEARNED)
     with progress("predicting", None) as (bar, task):
@@ -107,6 +113,7 @@ def evaluate(
             predictor,
             dataset,
             split,
+            hold_out=not by_name,
             threshold=cuts.array,
             top_k=top_k,
             tick=lambda done: bar.advance(task, done),
@@ -150,7 +157,15 @@ def predict(
     raw: Annotated[
         bool, typer.Option("--raw", help="Give the method's raw scores, not probabilities.")
     ] = False,
+    spreadsheet: Annotated[
+        bool,
+        typer.Option(
+            "--spreadsheet",
+            help="Put ' before names in the CSV that a spreadsheet would run (=, +, -, @).",
+        ),
+    ] = False,
     features: Features = None,
+    device: Device = None,
     form: Form = "auto",
     meaning: Meaning = "auto",
     seed: UnusedSeed = 0,
@@ -168,11 +183,11 @@ def predict(
     from plusone.io.files import replacing
     from plusone.training.build import load_run
     from plusone.training.items import find_items
-    from plusone.training.tagging import CsvTags, JsonTags, predict_all
+    from plusone.training.tagging import CsvTags, JsonTags, for_spreadsheet, predict_all
 
     if to is not None:
         check_file(to)
-    predictor = _shown(load_run(run), crops)
+    predictor = _shown(load_run(run, device or "auto"), crops)
     _warn(run)
     cuts = _thresholds(run, predictor.classes, threshold)
     if raw:
@@ -184,14 +199,16 @@ def predict(
     skipped: list[Skipped] = []
     with ExitStack() as files, progress("predicting", total) as (bar, task):
         sinks: list[CsvTags | JsonTags] = []
+        cell = for_spreadsheet if spreadsheet else str
         if to is not None and leads():
             temporary = files.enter_context(replacing(to))
             file = files.enter_context(temporary.open("w", encoding="utf-8", newline=""))
-            sinks.append(CsvTags(file, predictor.classes, cuts))
+            sinks.append(CsvTags(file, predictor.classes, cuts, cell))
         if as_json:
             sinks.append(JsonTags(sys.stdout, predictor.classes, cuts))
         elif to is None:
-            sinks.append(CsvTags(sys.stdout, predictor.classes, cuts))
+            cell = printable if sys.stdout.isatty() else cell
+            sinks.append(CsvTags(sys.stdout, predictor.classes, cuts, cell))
         for batch in predict_all(predictor, items):
             for sink in sinks:
                 sink.add(batch)
@@ -278,6 +295,7 @@ def maps(
     top: Annotated[int, typer.Option(min=1, help="Classes shown beside each image.")] = 3,
     pictures: Annotated[int, typer.Option(min=0, help="Images to draw, from the first.")] = 20,
     features: Features = None,
+    device: Device = None,
     form: Form = "auto",
     meaning: Meaning = "auto",
     seed: UnusedSeed = 0,
@@ -300,7 +318,7 @@ def maps(
     from plusone.training.maps import class_maps
 
     check_folder(to)
-    predictor = load_run(run)
+    predictor = load_run(run, device or "auto")
     ids, inputs = items_of(predictor, data, features or [], form, meaning)
     if not ids:
         raise InputError(f"{data}: has no items")

@@ -2,6 +2,7 @@
 
 `bench` compares methods, `sweep` the values of a setting, `ablate` the parts of a method; `choose`
 picks a method by seen labels alone, and `loop` measures what a reviewer's answers are worth.
+`reproduce` trains the rows of the papers' tables.
 """
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "jobs",
     "loop",
     "noise",
+    "reproduce",
     "search",
     "spec",
     "summary",

@@ -58,7 +58,7 @@ def in_processes(
         while waiting or busy:
             while waiting and len(busy) < workers:
                 if not idle:
-                    crew.append(_start(work))
+                    crew.append(_start(work, len(crew)))
                     idle.append(crew[-1].pipe)
                 pipe = idle.pop()
                 busy[pipe] = waiting.popleft()
@@ -93,10 +93,10 @@ def _receive(pipe: Connection, name: str) -> Any:
     return value
 
 
-def _start(work: Callable[[Item], Result]) -> _Worker:
+def _start(work: Callable[[Item], Result], number: int) -> _Worker:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(work, theirs))
+    process = context.Process(target=_serve, args=(work, theirs, number))
     with _ctrl_c_ignored():  # the new process inherits this: only the parent handles Ctrl-C
         process.start()
     theirs.close()
@@ -126,8 +126,9 @@ def _ctrl_c_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _serve(work: Callable[[Item], Result], pipe: Connection) -> None:
+def _serve(work: Callable[[Item], Result], pipe: Connection, number: int) -> None:
     """The loop of a worker process: items in, results out, until the parent closes the pipe."""
+    os.environ["LOCAL_RANK"] = str(number)  # each takes a card of its own, where there are several
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end)
     threading.Thread(target=_end_with_parent, daemon=True).start()

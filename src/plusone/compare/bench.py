@@ -31,7 +31,8 @@ IMAGE_MODES = ("finetune", "linear_init")
 RULES = {
     "default": "nothing was searched: the defaults, with the settings given",
     "rules": "nothing was searched: what is not given is chosen by rules that look at the data",
-    "rate": "the learning rate with the best validation score, mean over the seeds",
+    "rates": "the learning rate with the best validation score, mean over the seeds",
+    "rate": "the learning rate with the best validation score with the first seed",
     "grid": "by validation score with the first seed: the learning rate with default options, then "
     "the options at that rate, from the grid of the method",
     "optuna": "by validation score with the first seed: the best of the {trials} trials of "
@@ -92,7 +93,7 @@ def rule_of(spec: BenchSpec) -> str:
     """The rule by which a comparison chooses settings."""
     if spec.tune:
         return RULES[spec.search].format(trials=spec.trials)
-    return RULES["rate" if len(spec.lr) > 1 else "rules" if spec.rules else "default"]
+    return RULES["rates" if len(spec.lr) > 1 else "rules" if spec.rules else "default"]
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,12 @@ def best_settings(tried: Sequence[Settings], results: Sequence[JobResult]) -> Se
 
 
 def tune_by_grid(
-    entries: Sequence[Entry], rates: Sequence[float | None], seed: int, run: Runner
+    entries: Sequence[Entry],
+    rates: Sequence[float | None],
+    seed: int,
+    run: Runner,
+    *,
+    options: bool = True,
 ) -> list[Settings]:
     """The chosen settings of each entry.
 
@@ -210,6 +216,7 @@ def tune_by_grid(
         rates: Learning rates to choose from; None is the method's default.
         seed: The seed to choose with.
         run: Trains jobs and returns their results in order.
+        options: Whether to choose the method's options too, at the chosen rate.
     """
 
     def choose(grids: Sequence[Sequence[Settings]]) -> list[Settings]:
@@ -218,6 +225,8 @@ def tune_by_grid(
         return [best_settings(grid, list(islice(results, len(grid)))) for grid in grids]
 
     chosen = choose([entry.rates(rates) for entry in entries])
+    if not options:
+        return chosen
     return choose(
         [
             option_grid(entry.method, rate, entry.options)
@@ -228,8 +237,9 @@ def tune_by_grid(
 
 def _tune(spec: BenchSpec, entries: Sequence[Entry], folder: Path, run: Runner) -> list[Settings]:
     """The chosen settings of each entry."""
-    if spec.search == "grid":
-        return tune_by_grid(entries, spec.lr or (None,), spec.seeds[0], run)
+    if spec.search != "optuna":
+        options = spec.search == "grid"
+        return tune_by_grid(entries, spec.lr or (None,), spec.seeds[0], run, options=options)
     return tune_by_optuna(
         entries,
         spec.lr,

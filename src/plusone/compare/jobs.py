@@ -77,7 +77,7 @@ class Job:
         """A hash that identifies the training."""
         options = get_method(self.recipe.method).make_options(self.recipe.options)
         # Only what differs from the defaults, so that a setting added later changes no key.
-        given = sorted(self.recipe.model_dump(exclude_defaults=True).items())
+        given = sorted(self.recipe.portable.model_dump(exclude_defaults=True).items())
         files = (self.source.data, *self.source.features, self.recipe.weights)
         states = [file_state(Path(name)) for name in files]  # changed files are another training
         parts = (__version__, self.source, states, options, given)
@@ -287,7 +287,8 @@ def run_job(job: Job, features: Path | None = None) -> JobResult:
 
     task = make_task(_load(job.source), job.recipe)
     training = Training(task, job.recipe, features=features if task.images else None)
-    return _result(job, training, list(training.epochs()), 1)
+    with closing(task.workers):
+        return _result(job, training, list(training.epochs()), 1)
 
 
 def _result(

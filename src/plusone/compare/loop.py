@@ -182,7 +182,7 @@ def simulate(
         "data": dataset.name,
         "labels": first.labels.digest(),
         "items": fingerprint(make_task(replace(dataset, table=first), blind)),
-        "recipe": blind.model_dump(mode="json"),
+        "recipe": blind.portable.model_dump(mode="json"),
         "folds": folds,
         "version": VERSION,
     }
@@ -293,7 +293,7 @@ def _measure(dataset: Dataset, table: LabelTable, settings: Recipe) -> float:
     assert task.test is not None
     assert task.test.truth is not None
     truth = task.test.truth.dense() == 1
-    return mean_average_precision(training.predict(task.test), truth, empty=settings.empty)
+    return mean_average_precision(training.log_odds(task.test), truth, empty=settings.empty)
 
 
 def _suggestions(

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from plusone.data.source import EMBEDDED
 from plusone.errors import InputError
-from plusone.recipe import first_of, read_toml, shortened, to_toml_value
+from plusone.recipe import MOST_PROCESSES, first_of, read_toml, shortened, to_toml_value
 
 Mode = Literal["linear", "finetune", "linear_init"]
 Value = TypeVar("Value")
@@ -79,7 +79,7 @@ class BenchSpec(BaseModel):
         modes: How to train; none = chosen by the data.
         lr: Learning rates to choose from; none = each method's default.
         tune: Choose each method's options on validation data too.
-        search: How: a small grid, or Optuna.
+        search: How: a small grid, Optuna, or the learning rates alone.
         trials: Finished trials of a study, for Optuna.
         storage: Database of the studies; none = a journal file in the folder.
         settings: Recipe settings of all trainings.
@@ -101,12 +101,12 @@ class BenchSpec(BaseModel):
     modes: Annotated[tuple[Mode, ...], AfterValidator(_different)] = ()
     lr: Annotated[tuple[float, ...], AfterValidator(_different)] = ()
     tune: bool = False
-    search: Literal["grid", "optuna"] = "grid"
-    trials: int = Field(20, ge=1)
+    search: Literal["grid", "optuna", "rate"] = "grid"
+    trials: int = Field(20, ge=1, le=1_000_000)
     storage: str | None = None
     settings: Settings = {}
     method: dict[str, Settings] = {}
-    workers: int = Field(2, ge=1)
+    workers: int = Field(2, ge=1, le=MOST_PROCESSES)
     rules: bool = False
 
     def to_toml(self, folder: Path) -> str:
@@ -139,26 +139,31 @@ class BenchSpec(BaseModel):
 def read_spec(path: Path, flags: Mapping[str, Any], settings: Settings) -> BenchSpec:
     """Reads a comparison from TOML.
 
+    A file does not say where files are written: its `cache_dir` is left out, its `storage` refused.
+
     Args:
         path: The file; relative paths in it start at its folder.
         flags: Fields that replace those of the file.
         settings: Recipe settings that take precedence over all of the file's.
     """
     fields = read_toml(path)
+    if "storage" in fields:
+        raise InputError(f"{path}: the storage of studies is given by --storage, not by a file")
     tunes = {"tune": True} if "search" in fields else {}
     spec = make_spec({"methods": ["all"]} | tunes | fields | dict(flags), source=str(path))
+    elsewhere = {"cache_dir": None}
     blocks = [
         block.model_copy(
             update={
                 "path": _resolved(path.parent, block.path),
                 "features": tuple(_resolved(path.parent, entry) for entry in block.features),
-                "settings": _without(block.settings, settings),
+                "settings": _without(block.settings, settings | elsewhere),
             }
         )
         for block in spec.data
     ]
-    methods = {name: _without(given, settings) for name, given in spec.method.items()}
-    merged = merge_settings(spec.settings, settings)
+    methods = {name: _without(given, settings | elsewhere) for name, given in spec.method.items()}
+    merged = merge_settings(_without(spec.settings, elsewhere), settings)
     spec = spec.model_copy(update={"data": tuple(blocks), "method": methods, "settings": merged})
     _check_settings(spec, "--set")
     return spec

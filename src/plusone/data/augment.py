@@ -20,7 +20,7 @@ depends only on its own numbers, not on its batch or on the process that compute
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -42,12 +42,12 @@ def draw_strong(n: int, seed: int) -> Tensor:
     return torch.rand(n, DRAWS, generator=generator(seed, "strong view"))
 
 
-def strong(image: Tensor, draws: Tensor) -> Tensor:
+def strong(image: Tensor, draws: Sequence[float]) -> Tensor:
     """All steps of the strong view, in the order of the table above; flips come before it.
 
     Args:
         image: Bytes `[C, H, W]`; unless C is 3, every channel is treated as a grey image.
-        draws: The random numbers for this image, `[DRAWS]`.
+        draws: The random numbers for this image, `DRAWS` of them.
 
     Returns:
         Bytes `[C, H, W]`.
@@ -56,11 +56,11 @@ def strong(image: Tensor, draws: Tensor) -> Tensor:
         return torch.cat([strong(channel[None], draws) for channel in image])
     pixels = image.permute(1, 2, 0).contiguous().numpy()
     opened = Image.fromarray(pixels if image.shape[0] == 3 else pixels[..., 0])
-    changed = np.array(_strong(opened, draws.tolist())).reshape(pixels.shape)
+    changed = np.array(_strong(opened, draws)).reshape(pixels.shape)
     return torch.from_numpy(changed).permute(2, 0, 1).contiguous()
 
 
-def _strong(image: Image.Image, draws: list[float]) -> Image.Image:
+def _strong(image: Image.Image, draws: Sequence[float]) -> Image.Image:
     numbers = iter(draws)
     for _ in range(OPERATIONS_PER_IMAGE):
         operation = OPERATIONS[int(next(numbers) * len(OPERATIONS))]

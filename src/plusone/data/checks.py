@@ -1,4 +1,4 @@
-"""Checks that all readers share: ids, class names, split names, features, image files."""
+"""Checks that all readers share: ids, classes, splits, groups, features, image files."""
 
 from __future__ import annotations
 
@@ -99,18 +99,37 @@ def check_ids(ids: Strings, problems: Problems, lines: Sequence[int] | None = No
         problems.add(f"id {_short(str(ids[row]))} occurs twice{where}", row=line_of(lines, row))
 
 
-def id_array(names: Sequence[str], source: Path | str) -> Strings:
+def check_groups(groups: Strings, problems: Problems, lines: Sequence[int] | None = None) -> None:
+    """Reports names of groups that are empty, unprintable or too long.
+
+    Args:
+        groups: The group of each item, `[N]`.
+        problems: Where they are reported.
+        lines: The line of each row in the file, for formats with lines.
+    """
+    for name in np.unique(groups).tolist():
+        fault = name_fault(name)
+        if fault == "is empty":
+            fault = "is empty; an item of no group needs a name of its own there, such as its id"
+        if fault is None and len(name) >= LONGEST_ID:
+            fault = f"has {LONGEST_ID} or more characters"
+        for row in np.flatnonzero(groups == name) if fault else ():
+            where = "group" if lines is not None else f"group[{row}]"
+            problems.add(f"{where} {_short(name)} {fault}", row=line_of(lines, int(row)))
+
+
+def id_array(names: Sequence[str], source: Path | str, what: str = "ids") -> Strings:
     """The ids of a file as one array; too long ids are cut, and `check_ids` reports them."""
     cut = [name[:LONGEST_ID] for name in names]
-    check_width(len(cut), max(map(len, cut), default=0), source)
+    check_width(len(cut), max(map(len, cut), default=0), source, what)
     return np.asarray(cut, dtype=np.str_)
 
 
-def check_width(count: int, longest: int, source: Path | str) -> None:
+def check_width(count: int, longest: int, source: Path | str, what: str = "ids") -> None:
     """Refuses ids that need too much memory: in an array, all are as wide as the longest."""
     if 4 * count * longest > NAMES:
         raise InputError(
-            f"{source}: {count:,} ids of which one has {longest} characters need more than "
+            f"{source}: {count:,} {what} of which one has {longest} characters need more than "
             f"{NAMES / 2**30:g} GiB; give it a shorter one"
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plusone.data.checks import check_names, check_splits, row_not_finite
+from plusone.data.checks import check_groups, check_names, check_splits, row_not_finite
 from plusone.data.lazy import LazyArray
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
@@ -51,6 +51,7 @@ class Dataset:
         complete: bool = False,
         classes: Sequence[str] | None = None,
         split: npt.ArrayLike | None = None,
+        groups: npt.ArrayLike | None = None,
         name: str = "arrays",
     ) -> Dataset:
         """A data set from arrays in memory.
@@ -62,11 +63,15 @@ class Dataset:
                 but one positive; otherwise they are the seen labels, and 0 means unobserved.
             classes: Class names; numbers by default.
             split: "train", "val" or "test" for each item.
+            groups: The group of each item, a name or a number, where items belong together.
             name: A short name for reports.
         """
         problems = Problems(name)
         parts = None if split is None else check_splits(np.asarray(split), problems)
         check_names(tuple(classes or ()), problems)
+        group_names = None if groups is None else np.asarray(groups).astype(np.str_)
+        if group_names is not None:
+            check_groups(group_names, problems)
         problems.raise_if_any()
         default = -1 if complete else 0
         if isinstance(labels, LabelMatrix):
@@ -79,6 +84,7 @@ class Dataset:
             labels=matrix,
             truth=matrix if complete else None,
             split=parts,
+            groups=group_names,
         )
         return cls(table, as_inputs(x, name), name)
 
@@ -94,7 +100,11 @@ def as_inputs(x: npt.ArrayLike | LazyArray, name: str = "x") -> npt.NDArray[Any]
         x: The inputs; every value of an array must be finite.
         name: Their name in error messages.
     """
+    if np.ma.is_masked(x):
+        raise InputError(f"{name}: has masked values; fill them, or leave those items out")
     array = x if isinstance(x, LazyArray) else np.asarray(x)
+    if 0 in array.shape[1:]:
+        raise InputError(f"{name}: has the shape {array.shape}, so there is nothing to learn from")
     if array.ndim == 4 and array.dtype != np.uint8:
         raise InputError(f"images must be bytes (uint8, 0 to 255), not {array.dtype}")
     small = array.dtype in (np.float16, np.float32)
@@ -104,4 +114,9 @@ def as_inputs(x: npt.ArrayLike | LazyArray, name: str = "x") -> npt.NDArray[Any]
             raise InputError(f"{name}, row {row}: has a NaN or infinite value")
     if small or (array.dtype == np.uint8 and array.ndim == 4):
         return array
-    return np.asarray(array, dtype=np.float32)
+    with np.errstate(over="ignore"):
+        converted = np.asarray(array, dtype=np.float32)
+    row = row_not_finite(converted)
+    if row is not None:
+        raise InputError(f"{name}, row {row}: has a value that is too large for float32")
+    return converted

@@ -129,11 +129,16 @@ def _read_one(file: Path) -> tuple[Strings, Features, dict[str, object]]:
             f"{file}: x has shape {x.shape} and type {x.dtype}, {key} has shape {ids.shape}; "
             "expected numbers [N, D] (or tokens [N, T, D]) and names [N]"
         )
-    x = x if x.dtype in (np.float16, np.float32) else x.astype(np.float32)
+    if 0 in x.shape[1:]:
+        raise InputError(f"{file}: x has the shape {x.shape}, so there is nothing to learn from")
+    if x.dtype not in (np.float16, np.float32):
+        with np.errstate(over="ignore"):  # infinite then, and reported
+            x = x.astype(np.float32)
     row = row_not_finite(x)
     if row is not None:
         raise InputError(
-            f"{file}, row {row}: the features of {str(ids[row])!r} have a NaN or infinite value"
+            f"{file}, row {row}: the features of {str(ids[row])!r} have a NaN or infinite value, "
+            "or one that is too large for float32"
         )
     try:
         meta = parse_json(str(arrays["meta"])) if "meta" in arrays else {}

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from plusone.data.groups import group_numbers
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 
@@ -60,6 +61,9 @@ class Summary:
         true_positives: True positives per item; None without true labels.
         observation: How the labels were simulated; empty if they were given.
         notes: Sentences about choices made by the reader.
+        groups: Number of groups; None if the table has none.
+        largest_group: Items of the largest one.
+        divided_groups: Groups with items in several splits.
     """
 
     items: int
@@ -79,6 +83,9 @@ class Summary:
     true_positives: Spread | None
     observation: Mapping[str, object]
     notes: tuple[str, ...]
+    groups: int | None = None
+    largest_group: int | None = None
+    divided_groups: int | None = None
 
     def to_dict(self) -> dict[str, object]:
         """Plain values, ready for JSON."""
@@ -122,12 +129,27 @@ def summarise(table: LabelTable) -> Summary:
         true_positives=None if table.truth is None else _spread(table.truth),
         observation=dict(table.observation),
         notes=table.notes,
+        **_groups(table),
     )
 
 
 def _splits(table: LabelTable) -> dict[str, int]:
     counts = {split: len(table.rows_of(split)) for split in ("train", "val", "test")}
     return {split: count for split, count in counts.items() if count}
+
+
+def _groups(table: LabelTable) -> dict[str, int]:
+    if table.groups is None:
+        return {}
+    number = group_numbers(table.groups)
+    sizes = np.bincount(number)
+    split = np.zeros(len(table)) if table.split is None else group_numbers(table.split)
+    pairs = np.unique(np.stack([number, split]), axis=1)[0].astype(np.int64)
+    return {
+        "groups": len(sizes),
+        "largest_group": int(sizes.max(initial=0)),
+        "divided_groups": int((np.bincount(pairs) > 1).sum()),
+    }
 
 
 def _spread(matrix: LabelMatrix) -> Spread:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-LARGE = 1 << 29  # bytes; features of this size or more are not copied into memory
+# Features of so many bytes or more are not copied into memory. Where torchrun started several
+# processes, none are: those of one machine then share what is mapped from the disk.
+LARGE = 1 << 29 if os.environ.get("WORLD_SIZE", "1") in ("", "1") else 0
 
 
 class LazyArray:

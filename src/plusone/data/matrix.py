@@ -66,6 +66,8 @@ class LabelMatrix:
         >>> LabelMatrix.from_dense([[1, 0], [0, 1]], default=-1).dense().tolist()
         [[1, -1], [-1, 1]]
         """
+        if np.ma.is_masked(array):
+            raise ValueError("labels have masked values; 0 stands for an unobserved label")
         dense = np.asarray(array)
         if dense.ndim != 2:
             raise ValueError(f"labels must have two dimensions [N, L], not shape {dense.shape}")

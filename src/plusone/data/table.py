@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from plusone.data.groups import random_items
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 
@@ -28,6 +29,7 @@ class LabelTable:
         root: Folder of the image files; None if the items are not images.
         observation: How `labels` were simulated (scheme, seed, ...); empty if they were given.
         notes: Sentences about choices made by the reader, for the summary.
+        groups: Group of each item, `[N]`, which no split or fold divides; None if there are none.
     """
 
     ids: Strings
@@ -38,14 +40,16 @@ class LabelTable:
     root: Path | None = None
     observation: Mapping[str, object] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    groups: Strings | None = None
 
     def __post_init__(self) -> None:
         n, n_classes = len(self.ids), len(self.classes)
         for name, part in (("labels", self.labels), ("truth", self.truth)):
             if part is not None and part.shape != (n, n_classes):
                 raise ValueError(f"{name} have shape {part.shape}, expected {(n, n_classes)}")
-        if self.split is not None and len(self.split) != n:
-            raise ValueError(f"split has {len(self.split)} entries for {n} items")
+        for name, column in (("split", self.split), ("groups", self.groups)):
+            if column is not None and len(column) != n:
+                raise ValueError(f"{name} has {len(column)} entries for {n} items")
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -75,6 +79,7 @@ class LabelTable:
             labels=self.labels.take(index),
             truth=None if self.truth is None else self.truth.take(index),
             split=None if self.split is None else self.split[index],
+            groups=None if self.groups is None else self.groups[index],
         )
 
     def with_classes(self, names: Sequence[str]) -> LabelTable:
@@ -102,13 +107,25 @@ def hold_out_validation(table: LabelTable, *, share: float = 0.2, seed: int = 12
     """Marks a share of the training rows as validation, if the table has no validation rows.
 
     Protocol cole2021: `RandomState(seed).permutation(n)` over the training rows in order; the
-    last `round(share * n)` are validation.
+    last `round(share * n)` are validation. If the table has groups, groups are permuted, and whole
+    ones are validation.
     """
     if len(table.rows_of("val")):
         return table
     train = table.rows_of("train")
-    order = np.random.RandomState(seed).permutation(len(train))
-    validation = train[order[len(train) - round(share * len(train)) :]]
+    validation = train[
+        random_items(
+            len(train),
+            round(share * len(train)),
+            lambda count: np.random.RandomState(seed).permutation(count)[::-1],
+            None if table.groups is None else table.groups[train],
+        )
+    ]
+    if table.groups is not None and 0 < len(train) == len(validation):
+        raise InputError(
+            "all training items are in one group, so none of them can be held out for validation; "
+            "give validation items, or groups that are smaller"
+        )
     split = np.full(len(table), "train", dtype="<U5") if table.split is None else table.split.copy()
     split[validation] = "val"
     return replace(table, split=split)

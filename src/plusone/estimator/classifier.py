@@ -18,9 +18,11 @@ from torch import Tensor
 
 from plusone.autorecipe import Composed, Facts, compose, facts_of
 from plusone.data.dataset import Dataset
+from plusone.data.groups import Ints, group_numbers
 from plusone.data.lazy import LazyArray, joined
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
+from plusone.device import CPU
 from plusone.errors import InputError
 from plusone.estimator.labels import Labels, read_labels
 from plusone.metrics import mean_average_precision
@@ -37,6 +39,7 @@ from plusone.training.thresholds import Thresholds
 from plusone.training.trainer import Training
 from plusone.types import TrainLabels
 
+LARGEST_WEIGHT = 1e30  # of an item: the sum of many must stay finite in float32
 MOST_HELD_OUT = 5000  # more would not improve the choice, and would slow every epoch
 
 
@@ -60,7 +63,10 @@ def _plain(value: Any) -> Any:
 
 
 def held_out(
-    labels: LabelMatrix, fraction: float, random: np.random.RandomState
+    labels: LabelMatrix,
+    fraction: float,
+    random: np.random.RandomState,
+    groups: npt.ArrayLike | None = None,
 ) -> npt.NDArray[np.bool_]:
     """A random share of the items, bool `[N]`, without the last seen positive of any class.
 
@@ -71,6 +77,8 @@ def held_out(
         labels: Seen labels.
         fraction: The share, in (0, 1).
         random: Random state of the draw.
+        groups: The group of each item, `[N]`. Whole groups are drawn then, passing over those that
+            are so large that the share would be missed by more than without them.
 
     >>> held_out(LabelMatrix.from_lists([[0], [0], [1]], 2), 0.4, np.random.RandomState(0)).sum()
     np.int64(1)
@@ -81,22 +89,33 @@ def held_out(
         raise InputError(
             f"{len(labels)} sample is too few: some are for training and some are held out"
         )
+    number = np.arange(len(labels)) if groups is None else group_numbers(groups)
+    sizes = np.bincount(number)
+    if len(sizes) < 2:
+        raise InputError("all items are in one group: none can be held out; give validation items")
+    by_group, ends = np.argsort(number, kind="stable"), np.cumsum(sizes)
     missing = min(max(1, round(fraction * len(labels))), len(labels) - 1)
     positives_left = labels.per_class(1)
-    order = random.permutation(len(labels))
-    order = order[np.argsort(labels.per_item(1)[order] == 0, kind="stable")]
+    order = random.permutation(len(sizes))
+    seen = np.bincount(number, labels.per_item(1))
+    order = order[np.argsort(seen[order] == 0, kind="stable")]
     selected = np.zeros(len(labels), dtype=np.bool_)
-    for item in order:
-        positives = labels.positives(item)
-        if (positives_left[positives] > 1).all():
-            positives_left[positives] -= 1
-            selected[item] = True
-            missing -= 1
-            if not missing:
+    for group in order:
+        items = by_group[ends[group] - sizes[group] : ends[group]]
+        if len(items) >= 2 * missing:
+            continue
+        positives, counts = np.unique(
+            np.concatenate([labels.positives(item) for item in items]), return_counts=True
+        )
+        if (positives_left[positives] > counts).all():
+            positives_left[positives] -= counts
+            selected[items] = True
+            missing -= len(items)
+            if missing <= 0:
                 break
     if not (selected & (labels.per_item(1) > 0)).any():
         # Every class was seen once: one of them loses its training item.
-        selected[order[0]] = True
+        selected[number == order[0]] = True
     return selected
 
 
@@ -121,6 +140,17 @@ def check_lengths(inputs: int, labels: int) -> None:
             f"Found input variables with inconsistent numbers of samples: X has {inputs} rows, y "
             f"has {labels}"
         )
+
+
+def _numbered(groups: npt.ArrayLike, n_items: int) -> Ints:
+    """The number of each item's group; refuses other than one name or whole number for each."""
+    values = np.asarray(groups, dtype=object)
+    if values.shape != (n_items,):
+        raise InputError(f"groups has shape {values.shape}, but X has {n_items} rows")
+    for row, value in enumerate(values):
+        if value is None or value != value or value == "":
+            raise InputError(f"groups, row {row}: {value!r} is not a group; every item needs one")
+    return group_numbers(values.astype(np.str_))
 
 
 def stacked(one: LabelMatrix, other: LabelMatrix) -> LabelMatrix:
@@ -153,7 +183,9 @@ def _repeated(part: Part, weights: Weights, seed: int) -> Part:
     inputs: Inputs = SomeInputs(part.inputs, torch.from_numpy(rows))
     if isinstance(part.inputs, ArrayInputs):
         inputs = ArrayInputs(part.inputs.at(torch.from_numpy(rows)))
-    return Part(part.ids[rows], inputs, part.observed.take(rows), part.truth, of=part.of)
+    groups = None if part.groups is None else part.groups[rows]
+    observed = part.observed.take(rows)
+    return Part(part.ids[rows], inputs, observed, part.truth, of=part.of, groups=groups)
 
 
 def _with_truth(part: Part) -> Part:
@@ -168,7 +200,7 @@ def light_predictor(training: Training, calibration: Calibration) -> Predictor:
     task, recipe = training.task, training.recipe
     first = TrainLabels(task.train.observed.take([0]), training.k, recipe.seed, places=False)
     _, method = build(recipe, first, task.shape, images=False)
-    model = training.model.eval()
+    model = training.model.eval().to(CPU)
     return Predictor(recipe, task.classes, task.shape, False, model, method, calibration)
 
 
@@ -194,6 +226,9 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             the probabilities depend on it: without it, it is estimated.
         threshold: A probability above which a label is predicted, one for all classes or one for
             each; None chooses one per class by the expected F1.
+        device: What trains: "auto" (the default: the accelerator that torch finds, else the CPU),
+            "cpu", "cuda", "mps" and so on. Predictions are made on the CPU, so that a fitted
+            classifier can be stored and used anywhere.
         settings: Other settings of a recipe, by name, such as `{"optimizer": "adamw"}`.
         rules: Whether what is not given is chosen by rules that look at the data, as `plusone
             train` does; False leaves the recipe's defaults.
@@ -234,6 +269,7 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         validation_fraction: float | None = None,
         expected_positives: float | None = None,
         threshold: float | npt.ArrayLike | None = None,
+        device: str | None = None,
         settings: Mapping[str, Any] | None = None,
         rules: bool = True,
         random_state: Any = None,
@@ -249,6 +285,7 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.validation_fraction = validation_fraction
         self.expected_positives = expected_positives
         self.threshold = threshold
+        self.device = device
         self.settings = settings
         self.rules = rules
         self.random_state = random_state
@@ -260,6 +297,7 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         y: Any,
         sample_weight: npt.ArrayLike | None = None,
         *,
+        groups: npt.ArrayLike | None = None,
         validation: tuple[Any, Any] | None = None,
     ) -> PlusOneClassifier:
         """Trains the model.
@@ -272,12 +310,16 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             sample_weight: Weight of each item, `[N]`: an item of weight 2 is sampled twice as often
                 as one of weight 1, and counts twice if it is held out. Items of weight 0 are
                 left out.
+            groups: Group of each item, `[N]`, names or whole numbers, where items belong together:
+                items of a group are held out together, and left out together by a closed form.
             validation: (X, y) to choose the epoch and the probabilities on, instead of held-out
-                items; if its y is a matrix without zeros, it is taken as complete.
+                items; if its y is a matrix without zeros, it is taken as complete. With `groups`,
+                each of its items is a group of its own.
         """
         x, labels = self._inputs(X, reset=True), read_labels(y)
         weights = self._weights(sample_weight, x)
         check_labels(x, labels)
+        number = None if groups is None else _numbered(groups, len(x))
         random = check_random_state(self.random_state)
         seed = int(random.randint(np.iinfo(np.int32).max))
         matrix = labels.matrix
@@ -285,12 +327,13 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             positive = weights > 0
             if not positive.all():
                 x, matrix = x[positive], matrix.take(np.flatnonzero(positive))
+                number = None if number is None else number[positive]
             weights = weights[positive]
         inputs: npt.NDArray[Any] | LazyArray = x
         if validation is None:
             fraction = self.validation_fraction
             share = suitable_fraction(len(matrix)) if fraction is None else float(fraction)
-            is_held_out = held_out(matrix, share, random)
+            is_held_out = held_out(matrix, share, random, number)
         else:
             val_inputs, val_labels = (
                 self._inputs(validation[0]),
@@ -299,14 +342,18 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             check_labels(val_inputs, val_labels)
             is_held_out = np.arange(len(x) + len(val_inputs)) >= len(x)
             matrix, inputs = stacked(matrix, val_labels.matrix), joined([x, val_inputs])
+            if number is not None:
+                number = np.append(number, len(x) + np.arange(len(val_inputs)))
         names = tuple(str(name) for name in labels.classes)
         ids, split = (
             np.arange(len(is_held_out)).astype(np.str_),
             np.where(is_held_out, "val", "train"),
         )
-        data = Dataset(LabelTable(ids, names, matrix, split=split), inputs, "arrays")
+        names_of_groups = None if number is None else number.astype(np.str_)
+        table = LabelTable(ids, names, matrix, split=split, groups=names_of_groups)
+        data = Dataset(table, inputs, "arrays")
         if validation is None:  # the rules look at all items, as those of `plusone train` do
-            table, share = LabelTable(ids, names, matrix), float(is_held_out.mean())
+            table, share = replace(table, split=None), float(is_held_out.mean())
             facts = partial(facts_of, Dataset(table, inputs, "arrays"), share)
         else:
             facts = partial(facts_of, data)
@@ -360,6 +407,8 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _inputs(self, X: Any, *, reset: bool = False) -> npt.NDArray[Any]:
         """Inputs as a validated array of float32 or float16."""
+        if np.ma.is_masked(X):
+            raise InputError("X has masked values; fill them, or leave those items out")
         if isinstance(X, Tensor):
             X = X.detach().cpu()
             X = (X.float() if X.dtype == torch.bfloat16 else X).numpy()
@@ -376,6 +425,11 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         if np.count_nonzero(weights) < 2:
             raise InputError("sample_weight is zero for all items but one; nothing can be learned")
+        if weights.max() > LARGEST_WEIGHT:
+            raise InputError(
+                f"sample_weight has the value {weights.max():.3g}, above {LARGEST_WEIGHT:g}; only "
+                "ratios count, so divide all of them by the largest"
+            )
         return weights
 
     def _known(self, y: Any, classes: npt.NDArray[Any]) -> Labels:
@@ -394,7 +448,7 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The settings: those given, and the others as `plusone train` would choose them."""
         names = (
             "method", "options", "epochs", "lr", "batch_size", "weight_decay", "patience",
-            "expected_positives",
+            "expected_positives", "device",
         )  # fmt: skip
         values = {name: getattr(self, name) for name in names}
         parameters = {name: _plain(value) for name, value in values.items() if value is not None}

@@ -57,6 +57,8 @@ def read_labels(y: Any, classes: Names | None = None) -> Labels:
     >>> read_labels([["cat", "dog"], []]).classes.tolist()
     ['cat', 'dog']
     """
+    if np.ma.is_masked(y):
+        raise InputError("y has masked values; in a matrix, 0 stands for an unobserved label")
     if y is None:
         raise InputError(
             "PlusOneClassifier requires y to be passed, but the target y is None: give one class "

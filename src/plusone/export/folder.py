@@ -83,7 +83,7 @@ def make_config(predictor: Predictor, result: RunResult, thresholds: Thresholds)
 def public_recipe(recipe: Recipe) -> Recipe:
     """The settings without paths of this machine."""
     weights = recipe.weights if recipe.weights in ("auto", "random") else Path(recipe.weights).name
-    return recipe.model_copy(update={"cache_dir": None, "weights": weights})
+    return recipe.portable.model_copy(update={"weights": weights})
 
 
 def export_run(
@@ -108,7 +108,7 @@ def export_run(
     if onnx:
         check_installed()
     begin = on_step or (lambda step: None)
-    result, predictor = read_metrics(run), load_run(run)
+    result, predictor = read_metrics(run), load_run(run, "cpu")
     thresholds = read_thresholds(run, predictor.classes)
     config = make_config(predictor, result, thresholds)
     out.parent.mkdir(parents=True, exist_ok=True)

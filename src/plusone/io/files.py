@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+import secrets
 import shutil
-import tempfile
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,6 +26,16 @@ NO_ROOM = {
     errno.EFBIG: "the file would be larger than files may be here",
 }
 
+LEFTOVER = ".plusone-part"  # how the names of temporary files end
+KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISLNK, "a link that leads to itself"),
+)
+
 _locked: set[int] = set()  # handles of the folders that this process has locked
 
 
@@ -32,22 +43,102 @@ _locked: set[int] = set()  # handles of the folders that this process has locked
 def replacing(path: Path) -> Iterator[Path]:
     """Yields a temporary path beside `path`, which replaces `path` when the block succeeds.
 
-    If the block raises, `path` keeps its old content and the temporary file is removed.
+    If the block raises, `path` keeps its old content and the temporary file is removed. A link
+    stays a link: the file that it leads to is replaced. An existing file keeps its mode and, where
+    the system allows it, its owner; the mode of a new one follows the umask.
+
+    Raises:
+        InputError: The path leads to something that is not a regular file, such as a device.
     """
     path = Path(path)
     with naming(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
+        target = output_file(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        name = f".{target.name}.{secrets.token_hex(8)}{LEFTOVER}"
+        temporary = target.with_name(name)
+        held = os.fdopen(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), "rb")
         try:
+            _lock(held.fileno())  # `clear_leftovers` of another process leaves it alone
             yield temporary
             with temporary.open("rb") as written:
                 os.fsync(written.fileno())
-            temporary.chmod(0o644)
-            temporary.replace(path)
+            _keep_mode(target, temporary)
+            if fcntl is None:
+                held.close()  # Windows does not rename open files
+            temporary.replace(target)
         finally:
+            held.close()
             temporary.unlink(missing_ok=True)
+
+
+def output_file(path: Path) -> Path:
+    """The file to write for a path: the path itself, or the file that a link leads to.
+
+    Raises:
+        InputError: There is something else than a regular file, which must not be replaced.
+    """
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
+    try:
+        mode = target.lstat().st_mode
+    except OSError:  # there is nothing yet; creating it reports what is wrong with the folder
+        return target
+    if not stat.S_ISREG(mode):
+        kind = next((name for test, name in KINDS if test(mode)), "no regular file")
+        raise InputError(f"{path}: is {kind}, not a file; choose another output")
+    return target
+
+
+def refuse_links_out(folder: Path) -> None:
+    """Refuses a folder with links that leave it: they would decide where files are written.
+
+    The folder and its direct subfolders are searched, where all outputs are.
+
+    Raises:
+        InputError: It names the link.
+    """
+    if not folder.is_dir():
+        return
+    inside = folder.resolve()
+    entries = list(os.scandir(folder))
+    for entry in list(entries):
+        if entry.is_dir(follow_symlinks=False):
+            with suppress(PermissionError):
+                entries += os.scandir(entry.path)
+    for entry in entries:
+        if entry.is_symlink() and not Path(os.path.realpath(entry.path)).is_relative_to(inside):
+            raise InputError(
+                f"{entry.path}: is a link that leaves the folder, and files are only written "
+                "inside it; remove the link, or choose another --out"
+            )
+
+
+def _keep_mode(old: Path, new: Path) -> None:
+    """Gives a new file the mode and the owner of the file that it is about to replace."""
+    try:
+        before, now = old.stat(), new.stat()
+    except OSError:
+        return
+    if (before.st_uid, before.st_gid) != (now.st_uid, now.st_gid) and hasattr(os, "chown"):
+        with suppress(OSError):  # only root may
+            os.chown(new, before.st_uid, before.st_gid)
+    if stat.S_IMODE(before.st_mode) != stat.S_IMODE(now.st_mode):
+        new.chmod(stat.S_IMODE(before.st_mode))
+
+
+def _lock(handle: int, *, wait: bool = False) -> bool:
+    """Locks an open file; False if another process holds the lock.
+
+    Where the system or the file system has no locks, it is taken as locked.
+    """
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 @contextmanager
@@ -115,28 +206,25 @@ def alone_in(folder: Path) -> Iterator[None]:
     locks nothing is checked. Of several processes started by torchrun, rank 0 holds the lock.
 
     Raises:
-        InputError: Another process has locked the folder.
+        InputError: Another process has locked the folder, or a link in it leaves it.
     """
     alone = int(os.environ.get("WORLD_SIZE") or 1) == 1
     first = alone or int(os.environ.get("RANK") or 0) == 0
     if first:
         with naming(folder):
             folder.mkdir(parents=True, exist_ok=True)
+        refuse_links_out(folder)
     if fcntl is None or not first:
         yield
         return
     handle = os.open(folder, os.O_RDONLY)
     _locked.add(handle)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _lock(handle):
             raise InputError(
                 f"{folder}: another plusone is at work in this folder; wait until it is done, or "
                 "choose another --out"
-            ) from None
-        except OSError:
-            pass
+            )
         yield
     finally:
         _locked.discard(handle)
@@ -162,20 +250,33 @@ def in_turn(path: Path) -> Iterator[None]:
         path: A lock file, which exists only during the block.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        handle = _turn(path)
     except OSError:
         yield
         return
     try:
-        if fcntl is not None:
-            with suppress(OSError):  # file systems without locks
-                fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(handle)
         with suppress(OSError):
-            path.unlink()
+            path.unlink()  # while it is locked: who waits for it sees that it is gone
+        os.close(handle)
+
+
+def _turn(path: Path) -> int:
+    """Waits for the lock file of `in_turn`; returns its handle."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            _lock(handle, wait=True)
+            if os.path.samestat(os.fstat(handle), os.stat(path)):
+                return handle
+        except FileNotFoundError:
+            pass  # the holder before removed it: others may have made a new one by now
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
 
 
 def cache_folder() -> Path | None:
@@ -190,6 +291,15 @@ def cache_folder() -> Path | None:
 
 
 def clear_leftovers(folder: Path) -> None:
-    """Removes the temporary files that a killed process left in a folder."""
-    for leftover in folder.glob(".*.part"):
-        leftover.unlink(missing_ok=True)
+    """Removes the temporary files that a killed process left in a folder.
+
+    Files of other programs, and those that a process is writing now, stay.
+    """
+    for leftover in folder.glob(f".*{LEFTOVER}"):
+        with suppress(OSError):
+            handle = os.open(leftover, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+            try:
+                if _lock(handle):
+                    leftover.unlink()
+            finally:
+                os.close(handle)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from plusone.io.files import naming, write_text
+from plusone.io.files import naming, output_file, write_text
 from plusone.io.readers import parse_json
 
 
@@ -25,6 +25,7 @@ def append_jsonl(path: Path, *values: Any) -> None:
         OSError: The file cannot be written, for instance because the disk is full; its content is
             then unchanged.
     """
+    output_file(path)
     repair_jsonl(path)
     content = _lines(values).encode()
     with naming(path), path.open("ab", buffering=0) as file:

@@ -73,7 +73,7 @@ def expected_positives(
 
 @on_logits
 def online_estimation(
-    z: Tensor, phi: Tensor, y: Tensor, *, k: float, lam: float = 1.0, variant: Variant = "released"
+    z: Tensor, phi: Tensor, y: Tensor, *, k: float, lam: float = 1.0, variant: Variant = "paper"
 ) -> dict[str, Tensor]:
     """`role`: half of [BCE(p against the stopped estimate) + EPR(p)], half with the two swapped.
 

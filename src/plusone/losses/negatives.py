@@ -144,10 +144,12 @@ def sample_negative(y: Tensor, *, generator: torch.Generator | None = None) -> T
     [[1, -1]]
     """
     y = y if y.dtype.is_signed else y.to(torch.int8)
-    u = torch.rand(*y.shape[:-1], 1, generator=generator, device=y.device, dtype=torch.float64)
+    # Drawn on the CPU: the same seed gives the same labels on every device.
+    u = torch.rand(*y.shape[:-1], 1, generator=generator, dtype=torch.float64)
+    u = u.float().to(y.device)
     unobserved = y == 0
     rank = unobserved.cumsum(-1)  # 1 at the first unobserved label of a row, 2 at the second
-    drawn = (u * rank[..., -1:]).long() + 1
+    drawn = (u * rank[..., -1:]).long().clamp(max=rank[..., -1:] - 1) + 1
     return torch.where(unobserved & (rank == drawn), -1, y)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic
+from typing import Any, ClassVar, Generic, Literal
 
 import torch
 from torch import Tensor, nn
@@ -59,12 +59,36 @@ class Method(nn.Module, Generic[O_co]):
     lr_mult: ClassVar[float] = 1.0
     name: str = ""  # in the method table; for messages
     fixed: ClassVar[tuple[str, ...]] = ()  # options that cannot change from stage to stage
+    per_item: ClassVar[tuple[str, ...]] = ()  # its tables with a row for each training item
 
     def __init__(self, labels: TrainLabels, options: O_co) -> None:
         super().__init__()
         self.labels = labels
         self.options = options
         self._first_options = options
+
+    def move(self, device: torch.device, *, memory: Literal["device", "host"] = "device") -> None:
+        """Moves parameters and buffers to a device.
+
+        Args:
+            device: The device.
+            memory: "host" leaves the tables `per_item` in the memory of the CPU, where tables
+                larger than the memory of the device have room; `rows_of` reads them.
+        """
+        kept: list[tuple[dict[str, Any], str, Any]] = []
+        for path in self.per_item if memory == "host" else ():
+            parent, _, name = path.rpartition(".")
+            try:
+                module = self.get_submodule(parent)
+            except AttributeError:  # options decide which tables there are
+                continue
+            for slots in (module._parameters, module._buffers):
+                if name in slots:
+                    kept.append((slots, name, slots[name]))
+                    slots[name] = None
+        self.to(device)
+        for slots, name, table in kept:
+            slots[name] = table
 
     def make_head(self, dim: int) -> Head:
         """The part of the model above the backbone; a linear layer unless overridden.
@@ -149,6 +173,21 @@ class Method(nn.Module, Generic[O_co]):
             rows: Which training items, int64 `[N]`; None for all.
         """
         return None
+
+
+def rows_of(table: Tensor, index: Tensor) -> Tensor:
+    """Rows of a per-item table `[N, ...]`, on the device of the index wherever the table is.
+
+    Args:
+        table: The table.
+        index: Which rows, int64 `[B]`.
+    """
+    return table[index.to(table.device)].to(index.device)
+
+
+def set_rows(table: Tensor, index: Tensor, values: Tensor) -> None:
+    """Writes rows of a per-item table in place, wherever the table is."""
+    table[index.to(table.device)] = values.to(table.device)
 
 
 @dataclass(frozen=True)
@@ -246,7 +285,8 @@ class MethodInfo(Generic[O_co]):
         ablation: The method with its parts switched off, one row each; exactly one row is the
             method itself.
         on_features: What its ablation cannot show on feature vectors, a sentence.
-        published: Published figures, at most one for each mode.
+        published: Published figures, one for each mode and table; where one figure is shown, it is
+            the first of the mode.
         quick: Options with which a small training of a few epochs shows what it does, for tests.
     """
 

@@ -23,7 +23,7 @@ from plusone.methods.base import (
     PublishedFigure,
     Range,
 )
-from plusone.methods.papers import COLE, COLE_TABLE_1, LASD_TABLE_2
+from plusone.methods.papers import COLE, COLE_TABLE_1, LASD_TABLE_2, XIE_TABLE_2_RESNET
 from plusone.types import Batch, Clock, Outputs
 
 
@@ -65,5 +65,7 @@ INFO = MethodInfo(
     published=(
         PublishedFigure("linear", COLE_TABLE_1, 83.8, 62.6, 46.4, 18.0),
         PublishedFigure("finetune", LASD_TABLE_2, 85.15, 63.94, 45.41, 19.53),
+        PublishedFigure("finetune", COLE_TABLE_1, 85.5, 63.3, 46.0, 20.0),
+        PublishedFigure("finetune", XIE_TABLE_2_RESNET, 85.5, 63.3, 46.0, 20.0),
     ),
 )

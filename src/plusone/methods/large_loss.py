@@ -17,15 +17,24 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from plusone.device import CPU
 from plusone.losses import large_loss, large_losses, reduce
-from plusone.methods.base import Method, MethodInfo, Options, PublishedFigure, Range
-from plusone.methods.papers import CHEN_TABLE_2, KIM
+from plusone.methods.base import (
+    Method,
+    MethodInfo,
+    Options,
+    PublishedFigure,
+    Range,
+    rows_of,
+    set_rows,
+)
+from plusone.methods.papers import CHEN_TABLE_2, KIM, LASD_TABLE_2
 from plusone.types import Batch, Clock, Outputs, TrainLabels
 
 
 @dataclass(frozen=True)
 class LargeLossOptions(Options):
-    """delta_rel in per cent. 0.2 is ours: the sources we have do not state the published value."""
+    """delta_rel in per cent. 0.2 is ours; `recipes/` have those of the authors' later program."""
 
     delta_rel: float = 0.2
 
@@ -53,6 +62,8 @@ class LargeLossTemporary(LargeLossRejection):
 class LargeLossPermanent(Method[LargeLossOptions]):
     """LL-Cp."""
 
+    per_item = ("corrected",)
+
     def __init__(self, labels: TrainLabels, options: LargeLossOptions) -> None:
         super().__init__(labels, options)
         self.corrected: Tensor
@@ -65,7 +76,7 @@ class LargeLossPermanent(Method[LargeLossOptions]):
 
     def corrected_labels(self, batch: Batch) -> Tensor:
         """The observed labels with the corrections so far, `[B, L]`."""
-        return torch.where(self.corrected[batch.index], 1.0, batch.observed)
+        return torch.where(rows_of(self.corrected, batch.index), 1.0, batch.observed)
 
     def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
         z, y = outs[0].logits, self.corrected_labels(batch)
@@ -74,12 +85,13 @@ class LargeLossPermanent(Method[LargeLossOptions]):
     def after_step(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> None:
         if share := self.share(clock):
             marked = large_losses(outs[0].logits, self.corrected_labels(batch), share=share)
-            self.corrected[batch.index] |= marked
+            before = rows_of(self.corrected, batch.index)
+            set_rows(self.corrected, batch.index, before | marked)
 
     def estimates(self, rows: Tensor | None = None) -> Tensor:
         seen = torch.from_numpy(self.labels.observed.dense(rows) == 1)
         corrected = self.corrected if rows is None else self.corrected[rows]
-        return (corrected | seen).float()
+        return (corrected.to(CPU) | seen).float()
 
 
 INFOS = (
@@ -92,7 +104,10 @@ INFOS = (
         summary="assume negative, the largest losses of unobserved labels are dropped",
         grid=({"delta_rel": 0.5}, {"delta_rel": 1.0}),
         search_space={"delta_rel": Range(0.02, 2.0, log=True)},
-        published=(PublishedFigure("finetune", CHEN_TABLE_2, 89.15, 71.77, 48.05, 19.00),),
+        published=(
+            PublishedFigure("finetune", CHEN_TABLE_2, 89.15, 71.77, 48.05, 19.00),
+            PublishedFigure("finetune", LASD_TABLE_2, 89.23, 71.02, 47.44, 19.52),
+        ),
         quick={"delta_rel": 5.0},
     ),
     MethodInfo(
@@ -104,7 +119,10 @@ INFOS = (
         summary="assume negative, the largest losses are charged as positives for this step",
         grid=({"delta_rel": 0.05}, {"delta_rel": 0.5}),
         search_space={"delta_rel": Range(0.02, 2.0, log=True)},
-        published=(PublishedFigure("finetune", CHEN_TABLE_2, 88.97, 71.20, 48.00, 19.31),),
+        published=(
+            PublishedFigure("finetune", CHEN_TABLE_2, 88.97, 71.20, 48.00, 19.31),
+            PublishedFigure("finetune", LASD_TABLE_2, 89.06, 70.51, 48.04, 20.43),
+        ),
         quick={"delta_rel": 5.0},
     ),
     MethodInfo(
@@ -117,7 +135,10 @@ INFOS = (
         alone="it remembers corrections of its own",
         grid=({"delta_rel": 0.05}, {"delta_rel": 0.5}),
         search_space={"delta_rel": Range(0.02, 2.0, log=True)},
-        published=(PublishedFigure("finetune", CHEN_TABLE_2, 88.62, 70.84, 47.93, 19.01),),
+        published=(
+            PublishedFigure("finetune", CHEN_TABLE_2, 88.62, 70.84, 47.93, 19.01),
+            PublishedFigure("finetune", LASD_TABLE_2, 88.40, 70.74, 48.30, 20.14),
+        ),
         quick={"delta_rel": 2.0},
     ),
 )

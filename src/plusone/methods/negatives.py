@@ -15,7 +15,15 @@ from torch import Tensor
 
 from plusone import losses
 from plusone.methods.base import Method, MethodInfo, Options, PublishedFigure, Range
-from plusone.methods.papers import COLE, COLE_TABLE_1, COLE_TABLE_A1, ZHOU_TABLE
+from plusone.methods.papers import (
+    CHEN_TABLE_2,
+    COLE,
+    COLE_TABLE_1,
+    COLE_TABLE_A1,
+    LASD_TABLE_2,
+    XIE_TABLE_2_RESNET,
+    ZHOU_TABLE,
+)
 from plusone.methods.pointwise import pointwise
 from plusone.seeds import generator
 from plusone.types import Batch, Clock, Outputs
@@ -80,6 +88,7 @@ INFOS = (
         published=(
             PublishedFigure("linear", COLE_TABLE_1, 86.7, 70.0, 50.7, 29.1),
             PublishedFigure("finetune", ZHOU_TABLE, 89.42, 76.78, 52.08, 30.90),
+            PublishedFigure("finetune", COLE_TABLE_1, 89.1, 75.8, 52.6, 32.1),
         ),
     ),
     MethodInfo(
@@ -134,6 +143,10 @@ INFOS = (
         published=(
             PublishedFigure("linear", COLE_TABLE_1, 84.2, 62.3, 46.2, 17.2),
             PublishedFigure("finetune", ZHOU_TABLE, 85.89, 64.92, 42.27, 18.31),
+            PublishedFigure("finetune", COLE_TABLE_1, 85.1, 64.1, 42.0, 19.1),
+            PublishedFigure("finetune", LASD_TABLE_2, 85.89, 64.92, 42.27, 18.31),
+            PublishedFigure("finetune", CHEN_TABLE_2, 85.89, 64.92, 42.49, 18.66),
+            PublishedFigure("finetune", XIE_TABLE_2_RESNET, 85.1, 64.1, 42.0, 19.1),
         ),
     ),
     MethodInfo(
@@ -150,6 +163,10 @@ INFOS = (
             PublishedFigure("linear", COLE_TABLE_1, 85.3, 64.8, 48.5, 15.4),
             PublishedFigure("finetune", ZHOU_TABLE, 87.90, 67.15, 43.77, 16.26),
             PublishedFigure("linear_init", COLE_TABLE_1, 86.5, 69.2, 50.5, 16.6),
+            PublishedFigure("finetune", COLE_TABLE_1, 86.7, 66.9, 44.9, 17.9),
+            PublishedFigure("finetune", LASD_TABLE_2, 87.90, 67.15, 43.77, 16.26),
+            PublishedFigure("finetune", CHEN_TABLE_2, 87.55, 67.07, 43.62, 16.45),
+            PublishedFigure("linear_init", XIE_TABLE_2_RESNET, 86.5, 69.2, 50.5, 16.6),
         ),
     ),
     MethodInfo(
@@ -176,6 +193,7 @@ INFOS = (
         published=(
             PublishedFigure("linear", COLE_TABLE_A1, 85.0, 64.4),
             PublishedFigure("finetune", ZHOU_TABLE, 88.12, 67.15, 43.86, 16.82),
+            PublishedFigure("finetune", COLE_TABLE_A1, 87.7, 67.6),
         ),
     ),
     MethodInfo(
@@ -190,6 +208,9 @@ INFOS = (
         published=(
             PublishedFigure("linear", COLE_TABLE_1, 84.1, 63.1, 45.8, 17.9),
             PublishedFigure("finetune", ZHOU_TABLE, 86.98, 67.59, 45.71, 19.15),
+            PublishedFigure("finetune", COLE_TABLE_1, 86.5, 64.8, 46.3, 20.3),
+            PublishedFigure("finetune", LASD_TABLE_2, 86.98, 67.59, 45.71, 19.15),
+            PublishedFigure("finetune", XIE_TABLE_2_RESNET, 86.5, 64.8, 46.3, 20.3),
         ),
     ),
     MethodInfo(

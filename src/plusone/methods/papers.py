@@ -31,3 +31,7 @@ XIE_TABLE_2 = (
     "Xie et al., Label-Aware Global Consistency for Multi-Label Learning with Single Positive "
     "Labels, NeurIPS 2022, Table 2, with its label-wise embeddings (LEM)"
 )
+XIE_TABLE_2_RESNET = (
+    "Xie et al., Label-Aware Global Consistency for Multi-Label Learning with Single Positive "
+    "Labels, NeurIPS 2022, Table 2, its columns for ResNet-50"
+)

@@ -38,8 +38,9 @@ import torch
 from torch import Tensor
 
 from plusone.data.matrix import LabelMatrix
+from plusone.device import CPU
 from plusone.losses import reduce
-from plusone.methods.base import Method, MethodInfo, Options, Part
+from plusone.methods.base import Method, MethodInfo, Options, Part, rows_of
 from plusone.models.ridge import (
     PENALTIES,
     Ridge,
@@ -124,22 +125,25 @@ class RidgeRegression(Method[AnyRidge]):
 class Recovery(RidgeRegression[RecoveryOptions]):
     """Squared error on recovered labels."""
 
+    per_item = ("targets",)
+
     def __init__(self, labels: TrainLabels, options: RecoveryOptions) -> None:
         super().__init__(labels, options)
         self.register_buffer("targets", torch.from_numpy(labels.observed.dense() == 1).float())
         self.targets: Tensor
 
     def targets_of(self, batch: Batch) -> Tensor:
-        return self.targets[batch.index]
+        return rows_of(self.targets, batch.index)
 
     def solve(self, ridge: Ridge, observed: Tensor) -> Solution:
         solution, penalty = seen_label_regression(ridge, observed, self.penalties)
         p, k = self.first_guess(solution.left_out, observed)
         for _ in range(self.options.rounds):
+            del solution  # its tables are not needed any more
             p, recovered = calibrated(p, observed, k)
             target = recovered
             if self.options.scoring:
-                target = torch.lerp(p, recovered, step_length(p, observed, k))
+                target = p.lerp_(recovered, step_length(p, observed, k))
                 target.masked_fill_(observed == -1, 0.0)
             solution = replace(ridge.solve(target, penalty), targets=recovered)
             p = solution.left_out
@@ -153,26 +157,32 @@ class Recovery(RidgeRegression[RecoveryOptions]):
         """The first p, and k, from predictions `[n, L]` of the seen label."""
         q = pick_probabilities(predictions, observed)
         k = self.labels.expected_positives or positives_per_item(q, observed)
-        return k * q, k
+        return q.mul_(k), k
 
     def after_epoch(self, clock: Clock, predict: Callable[[], Tensor]) -> None:
-        observed = torch.from_numpy(self.labels.observed.dense()).float()
-        p, k = self.first_guess(predict(), observed)
+        predictions = predict()
+        observed = torch.from_numpy(self.labels.observed.dense()).to(predictions.device).float()
+        p, k = self.first_guess(predictions, observed)
         self.targets.copy_(calibrated(p, observed, k)[1])
 
     def estimates(self, rows: Tensor | None = None) -> Tensor:
-        return self.targets if rows is None else self.targets[rows]
+        return (self.targets if rows is None else self.targets[rows]).to(CPU)
 
 
 def positives_per_item(q: Tensor, observed: Tensor) -> float:
     """The number of positives per item, by the formula of `plusone priors`; more than is seen."""
-    seen = LabelMatrix.from_dense(observed.numpy().astype(np.int8))
+    seen = LabelMatrix.concatenate(
+        [
+            LabelMatrix.from_dense(part.cpu().numpy().astype(np.int8))
+            for part in torch.split(observed, BLOCK)
+        ]
+    )
     counts = seen.per_item(1)
     counts = counts[counts > 0]
     least = min(MORE * (float(counts.mean()) if len(counts) else 1.0), float(seen.n_classes))
     if len(counts) < FEWEST:
         return least
-    return max(labels_per_item(q.numpy(), seen).k, least)
+    return max(labels_per_item(q.cpu().numpy(), seen).k, least)
 
 
 def calibrated(p: Tensor, observed: Tensor, k: float) -> tuple[Tensor, Tensor]:
@@ -181,7 +191,7 @@ def calibrated(p: Tensor, observed: Tensor, k: float) -> tuple[Tensor, Tensor]:
     The power is searched on some of the items where there are many labels.
 
     Returns:
-        The power of p, and the recovered labels, `[n, L]` each.
+        The power of p, in its place, and the recovered labels, `[n, L]` each.
     """
     least, rows = min(CLIPPED, ADDED / p.shape[1]), (observed == 1).any(1).nonzero()[:, 0]
     some = rows[:: -(-len(rows) * p.shape[1] // SEARCHED) or 1]
@@ -191,12 +201,12 @@ def calibrated(p: Tensor, observed: Tensor, k: float) -> tuple[Tensor, Tensor]:
         power = (low * high) ** 0.5
         too_many = float(recover(sample**power, seen).sum(1).mean()) > k
         low, high = (power, high) if too_many else (low, power)
-    powered, recovered = torch.empty_like(p), torch.empty_like(p)
+    recovered = torch.empty_like(p)
     for start in range(0, len(p), BLOCK):  # whole tables in between would take much memory
         block = slice(start, start + BLOCK)
-        powered[block] = p[block].clamp(least, 1 - least) ** power
-        recovered[block] = recover(powered[block], observed[block])
-    return powered, recovered
+        p[block] = p[block].clamp(least, 1 - least) ** power
+        recovered[block] = recover(p[block], observed[block])
+    return p, recovered
 
 
 def recover(p: Tensor, observed: Tensor) -> Tensor:

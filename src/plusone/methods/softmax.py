@@ -13,17 +13,16 @@ from plusone.losses import reduce, softmax_cross_entropy
 from plusone.methods.base import Method, MethodInfo, Options
 from plusone.types import Batch, Clock, Outputs
 
-LARGEST = 1e4  # a finite stand-in for infinity
-
 
 class Softmax(Method[Options]):
     """Cross-entropy of the seen label, mean over items."""
 
     def log_odds(self, logits: Tensor) -> Tensor:
         # log p - log(1 - p); 1 - p of the largest is a sum over the others, where p rounds to 1.
+        least = torch.finfo(logits.dtype).min  # a finite stand-in for minus infinity
         largest = logits.argmax(dim=-1, keepdim=True)
-        rest = logits.scatter(-1, largest, -LARGEST).logsumexp(dim=-1, keepdim=True)
-        log_p = torch.log_softmax(logits, dim=-1).scatter(-1, largest, -LARGEST)
+        rest = logits.scatter(-1, largest, least).logsumexp(dim=-1, keepdim=True)
+        log_p = torch.log_softmax(logits, dim=-1).scatter(-1, largest, least)
         others = log_p - torch.log1p(-log_p.exp())
         return others.scatter(-1, largest, logits.gather(-1, largest) - rest)
 

@@ -65,6 +65,7 @@ def evaluate_recovery(
     *,
     threshold: float = 0.5,
     empty: Empty = "skip",
+    ranking: Array | None = None,
 ) -> dict[str, float]:
     """How well the labels hidden from training are recovered.
 
@@ -75,6 +76,8 @@ def evaluate_recovery(
         threshold: A hidden positive is found if its score is above it.
         empty: For `recovery_map`: classes without a positive are left out of the mean (`"skip"`) or
             count as 0 (`"zero"`). The `hidden_` values always leave out classes with none hidden.
+        ranking: What labels are ranked by, `[N, L]`, if not by the scores: their log-odds, where
+            scores round to 1.
 
     Returns:
         These keys; all but the first concern unobserved entries only, and NaN means that there
@@ -101,13 +104,14 @@ def evaluate_recovery(
     values, positive = validate(scores, truth)
     unseen = validate_labels(observed, values.shape, "observed") == 0
     hidden = positive & unseen
-    per_class = hidden_average_precision(values, positive, observed).numpy()
+    order = values if ranking is None else validate(ranking, truth)[0]
+    per_class = hidden_average_precision(order, positive, observed).numpy()
     count = np.count_nonzero(hidden, axis=0)
     found = np.count_nonzero(hidden & (values > threshold), axis=0)
     return {
-        "recovery_map": mean_average_precision(values, positive, empty),
+        "recovery_map": mean_average_precision(order, positive, empty),
         "hidden_map": mean_over_classes(per_class, count > 0, "skip"),
-        "hidden_ap": sorted_average_precision(np.sort(values[unseen]), values[hidden]),
+        "hidden_ap": sorted_average_precision(np.sort(order[unseen]), order[hidden]),
         "hidden_recall": mean_over_classes(found / np.maximum(count, 1), count > 0, "skip"),
         "hidden_found": ratio(found.sum(), count.sum()),
         "hidden_positives": float(count.sum()),

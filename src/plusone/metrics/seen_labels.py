@@ -264,10 +264,13 @@ class SelectionScore:
         function: Takes probabilities `[N, L]` and observed labels `[N, L]` (1 seen positive, 0
             unobserved, -1 seen negative) and returns the score; higher is better.
         description: One line for help texts.
+        of_ranks: Whether only the order of the values counts, so that log-odds can take the place
+            of probabilities, which tie where they round to 1.
     """
 
     function: Callable[[Array, Array], float]
     description: str
+    of_ranks: bool = True
 
 
 SCORES: dict[str, SelectionScore] = {
@@ -293,7 +296,9 @@ SCORES: dict[str, SelectionScore] = {
         top_recall, "share of seen labels among the three most probable of their item"
     ),
     "pick_likelihood": SelectionScore(
-        pick_likelihood, "log-likelihood of the seen label if one label is picked uniformly"
+        pick_likelihood,
+        "log-likelihood of the seen label if one label is picked uniformly",
+        of_ranks=False,
     ),
 }
 DEFAULT = "weighted_auc"

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from plusone.errors import InputError
-from plusone.models._timm import TimmBackbone, timm_config
+from plusone.models._timm import NMS_ERROR, TimmBackbone, timm_config
 from plusone.models.classifier import Normalize
 from plusone.models.weights import load_weights
 
@@ -188,6 +188,21 @@ def backbone_for(name: str) -> Backbone:
     return BACKBONES[name]
 
 
+def torchvision_problem() -> str | None:
+    """Why torchvision cannot be imported as it is, in a sentence; None if it can."""
+    try:
+        import_module("torchvision")
+    except Exception as error:  # whatever a broken installation raises
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        if NMS_ERROR not in first:
+            return f"cannot be imported ({first}); backbones of timm do not work"
+        return (
+            f"is broken ({first}): it was built for another torch; backbones of timm work all the "
+            "same, because they do not use its operators"
+        )
+    return None
+
+
 def core(backbone: nn.Module) -> nn.Module:
     """The network inside a backbone of the table; any other module is returned as it is."""
     inner = backbone[1] if isinstance(backbone, Normalized) else backbone
@@ -202,6 +217,27 @@ def feature_dim(backbone: nn.Module) -> int:
             return dim
     raise InputError(
         f"the backbone {type(backbone).__name__} has no attribute dim that gives its feature size"
+    )
+
+
+def checkpoint_activations(backbone: nn.Module) -> None:
+    """Makes a backbone keep few activations and compute the others again in the backward pass.
+
+    Raises:
+        InputError: The network cannot do that; those of timm that can have a method
+            `set_grad_checkpointing`, as may a network of the user's own.
+    """
+    net = core(backbone)
+    switch = getattr(net, "set_grad_checkpointing", None)
+    try:
+        if switch is not None:
+            switch(True)
+            return
+    except (AssertionError, NotImplementedError):  # what timm raises
+        pass
+    raise InputError(
+        f"checkpoint_activations = true: the backbone ({type(net).__name__}) cannot compute "
+        "activations again; most of timm/NAME can, and accumulate saves memory with every backbone"
     )
 
 

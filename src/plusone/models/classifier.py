@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from plusone.device import AUTOCAST
 from plusone.errors import InputError
 from plusone.models.heads import Head
 from plusone.types import Outputs
-
-Precision = Literal["float32", "bf16"]
 
 
 class Normalize(nn.Module):
@@ -39,15 +37,27 @@ class Classifier(nn.Module):
     Args:
         backbone: Gives a feature map `[B, D, h, w]`, tokens `[B, T, D]` or features `[B, D]`.
         head: Gives `Outputs` from the features that its `pool` returns.
-        precision: "bf16" runs the backbone under bfloat16 autocast; the weights, the head and the
-            loss stay in float32.
+        precision: "bf16" or "fp16" runs the backbone under autocast to bfloat16 or float16; the
+            weights, the head and the loss stay in float32.
     """
 
-    def __init__(self, backbone: nn.Module, head: Head, precision: Precision = "float32") -> None:
+    def __init__(self, backbone: nn.Module, head: Head, precision: str = "float32") -> None:
         super().__init__()
         self.backbone = backbone
         self.head = head
         self.precision = precision
+
+    def place(self, device: torch.device) -> None:
+        """Moves it to a device; after `Normalize` with channels-last weights of convolutions.
+
+        Weights in another layout than the inputs are converted at each call. CPUs do that anyway,
+        and Apple's chips are not faster with this layout.
+        """
+        last = any(isinstance(part, Normalize) for part in self.backbone.modules())
+        if last and device.type not in ("cpu", "mps"):
+            self.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        else:
+            self.to(device)
 
     def features(self, inputs: Tensor) -> Tensor:
         """The pooled features of a batch of inputs, as the head takes them.
@@ -57,8 +67,9 @@ class Classifier(nn.Module):
         if inputs.ndim == 5:
             crops = self.features(inputs.flatten(0, 1))
             return crops.reshape(*inputs.shape[:2], -1).mean(dim=1)
-        if self.precision == "bf16":
-            with torch.autocast(inputs.device.type, dtype=torch.bfloat16):
+        autocast = AUTOCAST.get(self.precision)
+        if autocast is not None:
+            with torch.autocast(inputs.device.type, dtype=autocast):
                 maps = self.backbone(inputs)
         else:
             maps = self.backbone(inputs)
@@ -68,7 +79,7 @@ class Classifier(nn.Module):
                 "a backbone must return a tensor [B, D, h, w], [B, T, D] or [B, D]; "
                 f"{type(self.backbone).__name__} returned {given}"
             )
-        pooled: Tensor = self.head.pool(maps.float() if self.precision == "bf16" else maps)
+        pooled: Tensor = self.head.pool(maps.float() if autocast is not None else maps)
         return pooled
 
     def forward(self, inputs: Tensor) -> Outputs:

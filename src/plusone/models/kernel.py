@@ -98,14 +98,14 @@ class Similarity(nn.Module):
         """Fits centre and rate on features `[n, D]`, and draws the landmarks among them."""
         total = torch.zeros(x.shape[1], dtype=torch.float64)
         for rows in torch.split(x, BLOCK):
-            total += signed_root(rows).sum(0, dtype=torch.float64).cpu()
+            total += signed_root(rows.to(self.mean.device)).sum(0).cpu()
         self.mean.copy_(total / len(x))
         count = len(self.landmarks)
         chosen = torch.randperm(len(x), generator=generator("landmarks"))[:count].sort().values
-        unit = self.unit(x if count == len(x) else x[chosen])
+        unit = self.unit((x if count == len(x) else x[chosen]).to(self.mean.device))
         self.landmarks.copy_(unit)
         among = max(count * (count - 1), 1)
-        distance = (count * count - float((unit.sum(0).double() ** 2).sum())) / among
+        distance = (count * count - float((unit.sum(0).cpu().double() ** 2).sum())) / among
         self.rate.fill_(self.gamma / max(distance, 1e-6))
 
     def unit(self, x: Tensor) -> Tensor:
@@ -149,11 +149,12 @@ class KernelMap(FeatureMap):
         whiten = torch.linalg.solve_triangular(
             lower, torch.eye(len(lower), dtype=lower.dtype), upper=False
         ).T
-        vectors = torch.empty(len(x), self.rank, device=x.device)
         self.rotation.copy_(whiten)
+        device = self.rotation.device
+        vectors = torch.empty(len(x), self.rank, device=device)
         for start in range(0, len(x), BLOCK):
             rows = slice(start, start + BLOCK)
-            vectors[rows] = self.similarity(x[rows]) @ self.rotation
+            vectors[rows] = self.similarity(x[rows].to(device)) @ self.rotation
         centre, axes = principal_axes(vectors, weights)
         self.rotation.copy_(self.rotation @ axes)
         self.centre.copy_(centre @ axes)
@@ -164,7 +165,7 @@ class KernelMap(FeatureMap):
     def similarity_of_landmarks(self) -> Tensor:
         """The kernel between all landmarks, float64 `[m, m]` on the CPU."""
         unit = self.similarity.landmarks
-        return ((unit @ unit.T - 1) * self.similarity.rate).exp().double().cpu()
+        return ((unit @ unit.T - 1) * self.similarity.rate).exp().cpu().double()
 
     def forward(self, x: Tensor) -> Tensor:
         vectors: Tensor = self.similarity(x) @ self.rotation - self.centre
@@ -174,6 +175,7 @@ class KernelMap(FeatureMap):
         """Weights of the landmarks: `rotation @ weight'`."""
         with torch.no_grad():
             folded = KernelHead(len(self.similarity.mean), len(head.bias), self.rank)
+            folded.to(self.centre.device)
             folded.similarity.load_state_dict(self.similarity.state_dict())
             folded.linear.weight.copy_(head.weight @ self.rotation.T)
             folded.linear.bias.copy_(head.bias - head.weight @ self.centre)
@@ -193,7 +195,8 @@ def principal_axes(vectors: Tensor, weights: Tensor | None = None) -> tuple[Tens
     for rows, own in zip(torch.split(vectors, BLOCK), torch.split(weights, BLOCK), strict=True):
         centred = rows - centre
         gram.addmm_(centred.T, centred * own[:, None])
-    _, axes = torch.linalg.eigh(gram.cpu())  # not on every accelerator
+    # Only CUDA has it among the accelerators.
+    _, axes = torch.linalg.eigh(gram if gram.is_cuda else gram.cpu())
     return centre, axes.flip(1).to(vectors.device)
 
 
@@ -213,8 +216,9 @@ class LinearMap(FeatureMap):
         self.centre: Tensor
 
     def fit(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
-        centre, axes = principal_axes(x.float(), weights)
-        squares = (x.float() - centre).square().sum(1)
+        x = x.to(self.centre.device).float()
+        centre, axes = principal_axes(x, weights)
+        squares = (x - centre).square().sum(1)
         mean = squares.mean() if weights is None else weights @ squares / weights.sum()
         size = mean.sqrt().clamp_min(1e-12)
         self.rotation.copy_(axes / size)
@@ -226,7 +230,7 @@ class LinearMap(FeatureMap):
 
     def folded_linear(self, head: LinearHead) -> LinearHead:
         with torch.no_grad():
-            folded = LinearHead(self.rank, len(head.bias))
+            folded = LinearHead(self.rank, len(head.bias)).to(self.centre.device)
             folded.linear.weight.copy_(head.weight @ self.rotation.T)
             folded.linear.bias.copy_(head.bias - head.weight @ self.centre)
         return folded

@@ -15,6 +15,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from plusone.device import device_of
+
+WITH_SYNCED_NORMS = ("cuda", "xpu")  # devices for which torch has `nn.SyncBatchNorm`
+
 
 @dataclass
 class Rows:
@@ -43,10 +47,11 @@ def see_whole_batch(model: nn.Module, rows: Rows) -> None:
         model: The model, changed in place.
         rows: Which rows of the whole batch this process has; the layers read it at every step.
     """
+    norms = DeviceNorm if device_of(model).type in WITH_SYNCED_NORMS else SyncedNorm
     for parent in list(model.modules()):
         for name, layer in list(parent.named_children()):
             if isinstance(layer, _BatchNorm):
-                setattr(parent, name, SyncedNorm(layer, rows))
+                setattr(parent, name, norms(layer, rows))
             elif type(layer) is nn.Dropout:
                 setattr(parent, name, WholeDropout(layer, rows))
 
@@ -89,7 +94,7 @@ def _layout(x: Tensor) -> torch.memory_format:
     return torch.contiguous_format
 
 
-class SyncedNorm(_BatchNorm):
+class _WholeNorm(_BatchNorm):
     """Replaces a batch norm, with its weights, statistics and activation.
 
     Args:
@@ -110,17 +115,42 @@ class SyncedNorm(_BatchNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """As `nn.BatchNorm2d`; in training with the mean and variance of all processes' rows."""
-        if self.training:
-            normed, mean, variance, count = _Normed.apply(x, self.weight, self.bias, self)  # type: ignore[no-untyped-call]
-            self._update_statistics(mean, variance, int(count))
-        else:
-            statistics = self.running_mean, self.running_var
-            untracked = self.running_mean is None
-            normed = functional.batch_norm(
-                x, *statistics, self.weight, self.bias, untracked, 0.0, self.eps
-            )
+        output = self._trained(x) if self.training else self._fixed(x)
         for child in self.children():
-            normed = child(normed)
+            output = child(output)
+        return output
+
+    def _trained(self, x: Tensor) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} must define _trained()")
+
+    def _fixed(self, x: Tensor) -> Tensor:
+        statistics = self.running_mean, self.running_var
+        untracked = self.running_mean is None
+        return functional.batch_norm(
+            x, *statistics, self.weight, self.bias, untracked, 0.0, self.eps
+        )
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        """Accepts any input `[B, C, ...]`."""
+
+
+class DeviceNorm(_WholeNorm, nn.SyncBatchNorm):
+    """`nn.SyncBatchNorm` of torch, which also knows placeholder rows; it needs a GPU."""
+
+    def _trained(self, x: Tensor) -> Tensor:
+        if self.rows.counted:
+            return nn.SyncBatchNorm.forward(self, x)
+        # No rows take part in the exchange; wide, as the statistics of the other processes are.
+        none = nn.SyncBatchNorm.forward(self, _wide(x[:0])).to(x.dtype)
+        return torch.cat([none, x])
+
+
+class SyncedNorm(_WholeNorm):
+    """The same on CPUs, for which torch has no `SyncBatchNorm`."""
+
+    def _trained(self, x: Tensor) -> Tensor:
+        normed, mean, variance, count = _Normed.apply(x, self.weight, self.bias, self)  # type: ignore[no-untyped-call]
+        self._update_statistics(mean, variance, int(count))
         output: Tensor = normed
         return output
 
@@ -137,9 +167,6 @@ class SyncedNorm(_BatchNorm):
         self.running_mean.lerp_(mean.to(self.running_mean.dtype), momentum)
         unbiased = variance * (count / (count - 1))
         self.running_var.lerp_(unbiased.to(self.running_var.dtype), momentum)
-
-    def _check_input_dim(self, input: Tensor) -> None:
-        """Accepts any input `[B, C, ...]`."""
 
 
 class _Normed(torch.autograd.Function):

@@ -1,7 +1,8 @@
 """Collectives over the processes that torchrun started; in a single process they do nothing.
 
-Every process holds all items; each works on a share of the rows, and all get the whole result. The
-main process (rank 0) alone writes files and prints.
+Each process works on a share of the rows, and all get the whole result. The main process (rank 0)
+alone writes files and prints. Tensors may be on the CPU or on the device of the process: torch
+picks the backend by the tensor, see `BACKENDS`.
 
 All processes must call the collectives in the same order. When a process is lost, the others
 notice at their next collective and stop with `LostProcessError`.
@@ -11,21 +12,24 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import timedelta
-from importlib import import_module
 from itertools import count
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, distributed
 
+from plusone.device import accelerator
 from plusone.errors import InputError, RunError
+from plusone.parallel import environment
 
 T = TypeVar("T")
+BACKENDS = {"cpu": "gloo", "cuda": "nccl", "xpu": "xccl"}  # of torch, by the type of a device
 TIMEOUT = timedelta(minutes=30)  # of a collective
 POLL = 0.1  # seconds between looks at the store
 
@@ -37,7 +41,7 @@ class LostProcessError(RunError):
     """Another process was lost."""
 
     def __init__(self) -> None:
-        size = max(world()[1], int(os.environ.get("WORLD_SIZE") or 1))
+        size = max(world()[1], environment.world_size())
         super().__init__(
             f"another of the {size} processes was lost, or all were stopped; start the "
             "command again (train resumes with --resume, also with another number of processes)"
@@ -45,25 +49,55 @@ class LostProcessError(RunError):
 
 
 def start() -> None:
-    """Joins the process group that torchrun started; does nothing in a single process."""
-    expected = int(os.environ.get("WORLD_SIZE") or 1)
-    if expected < 2 or world()[1] > 1:
+    """Joins the process group that torchrun started; does nothing in a single process.
+
+    Raises:
+        InputError: The environment is not that of torchrun.
+    """
+    if environment.world_size() < 2 or world()[1] > 1:
         return
-    try:
-        state = import_module("accelerate").PartialState
-    except ImportError:
-        needed = "several processes need the extra distributed: pip install accelerate"
-        raise InputError(needed) from None
+    environment.check()
     # More threads than cores slow all processes down.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    found, backends = accelerator(), f"cpu:{BACKENDS['cpu']}"
+    if found is not None and found.type in BACKENDS:
+        # Before anything is on it: otherwise every process also takes memory of the first card.
+        own = environment.local_rank() % torch.accelerator.device_count()
+        torch.accelerator.set_device_index(own)
+        backends += f",{found.type}:{BACKENDS[found.type]}"
     with lost_process_errors():
-        state(cpu=True, backend="gloo", timeout=TIMEOUT)
-    if world()[1] != expected:
-        raise RunError(
-            f"{expected} processes were started but {world()[1]} joined; start them with "
-            "torchrun --nproc-per-node"
+        distributed.init_process_group(backends, timeout=TIMEOUT)
+
+
+def check_device(device: torch.device) -> None:
+    """Refuses devices on which several processes cannot train together.
+
+    Args:
+        device: That of this process.
+
+    Raises:
+        InputError: torch has no backend for it, or two processes have the same.
+    """
+    if world()[1] == 1:
+        return
+    if device.type not in BACKENDS:
+        raise InputError(
+            f"several processes cannot exchange tensors on {device.type}; use device = "
+            f"{', '.join(BACKENDS)}, or one process"
         )
+    # A process that is shown some cards alone numbers them from 0.
+    visible = [os.environ.get(name, "") for name in ("CUDA_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")]
+    taken: dict[tuple[str, ...], int] = {}
+    for rank, own in enumerate(all_gather_values([platform.node(), str(device), *visible])):
+        machine, name, *_ = own
+        first = taken.setdefault(tuple(own), rank)
+        if device.type != "cpu" and first != rank:
+            raise InputError(
+                f"ranks {first} and {rank} both have {name} of {machine}, and each needs its own: "
+                f"give torchrun as many --nproc-per-node as there are, and the device without a "
+                "number"
+            )
 
 
 def world() -> tuple[int, int]:
@@ -100,21 +134,11 @@ def own_rows(n: int) -> Tensor:
     return torch.arange(n).tensor_split(size)[rank]
 
 
-def gather_rows(part: Tensor, n: int) -> Tensor:
-    """All-gathers the rows of all processes, in the order of the items.
-
-    Args:
-        part: This process's results `[len(own_rows(n)), ...]`.
-        n: How many items there are in all.
-
-    Returns:
-        `[n, ...]`, the same in every process.
-    """
-    return part if world()[1] == 1 else _all_gather_rows(part, row_counts(n))
-
-
 class _Gathered(torch.autograd.Function):
-    """Forward: the rows of all ranks. Backward: the gradient of this rank's rows."""
+    """Forward: the rows of all ranks. Backward: the gradients of all ranks for these rows, summed.
+
+    Every rank computes the same from the rows, so the sum is `world` times this rank's own.
+    """
 
     @staticmethod
     def forward(ctx: Any, part: Tensor, counts: list[int]) -> Tensor:
@@ -124,14 +148,17 @@ class _Gathered(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return grads[0][ctx.own], None
+        return world()[1] * grads[0][ctx.own], None
 
 
 def all_gather(part: Tensor, counts: list[int]) -> Tensor:
     """Concatenates the rows of all ranks, differentiably.
 
-    Every process must then compute the same: each takes the gradient of its own rows from its own
-    computation, so the backward pass needs no communication.
+    Every process must then compute the same loss, and average its gradients with the others, as
+    `DistributedDataParallel` does. The average then is the gradient of that loss: what comes
+    through the rows of one process is counted `world` times there, and not in the others; what all
+    compute alike, such as a penalty on the weights, is counted once. The backward pass needs no
+    communication.
 
     Args:
         part: This process's rows `[counts[rank], ...]`.
@@ -151,18 +178,6 @@ def all_gather_equal(part: Tensor) -> Tensor:
     with lost_process_errors():
         distributed.all_gather(parts, part.contiguous())
     return torch.stack(parts)
-
-
-def all_reduce(tensors: Sequence[Tensor]) -> None:
-    """Sums tensors over all ranks, in place, in one all-reduce."""
-    if world()[1] == 1 or not tensors:
-        return
-    flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
-    with lost_process_errors():
-        distributed.all_reduce(flat)
-    parts = torch.split(flat, [each.numel() for each in tensors])
-    for tensor, total in zip(tensors, parts, strict=True):
-        tensor.copy_(total.view_as(tensor))
 
 
 def broadcast(find: Callable[[], T]) -> T:
@@ -238,12 +253,18 @@ def store() -> Any:
 
 
 @contextmanager
-def lost_process_errors() -> Iterator[None]:
-    """Turns the error that torch raises when another process was lost into a sentence."""
+def lost_process_errors(*, of_collectives: bool = False) -> Iterator[None]:
+    """Turns the error that torch raises when another process was lost into a sentence.
+
+    Args:
+        of_collectives: The block does more than exchange tensors, so that only errors that come
+            from a backend of torch are meant.
+    """
     try:
         yield
     except RuntimeError as error:
-        if isinstance(error, RunError):
+        backend = isinstance(error, distributed.DistError) or "gloo" in str(error).lower()
+        if isinstance(error, RunError) or (of_collectives and not backend):
             raise
         raise LostProcessError from error
 

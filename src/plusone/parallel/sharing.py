@@ -2,28 +2,32 @@
 
 The rows of a batch are divided among the processes. The model's outputs are all-gathered in the
 order of the batch, so every process computes the same loss and a method need not know about the
-others: its memory is the same everywhere. Each process's gradient of the model comes from its own
-rows, and the gradients are summed. The method's own parameters see the whole batch everywhere.
+others: its memory is the same everywhere. The gradients of the model are averaged by torch's
+`DistributedDataParallel`, while the backward pass still runs (see `processes.all_gather` for why
+their average is the gradient of one process). The method's own parameters see the whole batch
+everywhere.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch.nn.parallel import DistributedDataParallel
 
+from plusone.device import CPU
 from plusone.errors import RunError
-from plusone.methods.base import Method
 from plusone.parallel._whole_batch import Rows, see_whole_batch
 from plusone.parallel.processes import (
     all_gather,
     all_gather_equal,
-    all_reduce,
+    all_gather_values,
+    lost_process_errors,
     own_rows,
     row_counts,
     world,
@@ -33,49 +37,74 @@ from plusone.types import Outputs
 TOLERANCE = 1e-4  # relative, between the weights of the processes
 
 
-@dataclass(frozen=True)
+def even_owners(n: int) -> Tensor:
+    """The rank of each of `n` rows that are divided evenly, each rank's in one piece, int64 `[n]`.
+
+    >>> even_owners(3)
+    tensor([0, 0, 0])
+    """
+    counts = torch.tensor(row_counts(n))
+    return torch.repeat_interleave(torch.arange(len(counts)), counts)
+
+
+@dataclass(frozen=True, eq=False)
 class Division:
-    """How the rows of one step, `views` times `items`, are divided among the processes.
+    """How rows, `views` times as many as items, are divided among the processes.
 
     Args:
-        items: Items of the whole batch.
-        views: Views of each.
+        owners: The rank that computes each item, int64 `[items]`.
+        views: Views of each; the rows of a view are one after the other.
     """
 
-    items: int
-    views: int
+    owners: Tensor
+    views: int = 1
 
     @cached_property
     def counts(self) -> list[int]:
         """Rows of each process."""
-        return [self.views * length for length in row_counts(self.items)]
+        counts: list[int] = torch.bincount(self.owners, minlength=world()[1]).tolist()
+        return [self.views * count for count in counts]
 
     @cached_property
     def own(self) -> Tensor:
-        """This process's rows, int64; empty if there are fewer items than processes."""
-        return self._rows(own_rows(self.items))
+        """This process's rows, int64; there may be none."""
+        return self._rows(world()[0])
 
     @cached_property
-    def places(self) -> Tensor:
-        """The position of each row of the batch in the concatenated rows of all processes."""
-        parts = torch.arange(self.items).tensor_split(world()[1])
-        return torch.argsort(torch.cat([self._rows(part) for part in parts]))
+    def places(self) -> Tensor | None:
+        """The position of each row in the rows of all processes; None if it is the same."""
+        if self.views == 1 and bool((self.owners.diff() >= 0).all()):
+            return None
+        return torch.argsort(torch.cat([self._rows(rank) for rank in range(world()[1])]))
 
     def whole(self, own: Outputs) -> Outputs:
-        """The outputs of the whole batch, from those of this process's rows."""
+        """The outputs of all rows, from those of this process's rows; with gradients."""
         parts = (own.logits, own.features, own.embeddings, own.maps)
         return Outputs(*(None if part is None else self._whole(part) for part in parts))  # type: ignore[arg-type]
 
+    def gather(self, own: Tensor | None) -> Tensor:
+        """The results of all rows `[n, ...]`, from those of this process's; None if it has none."""
+        if 0 in self.counts and world()[1] > 1:  # it cannot know their shape
+            kind = None if own is None else [str(own.dtype)[6:], *own.shape[1:]]
+            kinds: list[Any] = [each for each in all_gather_values(kind) if each is not None]
+            dtype, *shape = kinds[0]
+            own = torch.zeros(0, *shape, dtype=getattr(torch, dtype)) if own is None else own
+        assert own is not None
+        return self._whole(own)
+
     def _whole(self, part: Tensor) -> Tensor:
         rows = all_gather(part[: len(self.own)], self.counts)  # without a placeholder row
-        return rows if self.views == 1 else rows[self.places]
+        return rows if self.places is None else rows[self.places.to(rows.device)]
 
-    def _rows(self, items: Tensor) -> Tensor:
-        return (self.items * torch.arange(self.views)[:, None] + items).flatten()
+    def _rows(self, rank: int) -> Tensor:
+        items = torch.nonzero(self.owners == rank)[:, 0]
+        return (len(self.owners) * torch.arange(self.views)[:, None] + items).flatten()
 
 
 class Inputs(Protocol):
     """The part of `plusone.training.loader.Inputs` that is needed here."""
+
+    def __len__(self) -> int: ...
 
     def batches(
         self,
@@ -97,33 +126,115 @@ class Sharing:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self.rows = Rows(all_gather_equal)
-        self._divisions: dict[tuple[int, int], Division] = {}
+        self.model, self.rows = model, Rows(all_gather_equal)
+        self._even: dict[int, Division] = {}  # by the number of items
+        self._division = Division(even_owners(0))
+        self._averaged: DistributedDataParallel | None = None
         see_whole_batch(model, self.rows)
 
     def batches(
-        self, inputs: Inputs, order: Tensor, batch_size: int, views: Sequence[str], seed: int
+        self,
+        inputs: Inputs,
+        order: Tensor,
+        batch_size: int,
+        views: Sequence[str],
+        seed: int,
+        owners: Tensor | None = None,
     ) -> Iterator[tuple[Tensor, ...]]:
-        """This process's rows of every batch; a placeholder row where it has none."""
+        """This process's rows of every batch; a placeholder row where it has none.
+
+        Args:
+            inputs: The inputs.
+            order: Rows in the order of the epoch, int64 `[n]`.
+            batch_size: Items of a batch, over all processes.
+            views: Names of views.
+            seed: Seed of the augmentation.
+            owners: The rank that has the input of each row of `order`, int64 `[n]`, where each
+                process has `own_rows` of the inputs; None if all have all.
+        """
         own = inputs.batches(order, batch_size, views, seed, world())
+        placeholder = order[:1] if owners is None else own_rows(len(inputs))[:1]
         for start in range(0, len(order), batch_size):
-            if len(own_rows(min(batch_size, len(order) - start))):
+            items = min(batch_size, len(order) - start)
+            if owners is None:
+                self._division = self._even.setdefault(items, Division(even_owners(items)))
+            else:
+                self._division = Division(owners[start : start + items])
+            if len(self._division.own):
                 yield next(own)
             else:
-                yield next(iter(inputs.batches(order[:1], 1, views, seed)))
+                yield next(iter(inputs.batches(placeholder, 1, views, seed)))
 
-    def begin_step(self, items: int, views: int) -> Division:
-        """Sets the rows that the layers will see in this step."""
-        division = self._divisions.setdefault((items, views), Division(items, views))
-        self.rows.total, self.rows.counted = items * views, len(division.own) > 0
+    def begin_step(self, views: int) -> Division:
+        """Sets the rows that the layers will see in this step, of the batch last given."""
+        division = self._division
+        if views > 1:
+            division = Division(division.owners, views)
+        self.rows.total, self.rows.counted = sum(division.counts), len(division.own) > 0
         self.rows.own = division.own if self.rows.counted else torch.zeros(views, dtype=torch.int64)
         return division
 
-    def add_gradients(self, optimizer: Optimizer, method: Method) -> None:
-        """Sums the gradients of the model over all processes."""
-        own = set(method.parameters())
-        weights = (weight for group in optimizer.param_groups for weight in group["params"])
-        all_reduce([w.grad for w in weights if w.grad is not None and w not in own])
+    def begin_stage(self) -> None:
+        """Forgets which weights the last stage trained."""
+        self._averaged = None
+
+    def backward(self, losses: Sequence[Tensor]) -> None:
+        """Adds the gradients of losses that all processes have computed alike.
+
+        Those of the model are averaged over the processes, in buckets while the pass still runs.
+
+        Args:
+            losses: Scalars; their sum is minimised.
+        """
+        some_unused = not reaches(losses, self._weights())
+        if self._averaged is None or (some_unused and not self._averaged.find_unused_parameters):
+            # Convolutions of 1 x 1 have two names for the same layout, which is no problem.
+            warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides")
+            with lost_process_errors():
+                self._averaged = DistributedDataParallel(
+                    _Weights(self._weights()),
+                    find_unused_parameters=some_unused,
+                    init_sync=False,  # they are equal
+                    gradient_as_bucket_view=True,
+                )
+        with lost_process_errors(of_collectives=True):
+            torch.autograd.backward(self._averaged(losses))
+
+    def _weights(self) -> list[nn.Parameter]:
+        return [weight for weight in self.model.parameters() if weight.requires_grad]
+
+
+class _Weights(nn.Module):
+    """Weights whose gradients are averaged; the losses that depend on them pass unchanged."""
+
+    def __init__(self, weights: Sequence[nn.Parameter]) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList(weights)
+
+    def forward(self, losses: Sequence[Tensor]) -> Sequence[Tensor]:
+        return losses
+
+
+def reaches(losses: Sequence[Tensor], weights: Sequence[nn.Parameter]) -> bool:
+    """Whether a backward pass from the losses gives every weight a gradient.
+
+    >>> used, unused = nn.Parameter(torch.ones(1)), nn.Parameter(torch.ones(1))
+    >>> reaches([2 * used], [used]), reaches([2 * used], [used, unused])
+    (True, False)
+    """
+    left = {id(weight) for weight in weights}
+    todo = [loss.grad_fn for loss in losses]
+    seen = set(todo)
+    while todo and left:
+        node = todo.pop()
+        if node is None:
+            continue
+        left.discard(id(getattr(node, "variable", None)))
+        for below, _ in node.next_functions:
+            if below not in seen:
+                seen.add(below)
+                todo.append(below)
+    return not left
 
 
 def check_equal_weights(model: nn.Module, method: nn.Module) -> None:
@@ -131,7 +242,7 @@ def check_equal_weights(model: nn.Module, method: nn.Module) -> None:
     if world()[1] == 1:
         return
     tensors = (*model.state_dict().values(), *method.state_dict().values())
-    checksums = all_gather_equal(torch.stack([_checksum(tensor) for tensor in tensors]))
+    checksums = all_gather_equal(torch.stack([_checksum(tensor).to(CPU) for tensor in tensors]))
     if not torch.allclose(checksums, checksums[:1], rtol=TOLERANCE, equal_nan=True):
         raise RunError(
             "the processes do not have the same weights any more; all need the same data, the same "

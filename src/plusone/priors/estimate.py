@@ -28,6 +28,7 @@ LOWEST = (0.0, 0.2)  # the same for the lower end of the range
 HIGHEST = (1.5, 2.0)  # and for the upper end
 SKILL = 1.8  # a model has skill if it is right this many times as often as the commonest class
 CAUTION = 1000  # items for which the cautious estimate is halfway to the lower end
+BLOCK = 1024  # items at once
 NOISE = 1.64  # standard errors of a that the range allows for
 
 Floats = npt.NDArray[np.float64]
@@ -121,16 +122,24 @@ def labels_per_item(scores: npt.ArrayLike, observed: LabelMatrix) -> LabelsPerIt
     >>> labels_per_item(seen.dense(), seen).k  # every seen label is predicted: one label per item
     1.0
     """
-    values, states = np.asarray(scores), observed.dense()
+    values = np.asarray(scores)
     if values.shape != observed.shape:
         raise InputError(f"scores have shape {values.shape}, labels {observed.shape}")
-    seen = states == 1
-    rows = np.flatnonzero(seen.any(axis=1))
+    counts = observed.per_item(1)
+    rows = np.flatnonzero(counts)
     refuse_few(len(rows))
-    seen, per_item = seen[rows], seen[rows].sum(axis=1)
-    top = np.where(states[rows] == -1, -np.inf, values[rows]).argmax(axis=1)
-    right = seen[np.arange(len(rows)), top] / per_item
-    commonest = float((seen / per_item[:, None]).mean(axis=0).max())  # no model does worse
+    per_item, right = counts[rows], np.empty(len(rows))
+    for start in range(0, len(rows), BLOCK):  # tables of all items would take much memory
+        own = rows[start : start + BLOCK]
+        states = observed.dense(own)
+        top = np.where(states == -1, -np.inf, values[own]).argmax(axis=1)
+        right[start : start + BLOCK] = states[np.arange(len(own)), top] == 1
+    right /= per_item
+    positive = observed.values == 1
+    share = 1 / counts[observed.row_of_entry()[positive]]
+    classes = observed.indices[positive]
+    by_class = np.bincount(classes, share, observed.n_classes) / len(rows)
+    commonest = float(by_class.max())  # no model does worse
     a, error = max(float(right.mean()), commonest), NOISE * float(right.std()) / len(rows) ** 0.5
     skill = min(max((a / commonest - 1) / (SKILL - 1), 0.0), 1.0)
     fewest, most = float(per_item.mean()), float(observed.n_classes)

@@ -3,7 +3,8 @@
 | threat | protection |
 | --- | --- |
 | other computers | the server listens on 127.0.0.1 only |
-| other people on this computer | a random token, in the address once, then in a cookie |
+| other people on this computer | a random token, in the address once, then path and cookie |
+| other servers on this computer: cookies ignore ports | the cookie is limited to a random path |
 | another site that sends requests (CSRF) | SameSite=Strict, Origin, Sec-Fetch-Site, JSON only |
 | another site's name that resolves to this computer (DNS rebinding) | Host must be ours |
 | script in the name of a class or a file | escaped; only our own script file may run (CSP) |
@@ -14,7 +15,9 @@
 from __future__ import annotations
 
 import hmac
+import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
@@ -38,13 +41,38 @@ HEADERS = {
 }
 
 
-def cookie_name(port: int) -> str:
-    """Cookies are shared by all ports of a computer, so the name contains the port."""
-    return f"plusone_review_{port}"
+@dataclass(frozen=True)
+class Keys:
+    """What a server is opened with: drawn at random when it starts, worthless when it ends.
+
+    Browsers send a cookie to every port of a computer, so the cookie is limited to a path that
+    other servers do not know, and the token opens nothing without being in the address.
+
+    Args:
+        port: Port of the server.
+        token: In the address that the user opens.
+        folder: First part of all paths after that.
+        cookie: Value of the cookie.
+    """
+
+    port: int
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    folder: str = field(default_factory=lambda: secrets.token_urlsafe(16))
+    cookie: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+
+    @property
+    def cookie_name(self) -> str:
+        """The name of the cookie, which contains the port."""
+        return f"plusone_review_{self.port}"
+
+    @property
+    def path(self) -> str:
+        """The path of the page, to which the cookie is limited."""
+        return f"/{self.folder}/"
 
 
 def refusal(
-    method: str, path: str, query: str, headers: Mapping[str, str], token: str, port: int
+    method: str, path: str, query: str, headers: Mapping[str, str], keys: Keys
 ) -> tuple[int, str] | None:
     """Why a request is refused, as a status and a sentence; None if it may pass.
 
@@ -53,18 +81,18 @@ def refusal(
         path: Path without query.
         query: The query string.
         headers: Names in lower case.
-        token: The secret.
-        port: Port of the server.
+        keys: The secrets.
     """
-    hosts = (f"127.0.0.1:{port}", f"localhost:{port}")
+    hosts = (f"127.0.0.1:{keys.port}", f"localhost:{keys.port}")
     host = headers.get("host", "")
     if host not in hosts:
         return 421, "unknown host"
     if method not in ("GET", "HEAD", "POST"):
         return 405, "only GET and POST are supported"
-    if method != "POST" and path == "/" and token_given(query, token):
+    if method != "POST" and path == "/" and _token_given(query, keys.token):
         return None
-    if not _same(_cookie(headers.get("cookie", ""), cookie_name(port)), token):
+    own_path = _same(path[: len(keys.path)], keys.path)
+    if not own_path or not _same(_cookie(headers.get("cookie", ""), keys.cookie_name), keys.cookie):
         return 403, "open the address that plusone review printed; it contains the access token"
     site = headers.get("sec-fetch-site", "same-origin")
     if site not in (("same-origin",) if method == "POST" else ("same-origin", "none")):
@@ -72,7 +100,7 @@ def refusal(
     return _post_refusal(headers, host) if method == "POST" else None
 
 
-def token_given(query: str, token: str) -> bool:
+def _token_given(query: str, token: str) -> bool:
     """Whether the address has the right token in it."""
     try:
         given = parse_qs(query, max_num_fields=4).get("token", [])
@@ -102,23 +130,23 @@ def _cookie(text: str, name: str) -> str:
     return "" if cookie is None else cookie.value
 
 
-def _same(given: str, token: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode("utf-8"))
+def _same(given: str, secret: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode("utf-8"))
 
 
 class Guard:
     """Middleware that rejects requests by `refusal` and adds the headers to every reply.
 
+    The app sees paths without the secret folder; `/enter` stands for the address with the token.
+
     Args:
         app: The app.
-        token: The secret.
-        port: Port of the server.
+        keys: The secrets.
     """
 
-    def __init__(self, app: ASGIApp, token: str, port: int) -> None:
+    def __init__(self, app: ASGIApp, keys: Keys) -> None:
         self.app = app
-        self.token = token
-        self.port = port
+        self.keys = keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -138,13 +166,14 @@ class Guard:
             scope["path"],
             scope["query_string"].decode("latin-1"),
             headers,
-            self.token,
-            self.port,
+            self.keys,
         )
         if why is None and sum(name == "host" for name, _ in raw) != 1:
             why = 400, "a request must have exactly one host"
         if why is None:
-            await self.app(scope, receive, guarded)
+            path = scope["path"]
+            inner = "/enter" if path == "/" else path[len(self.keys.path) - 1 :]
+            await self.app({**scope, "path": inner}, receive, guarded)
             return
         status, sentence = why
         body = sentence.encode()

@@ -47,7 +47,7 @@ def open_suggestions(
     table = suggestions.table
     embedded = table.root is None and suggestions.about.get("data") in EMBEDDED
     pictures = Scenes(table.ids.tolist()) if embedded else None
-    with _opened(database or folder / DATABASE) as store:
+    with _opened(database or _database(folder)) as store:
         return SuggestionDesk(Suggested(suggestions, queue, order, seed), store, pictures)
 
 
@@ -66,8 +66,16 @@ def open_new_items(
     if not len(table):
         raise InputError(f"{data}: has no items")
     place = data if data.is_dir() else data.parent
-    with _opened(database or place / DATABASE) as store:
+    with _opened(database or _database(place)) as store:
         return NewItemDesk(NewItems(table, seed), store)
+
+
+def _database(folder: Path) -> Path:
+    """The file of the answers in a folder; a link there must not lead to a file elsewhere."""
+    path = folder / DATABASE
+    if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
+        raise InputError(f"{path}: is a link that leaves the folder; --db names a file of yours")
+    return path
 
 
 @contextmanager

@@ -6,9 +6,9 @@ request passes the guard first (`plusone.review._guard`).
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
-import secrets
 import signal
 import socket
 import sys
@@ -24,15 +24,17 @@ from tempfile import mkstemp
 from threading import Timer, current_thread, main_thread
 from typing import Annotated, Any, Literal
 
+import h11
 import uvicorn
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from plusone.errors import InputError, RunError
-from plusone.review._guard import Guard, cookie_name, token_given
+from plusone.review._guard import Guard, Keys
 from plusone.review.desk import Desk, NewItemDesk, SuggestionDesk, UnknownQuestionError
 from plusone.review.pictures import SIDES
 from plusone.version import __version__
@@ -48,6 +50,7 @@ STATIC = {
     "icon.svg": "image/svg+xml",
 }
 MOST_TILES = 200
+REQUEST_SECONDS = 10.0  # for a request to arrive completely
 
 Name = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16,64}$")]
 Row = Annotated[int, Field(ge=0, lt=2**31)]
@@ -110,17 +113,18 @@ def _templates() -> Environment:
     )
 
 
-def make_app(desk: Desk, *, title: str, note: str = "", token: str, port: int) -> Guard:
+def make_app(desk: Desk, *, title: str, note: str = "", keys: Keys) -> Guard:
     """The app behind its guard.
 
     Args:
         desk: The review.
         title: Heading of the page.
         note: A short text above the heading, such as the order of the questions.
-        token: The secret in the address.
-        port: Port of the server.
+        keys: The secrets of the server.
     """
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, title="plusone review")
+    app = FastAPI(
+        docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False, title="review"
+    )
 
     def page(mode: str) -> HTMLResponse:
         modes = ["items", "grid"] if isinstance(desk, SuggestionDesk) else []
@@ -128,15 +132,19 @@ def make_app(desk: Desk, *, title: str, note: str = "", token: str, port: int) -
         context = {"mode": mode, "modes": modes, "title": title, "note": note}
         return HTMLResponse(text.render(context, version=__version__))
 
-    @app.get("/", response_class=HTMLResponse)
-    def start(request: Request) -> Response:
-        if not token_given(request.url.query, token):
-            return page(desk.mode)
+    @app.get("/enter", response_class=HTMLResponse)
+    def enter() -> HTMLResponse:
         # A page with a link instead of a redirect: browsers do not send a SameSite=Strict cookie
         # with a redirect that follows a click on another site.
-        reply = HTMLResponse(_templates().get_template("enter.html").render())
-        reply.set_cookie(cookie_name(port), token, httponly=True, samesite="strict", path="/")
+        reply = HTMLResponse(_templates().get_template("enter.html").render(path=keys.path))
+        reply.set_cookie(
+            keys.cookie_name, keys.cookie, httponly=True, samesite="strict", path=keys.path
+        )
         return reply
+
+    @app.get("/", response_class=HTMLResponse)
+    def start() -> HTMLResponse:
+        return page(desk.mode)
 
     @app.get("/static/{name}")
     def static(name: str) -> Response:
@@ -181,7 +189,7 @@ def make_app(desk: Desk, *, title: str, note: str = "", token: str, port: int) -
             return desk.next_question(request.session, request.again, request.row)
 
     _add_errors(app)
-    return Guard(app, token, port)
+    return Guard(app, keys)
 
 
 def _add_suggested(app: FastAPI, desk: SuggestionDesk, page: Any) -> None:
@@ -269,6 +277,37 @@ def _quiet_ctrl_c(stop: Callable[[], None]) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+class _TimedProtocol(H11Protocol):
+    """HTTP that closes a connection whose request stays incomplete.
+
+    Otherwise a few hundred connections that never say what they want would block the reviewer.
+    """
+
+    _patience: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._patience is not None:
+            self._patience.cancel()
+
+    def _wait(self) -> None:
+        """Starts the time for a request, or ends it if the request is complete."""
+        incomplete = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+        if incomplete and self._patience is None:
+            self._patience = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
+        elif not incomplete and self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+
 def make_server(desk: Desk, *, title: str, note: str = "", port: int = 0) -> ReviewServer:
     """Binds a server for a review.
 
@@ -288,13 +327,12 @@ def make_server(desk: Desk, *, title: str, note: str = "", port: int = 0) -> Rev
         listener.close()
         why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error})"
         raise InputError(f"port {port} {why}; choose another --port, or 0 for any") from None
-    port = int(listener.getsockname()[1])
-    token = secrets.token_urlsafe(32)
+    keys = Keys(port=int(listener.getsockname()[1]))
     config = uvicorn.Config(
-        make_app(desk, title=title, note=note, token=token, port=port),
+        make_app(desk, title=title, note=note, keys=keys),
         access_log=False,  # it would contain the token
         log_level="error",
-        http="h11",
+        http=_TimedProtocol,
         ws="none",
         lifespan="off",
         proxy_headers=False,
@@ -303,8 +341,8 @@ def make_server(desk: Desk, *, title: str, note: str = "", port: int = 0) -> Rev
         limit_concurrency=200,
         timeout_graceful_shutdown=2,
     )
-    url = f"http://{HOST}:{port}/?token={token}"
-    return ReviewServer(url, port, uvicorn.Server(config), listener)
+    url = f"http://{HOST}:{keys.port}/?token={keys.token}"
+    return ReviewServer(url, keys.port, uvicorn.Server(config), listener)
 
 
 @contextmanager

@@ -10,14 +10,16 @@ servers on the same file, do not ask the same question.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from plusone.errors import InputError, RunError
+from plusone.io.files import output_file
 
 VERSION = 1
 LEASE_SECONDS = 120.0
@@ -75,26 +77,34 @@ class Store:
 
     Args:
         path: The SQLite file; created if missing.
-        clock: Returns the time in seconds.
+        clock: Returns the time in seconds that leases are measured by. It is monotonic: setting
+            the clock of the computer does not end or prolong them.
     """
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.path = path
         self._clock = clock
         self._open = _connect(path)
+        self._files = _identities(path)
 
     def close(self) -> None:
+        """Closes the file; the last one to do so leaves a single file behind."""
         self._open.close()
 
     def append(self, session: str, step: str, answers: Sequence[Answer]) -> None:
-        """Adds one step; when this returns it is on the disk."""
-        now = self._clock()
+        """Adds one step; when this returns it is on the disk.
+
+        Raises:
+            RunError: It could not be saved, or the file was deleted, moved or replaced meanwhile.
+        """
+        now = time.time()
         with self._writing() as database:
             database.executemany(
                 "INSERT OR IGNORE INTO decision (time, session, step, item, label, action) "
                 "VALUES (?, ?, ?, ?, ?, ?)",
                 [(now, session, step, *answer) for answer in answers],
             )
+        self._settle()
 
     def undo(self, session: str, step: str) -> list[Answer]:
         """Reverts the last step of a session; returns its answers, or nothing."""
@@ -111,8 +121,9 @@ class Store:
                 "INSERT OR IGNORE INTO decision "
                 "(time, session, step, item, label, action, undoes) "
                 "VALUES (?, ?, ?, ?, ?, 'undo', ?)",
-                [(self._clock(), session, step, a.item, a.label, row[0]) for a in answers],
+                [(time.time(), session, step, a.item, a.label, row[0]) for a in answers],
             )
+        self._settle()
         return answers
 
     def since(self, last: int = 0) -> list[Entry]:
@@ -138,7 +149,9 @@ class Store:
         """
         with self._writing() as database:
             now = self._clock()
-            database.execute("DELETE FROM lease WHERE until < ? OR session = ?", (now, session))
+            # A lease that lasts longer than any is from before the computer was started.
+            ended = (now, now + LEASE_SECONDS, session)
+            database.execute("DELETE FROM lease WHERE until < ? OR until > ? OR session = ?", ended)
             busy = frozenset(database.execute("SELECT item, label FROM lease").fetchall())
             chosen = choose(busy)
             database.executemany(
@@ -172,6 +185,28 @@ class Store:
             if self._open.in_transaction:
                 self._open.execute("ROLLBACK")
             raise RunError(f"{self.path}: the answer could not be saved ({error})") from None
+        if _identities(self.path) != self._files:
+            raise RunError(
+                f"{self.path}: was deleted, moved or replaced while the review is open, together "
+                "with the answers in it; stop the server and put it back"
+            )
+
+    def _settle(self) -> None:
+        """Moves what was written from the log beside the file into the file itself."""
+        with suppress(sqlite3.Error):  # it is safe in the log, too
+            self._open.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+
+def _identities(path: Path) -> list[tuple[int, int] | None]:
+    """Which files the database and its log are: device and inode, None if there is none."""
+    found: list[tuple[int, int] | None] = []
+    for name in (path, f"{os.path.realpath(path)}-wal"):
+        try:
+            status = os.stat(name)
+            found.append((status.st_dev, status.st_ino))
+        except OSError:
+            found.append(None)
+    return found
 
 
 _LAST_STEP = """
@@ -185,19 +220,20 @@ ORDER BY id DESC LIMIT 1
 def _connect(path: Path) -> sqlite3.Connection:
     database = None
     try:
+        _check_file(path)
         database = sqlite3.connect(
             path, timeout=TIMEOUT, isolation_level=None, check_same_thread=False
         )
         database.execute("PRAGMA trusted_schema = OFF")
-        (version,) = database.execute("PRAGMA user_version").fetchone()
-        if version > VERSION:
-            raise InputError(f"{path}: was written by a newer plusone; update this one")
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = FULL")
-        if version < VERSION:
+        if database.execute("PRAGMA user_version").fetchone() == (0,):
             make = f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT"
             database.executescript(make)
-        _check_schema(database)
+        database.execute("BEGIN IMMEDIATE")  # so that the log exists, and can be watched
+        database.execute("DELETE FROM lease WHERE until < 0")
+        database.execute("COMMIT")
+        _check_content(database, path)
     except (sqlite3.Error, ValueError) as error:  # ValueError: text that is not UTF-8
         if database is not None:
             database.close()
@@ -209,13 +245,41 @@ def _connect(path: Path) -> sqlite3.Connection:
     return database
 
 
-def _check_schema(database: sqlite3.Connection) -> None:
-    """Refuses unknown tables, views and triggers: they would run within our statements."""
-    ours = {"decision", "lease", "once", "by_session", "undone", "sqlite_sequence"}
-    for kind, name in database.execute("SELECT type, name FROM sqlite_master"):
-        known = name in ours or str(name).startswith("sqlite_autoindex_")
-        if kind not in ("table", "index") or not known:
-            raise sqlite3.DatabaseError(f"it holds the {kind} {name!r}, which is not ours")
+def _check_file(path: Path) -> None:
+    """Refuses a file that is not a history of answers; nothing in or beside it changes."""
+    target = output_file(path)
+    beside = [target.with_name(f"{target.name}-{part}") for part in ("wal", "shm", "journal")]
+    for part in beside:  # SQLite would write through them
+        if part.is_symlink() or (part.exists() and not part.is_file()):
+            raise sqlite3.DatabaseError(f"{part.name} beside it is a link, or not a file")
+    if not target.exists() or not target.stat().st_size:
+        if beside[0].exists() and beside[0].stat().st_size:
+            raise sqlite3.DatabaseError(
+                f"it is missing, and {beside[0].name} has answers that belong to it: put both into "
+                "one folder, or remove that file"
+            )
+        return
+    # Without a log of changes, "immutable" keeps SQLite from making any file beside it.
+    mode = "mode=ro" if beside[0].exists() else "mode=ro&immutable=1"
+    with closing(sqlite3.connect(f"{target.absolute().as_uri()}?{mode}", uri=True)) as database:
+        database.execute("PRAGMA trusted_schema = OFF")
+        _check_content(database, path)
+
+
+def _check_content(database: sqlite3.Connection, path: Path) -> None:
+    """Refuses tables, views and triggers of others: they would run within our statements."""
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    entries = set(database.execute("SELECT type, name, sql FROM sqlite_master"))
+    if version > VERSION and (not entries or any(name == "decision" for _, name, _ in entries)):
+        raise InputError(f"{path}: was written by a newer plusone; update this one")
+    with closing(sqlite3.connect(":memory:")) as own:
+        own.executescript(SCHEMA)
+        ours = set(own.execute("SELECT type, name, sql FROM sqlite_master"))
+    if others := entries - ours:
+        kind, name, _ = min(others, key=str)
+        raise sqlite3.DatabaseError(f"it holds the {kind} {name!r}, which is not ours")
+    if entries and (version != VERSION or entries != ours):
+        raise sqlite3.DatabaseError("it is not a history of answers")
 
 
 class Verdict(NamedTuple):

@@ -215,7 +215,8 @@ def _k(
     if fit.features is not None:
         rows = usable_rows(table.labels)  # a sample where there are more than it needs
         x = torch.from_numpy(np.asarray(fit.features[rows], dtype=np.float32))
-        estimate = k_from_features(x, table.labels.take(rows))
+        groups = None if table.groups is None else table.groups[rows]
+        estimate = k_from_features(x, table.labels.take(rows), groups)
     else:
         estimate = labels_per_item(fit.probabilities, table.labels)
     return (estimate.cautious, "cautious") if answers is None else (estimate.k, "estimated")
@@ -266,7 +267,7 @@ def head_only(
         tick: Called with the number of items whose features were just extracted.
         keep: A folder to cache the features in.
     """
-    predictor = load_run(run)
+    predictor = load_run(run, recipe.device)
     if not predictor.images:
         raise InputError(f"{run}: was trained on features, so --linear has no effect; leave it out")
     update = {"mode": "linear", "stages": (), "epochs": None, "crops": "one"}

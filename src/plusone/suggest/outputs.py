@@ -11,6 +11,7 @@ import numpy as np
 
 from plusone.data.checks import missing_images
 from plusone.data.formats import write as write_table
+from plusone.data.formats.csv_wide import check_csv_wide
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
@@ -128,8 +129,20 @@ def _fiftyone(suggestions: Suggestions, folder: Path) -> list[str]:
     return ["fiftyone/data.json", "fiftyone/labels.json"]
 
 
+def check_accepted(table: LabelTable, path: Path) -> None:
+    """Refuses a file that `write_accepted` cannot write, before any model is trained.
+
+    Raises:
+        InputError: The suffix is unknown, or a name does not fit into CSV.
+    """
+    if path.suffix.lower() not in (".csv", ".npz", ".parquet"):
+        raise InputError(f"{path}: the suffix {path.suffix!r} is not .csv, .npz or .parquet")
+    if path.suffix.lower() == ".csv":
+        check_csv_wide(table, path)
+
+
 def write_accepted(table: LabelTable, row: np.ndarray, label: np.ndarray, path: Path) -> None:
-    """Writes the label table with accepted labels as seen positives, one column per class.
+    """Writes the label table with accepted labels as seen positives; CSV has a column per class.
 
     Args:
         table: The seen labels.
@@ -140,7 +153,7 @@ def write_accepted(table: LabelTable, row: np.ndarray, label: np.ndarray, path: 
     write_table(
         replace(table, labels=with_positives(table.labels, row, label), truth=None, observation={}),
         path,
-        format="csv-wide",
+        format="csv-wide" if path.suffix.lower() == ".csv" else "auto",
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -53,11 +54,10 @@ class View:
         flipped = None if self.flipped is None else self.flipped[places]
         return View(flipped, None if self.draws is None else self.draws[places])
 
-    def of_image(self, image: Tensor, place: int) -> Tensor:
-        """The view of one image `[C, H, W]`, at a position of the epoch."""
-        if self.flipped is not None and self.flipped[place]:
-            image = image.flip(-1)
-        return image if self.draws is None else strong(image, self.draws[place])
+    def of_item(self, place: int) -> ItemView:
+        """The draws for one position of the epoch, in plain numbers for another process."""
+        flipped = self.flipped is not None and bool(self.flipped[place])
+        return ItemView(flipped, None if self.draws is None else tuple(self.draws[place].tolist()))
 
     def of_batch(self, images: Tensor, places: slice) -> Tensor:
         """The view of images `[B, C, H, W]`, at successive positions of the epoch."""
@@ -67,8 +67,20 @@ class View:
             images = torch.cat([images, images.flip(-1)]).index_select(0, rows)
         if self.draws is None:
             return images
-        pairs = zip(images, self.draws[places], strict=True)
+        pairs = zip(images, self.draws[places].tolist(), strict=True)
         return torch.stack([strong(image, draws) for image, draws in pairs])
+
+
+class ItemView(NamedTuple):
+    """The augmentation draws of one view of one item, see `View`."""
+
+    flipped: bool
+    draws: tuple[float, ...] | None
+
+    def of_image(self, image: Tensor) -> Tensor:
+        """The view of an image `[C, H, W]`."""
+        image = image.flip(-1) if self.flipped else image
+        return image if self.draws is None else strong(image, self.draws)
 
 
 def own_places(n: int, batch_size: int, share: tuple[int, int]) -> tuple[Tensor, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -136,19 +137,20 @@ def fit(
     recipe = composed.recipe
     if module is not None and recipe.weights != "auto":
         raise InputError("weights apply to backbones by name; load them into the module yourself")
-    if recipe.compile and (problem := compiler_problem()) is not None:
+    if recipe.compile and (problem := compiler_problem(recipe.device)) is not None:
         warnings.warn(problem, stacklevel=2)
     task, sentences = make_task(dataset, recipe), composed.rules
-    if "lr" in composed.chosen and (picked := pick_rate(task, recipe)) is not None:
-        recipe, why = picked
-        sentences = with_rate(sentences, why)
-    training = Training(task, recipe, backbone=module)
-    records = []
-    for record in training.epochs():
-        records.append(record)
-        if on_record is not None:
-            on_record(record)
-    seconds = sum(record.seconds for record in records)
-    calibration, thresholds = calibrate(training)
-    result = summarise(training, None, seconds, sentences, (calibration, thresholds))
-    return Fitted(training, tuple(records), result, calibration, thresholds)
+    with closing(task.workers):
+        if "lr" in composed.chosen and (picked := pick_rate(task, recipe)) is not None:
+            recipe, why = picked
+            sentences = with_rate(sentences, why)
+        training = Training(task, recipe, backbone=module)
+        records = []
+        for record in training.epochs():
+            records.append(record)
+            if on_record is not None:
+                on_record(record)
+        seconds = sum(record.seconds for record in records)
+        calibration, thresholds = calibrate(training)
+        result = summarise(training, None, seconds, sentences, (calibration, thresholds))
+        return Fitted(training, tuple(records), result, calibration, thresholds)

@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from plusone.data.formats import read as read_table
 from plusone.data.images import Crops
+from plusone.device import allowing_tf32, autocasts, device_of, resolve
 from plusone.errors import InputError
 from plusone.methods import get_method
 from plusone.methods.base import Method
@@ -26,7 +27,12 @@ from plusone.training import checkpoint
 from plusone.training.calibration import Calibration, read_calibration
 from plusone.training.loader import Inputs
 from plusone.training.predict import predict
-from plusone.training.run_folder import read_description, read_recipe, refuse_diverged
+from plusone.training.run_folder import (
+    is_unfinished,
+    read_description,
+    read_recipe,
+    refuse_diverged,
+)
 from plusone.types import TrainLabels
 
 ALLOCATED_PER_BYTE = 16  # of a weights file: initial weights, their copies and temporaries
@@ -153,7 +159,8 @@ class Predictor:
         kind = "images" if self.images else "features"
         several = self.recipe.crops == "one" and self.crops not in (None, "one")
         forward = self._mean_odds if several else self.model
-        return self.from_logits(predict(self.model, forward, inputs, kind=kind, tick=tick))
+        with allowing_tf32(device_of(self.model), self.recipe.tf32):
+            return self.from_logits(predict(self.model, forward, inputs, kind=kind, tick=tick))
 
     def probabilities(self, inputs: Inputs, tick: Callable[[int], None] | None = None) -> Tensor:
         """Probabilities `[N, L]` for all inputs."""
@@ -169,12 +176,19 @@ class Predictor:
         return logits.reshape(*crops.shape[:2], -1).logsumexp(dim=1) - math.log(crops.shape[1])
 
 
-def load_run(folder: Path) -> Predictor:
-    """Loads the model of a run."""
+def load_run(folder: Path, device: str | torch.device = "auto") -> Predictor:
+    """Loads the model of a run.
+
+    Args:
+        folder: The run.
+        device: What it computes on, whatever it was trained on; see `plusone.device.resolve`.
+    """
+    device = resolve(device)
     recipe, description = read_recipe(folder), read_description(folder)
     weights = folder / "model.safetensors"
     if not weights.exists():
         refuse_diverged(folder)
+    if not weights.exists() or is_unfinished(folder):
         raise InputError(f"{folder}: the run is not complete; finish it with --resume")
     table = read_table(folder / "observed.npz").table
     observed, shape = table.take(table.rows_of("train")).labels, description.shape
@@ -200,12 +214,15 @@ def load_run(folder: Path) -> Predictor:
     except RuntimeError as error:
         first = str(error).splitlines()[0]
         raise InputError(f"{weights}: does not fit the recipe beside it ({first})") from None
+    if not autocasts(device, model.precision):
+        model.precision = "float32"  # trained on another device
+    model.eval().place(device)
     return Predictor(
         recipe,
         description.classes,
         shape,
         description.images,
-        model.eval(),
+        model,
         method,
         read_calibration(folder, description.classes),
     )

@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from plusone.device import CPU
 from plusone.errors import InputError
 from plusone.io.files import replacing
 from plusone.io.readers import parse_json
@@ -19,7 +20,9 @@ from plusone.io.readers import parse_json
 
 def save(path: Path, tensors: dict[str, Tensor], plain: dict[str, Any]) -> None:
     """Writes tensors and plain values into one file, atomically."""
-    contiguous = {key: value.detach().contiguous().clone() for key, value in tensors.items()}
+    contiguous = {
+        key: value.detach().to(CPU).contiguous().clone() for key, value in tensors.items()
+    }
     with replacing(path) as temporary:
         try:
             save_file(contiguous, temporary, metadata={"plusone": json.dumps(plain)})

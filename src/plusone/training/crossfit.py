@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plusone.data.dataset import Dataset
+from plusone.data.groups import random_folds
 from plusone.data.lazy import LazyArray, taken
 from plusone.errors import InputError
 from plusone.io.arrays import write_array
@@ -37,7 +39,8 @@ class CrossFit:
 
     Args:
         rows: Rows of the data set that are in a fold: all but the test items, ascending.
-        fold: Fold of each of them, int64 `[n]`; each has its own for a closed form.
+        fold: Fold of each of them, int64 `[n]`, the same for items of a group; each item has its
+            own for a closed form.
         probabilities: Predictions of the models that were not trained on them, float32 `[n, L]`.
         features: The inputs of the heads, `[n, D]` or `[n, T, D]`: features of the data set, or
             those of a fixed backbone; None where backbones were trained.
@@ -62,8 +65,8 @@ def cross_fit(
 ) -> CrossFit:
     """Trains one model per fold on all other items and predicts the fold.
 
-    A method with a closed form on fixed features is trained once instead: it predicts each item by
-    a model without it already.
+    Items of a group are in one fold. A method with a closed form on fixed features is trained once
+    instead: it predicts each item by a model without it, and its group, already.
 
     The labels of `dataset.table` are used as they are: observe it first if labels are to be hidden.
     Each model holds out a share of its own items for validation, according to the recipe.
@@ -80,10 +83,14 @@ def cross_fit(
     """
     table = replace(dataset.table, truth=None)
     rows = np.flatnonzero(np.isin(np.arange(len(table)), table.rows_of("test"), invert=True))
-    if not 2 <= folds <= len(rows):
-        raise InputError(f"cross-fitting needs 2 to {len(rows)} folds, not {folds}")
+    groups = None if table.groups is None else table.groups[rows]
+    most = len(rows) if groups is None else len(np.unique(groups))
+    if not 2 <= folds <= most:
+        each = "" if groups is None else ", as many as there are groups"
+        raise InputError(f"cross-fitting needs 2 to {most} folds{each}, not {folds}")
     settings = recipe.model_copy(update={"observe": "given", "select_on": "observed"})
-    fold = np.random.default_rng(recipe.seed).permutation(len(rows)) % folds
+    draw = np.random.default_rng(recipe.seed).permutation
+    fold = random_folds(len(rows), folds, draw, groups)
     store = None if keep is None else _Store(keep, f"{_key(dataset, settings)}-of-{folds}")
     dataset = replace(dataset, table=table)
     if only_heads(dataset, settings):
@@ -125,8 +132,9 @@ def _left_out(
         settings = recipe.model_copy(update={"use_validation": True, "val_share": share})
         task = make_task(replace(dataset, table=replace(dataset.table, split=split)), settings)
         training = Training(task, settings)
-        for _ in training.epochs():
-            pass
+        with closing(task.workers):
+            for _ in training.epochs():
+                pass
         assert training.left_out is not None
         scores = training.method.probabilities(training.left_out).numpy()
         ids = np.concatenate([part.ids for part in training.learned_parts])
@@ -144,10 +152,11 @@ def _train_and_predict(
     task = make_task(dataset, recipe)
     assert task.test is not None
     training = Training(task, recipe)
-    for _ in training.epochs():
-        if on_epoch is not None:
-            on_epoch(number)
-    predicted: npt.NDArray[np.float32] = training.predict(task.test).numpy()
+    with closing(task.workers):
+        for _ in training.epochs():
+            if on_epoch is not None:
+                on_epoch(number)
+        predicted: npt.NDArray[np.float32] = training.predict(task.test).numpy()
     return predicted
 
 
@@ -183,9 +192,10 @@ class _Store:
 def _key(dataset: Dataset, recipe: Recipe) -> str:
     """A hash of the data and the settings."""
     table, x = dataset.table, dataset.features
-    parts: list[Any] = [__version__, recipe.to_toml(), file_state(Path(recipe.weights))]
+    parts: list[Any] = [__version__, recipe.portable.to_toml(), file_state(Path(recipe.weights))]
     parts += [table.labels.digest(), table.classes, table.ids.tolist()]
     parts += [None if table.split is None else table.split.tolist()]
+    parts += [] if table.groups is None else [table.groups.tolist()]
     if x is not None:
         parts += [x.shape, x.dtype.str]
     elif table.root is not None:

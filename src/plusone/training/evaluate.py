@@ -24,6 +24,7 @@ from plusone.training.items import inputs_for
 from plusone.training.loader import SomeInputs
 
 SPLITS = ("train", "val", "test", "all")
+NAMES = {"train": "training", "val": "validation"}
 
 
 @dataclass(frozen=True)
@@ -103,18 +104,61 @@ def as_in_training(dataset: Dataset, run: Path, recipe: Recipe) -> Dataset:
     return replace(dataset, table=replace(table, split=split))
 
 
+def as_named_in_run(dataset: Dataset, run: Path, split: str) -> Dataset:
+    """Other data than that of a run, with the splits that its items have in the run, by name.
+
+    Validation items drawn from such data anew would be training items of the run for the most part.
+    Data with validation items of its own keeps its splits, if the run did not train on those.
+
+    Args:
+        dataset: The data that the user named.
+        run: The run folder.
+        split: What is to be evaluated: "train" or "val".
+
+    Raises:
+        InputError: There are no such items, or the run does not say.
+    """
+    table, path = dataset.table, run / "observed.npz"
+    hint = "--split all evaluates all items"
+    own = len(table.rows_of("val")) > 0
+    seen = read(path, check_images=False).table if path.is_file() else None
+    if seen is None or seen.split is None or not len(seen.rows_of("val")):  # published folders
+        if own:
+            return dataset
+        raise InputError(
+            f"{run}: does not say which items it was trained on, so those of the split {split!r} "
+            f"are not known; {hint}"
+        )
+    splits = dict(zip(seen.ids.tolist(), seen.split.tolist(), strict=True))
+    before = np.array([splits.get(name, "") for name in table.ids.tolist()], dtype="<U5")
+    if own:
+        trained = int((before[table.rows_of("val")] == "train").sum())
+        if split == "val" and trained:
+            raise InputError(
+                f"{dataset.name}: the run was trained on {trained} of its validation items; {hint}"
+            )
+        return dataset
+    if not (before == split).any():
+        raise InputError(
+            f"{dataset.name}: no item has the name of a {NAMES[split]} item of the run; {hint}"
+        )
+    return replace(dataset, table=replace(table, split=before))
+
+
 def evaluate_run(
     predictor: Predictor,
     dataset: Dataset,
     split: str,
     *,
+    hold_out: bool = True,
     threshold: Cut = 0.5,
     top_k: int = 3,
     tick: Callable[[int], None] | None = None,
 ) -> Evaluation:
     """All metrics of a model on one split ("train", "val", "test" or "all") of a data set.
 
-    The recipe draws the same validation items as the training did. Where the data does not have all
+    With `hold_out`, the recipe draws the same validation items as the training did from the same
+    data, if the data has none. Where the data does not have all
     labels, observed positives are the positives and everything else counts as negative. Of very
     many items a sample is evaluated. Classes are matched by name; those that the data does not have
     are not measured.
@@ -132,7 +176,8 @@ def evaluate_run(
             f"{difference(predictor.classes, dataset.table.classes)}"
         )
     table = dataset.table.with_classes(shared)
-    table = hold_out_validation(table, share=recipe.val_share, seed=recipe.split_seed)
+    if hold_out:
+        table = hold_out_validation(table, share=recipe.val_share, seed=recipe.split_seed)
     rows = np.arange(len(table)) if split == "all" else table.rows_of(split)
     if not len(rows):
         counts = {name: len(table.rows_of(name)) for name in SPLITS[:3]}

@@ -137,7 +137,8 @@ def estimated(
     try:
         rows = usable_rows(task.train.observed)
         of = vectors or partial(vectors_of, recipe, task, folder=folder)
-        k = k_from_features(of(rows), task.train.observed.take(rows)).k
+        groups = None if task.train.groups is None else task.train.groups[rows]
+        k = k_from_features(of(rows), task.train.observed.take(rows), groups).k
     except InputError as error:
         raise InputError(
             f"the method {recipe.method} needs the expected number of positives per item, and "
@@ -158,4 +159,6 @@ def _key(recipe: Recipe, task: Task) -> str:
     if task.images:
         contents.append((recipe.backbone, recipe.weights, recipe.seed, recipe.aspect, recipe.crops))
         contents.append(task.shape)
+    if part.groups is not None:
+        contents.append("\n".join(part.groups.tolist()))
     return content_key(part.observed.digest(), "\n".join(part.ids.tolist()), *contents)

@@ -26,6 +26,7 @@ from plusone.data.features import write_features
 from plusone.data.images import Aspect, Crops
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import Strings
+from plusone.device import resolve
 from plusone.errors import InputError, RunError
 from plusone.io.arrays import load_npz, write_array
 from plusone.io.files import replacing
@@ -44,16 +45,17 @@ from plusone.parallel.processes import (
 )
 from plusone.recipe import Recipe
 from plusone.seeds import seeded
+from plusone.training._workers import Count, ImageWorkers
 from plusone.training.build import build
 from plusone.training.loader import ArrayInputs, FileInputs, Inputs, MappedInputs, SomeInputs
-from plusone.training.predict import predict
+from plusone.training.predict import IMAGES_ON_DEVICE, Fitting, predict
 from plusone.training.task import Part, Task, dataset_inputs, input_shape
 from plusone.types import TrainLabels
 
 FOLDER = ".features"  # beside runs: features of images, for the next run
 VERSION = 2  # to be raised when decoding or extraction changes
 ITEMS_PER_PART = 512
-BATCH = 16
+BATCH = 16  # images; a divisor of it, as is that of a device
 
 
 class FeatureCache:
@@ -103,7 +105,7 @@ class FeatureCache:
         return torch.from_numpy(np.stack([known[key] for key in keys]))
 
     def _extracted(self, model: Classifier, inputs: Inputs) -> Tensor:
-        return predict(model, model.features, inputs, kind="images", tick=self.tick).clone()
+        return predict(model, model.features, inputs, kind="images", tick=self.tick)
 
 
 def _read(folder: Path, name: str, wanted: set[str]) -> dict[str, npt.NDArray[np.generic]]:
@@ -136,6 +138,8 @@ def image_keys(inputs: Inputs) -> list[str] | None:
 def key_of(model: Classifier, inputs: Inputs) -> str:
     """A key of everything that features depend on, but the images themselves."""
     parts: list[object] = [(VERSION, model.head.pooling, model.precision)]
+    if (products := torch.get_float32_matmul_precision()) != "highest":
+        parts.append(products)
     for name, value in model.backbone.state_dict().items():
         parts += [name, value]
     while isinstance(inputs, SomeInputs):
@@ -158,7 +162,9 @@ def fresh_model(recipe: Recipe, observed: LabelMatrix, shape: tuple[int, ...]) -
     given = recipe.expected_positives
     k = given if isinstance(given, float) else 1.0  # no backbone depends on it
     labels = TrainLabels(observed, k, recipe.seed, True)
-    return build(recipe, labels, shape, images=True)[0]
+    model, _ = build(recipe, labels, shape, images=True)
+    model.place(resolve(recipe.device))
+    return model
 
 
 def plain_model(recipe: Recipe, observed: LabelMatrix, shape: tuple[int, ...]) -> Classifier:
@@ -261,19 +267,20 @@ class Extraction:
         return {"out": str(self.path), "items": self.items, "dim": self.dim, **self.settings}
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def extract_to_file(
     dataset: Dataset,
     path: Path,
     backbone: str,
     size: int | None = None,
-    workers: int = 2,
+    workers: Count = "auto",
     on_progress: Callable[[int], None] | None = None,
     *,
     aspect: Aspect = "stretch",
     crops: Crops = "one",
     weights: str = "auto",
     tokens: bool = False,
+    device: str = "auto",
 ) -> Extraction:
     """Writes `path`, an npz with `ids` `[N]` and features `x` float16 `[N, D]` or `[N, T, D]`.
 
@@ -285,14 +292,15 @@ def extract_to_file(
         path: The file to write.
         backbone: Name in the backbone table.
         size: Image side; the backbone's own by default.
-        workers: Processes that decode images.
+        workers: Processes that decode images; "auto" goes by the machine.
         on_progress: Called with the number of items done.
         aspect: How images become square, as for `plusone.data.images.decode`.
         crops: Which crops of each image, see `plusone.data.images.CROPS`; several are averaged.
         weights: Weights of the backbone: "auto" for its own, "random", or the path of a file.
         tokens: Keep all T places of the feature map, row by row, instead of their mean.
-
+        device: What the backbone computes on, see `plusone.device.resolve`.
     """
+    computes = resolve(device)
     table, row = dataset.table, backbone_for(backbone)
     if table.root is None:
         raise InputError(f"{dataset.name}: has no image files to extract features from")
@@ -317,17 +325,23 @@ def extract_to_file(
     with seeded("extract"):  # a backbone with random weights must be the same every time
         net = row.build(3, side, weights).eval()
         noise = torch.randint(0, 256, (1, 3, side, side), dtype=torch.uint8)
-    net = fused(net, noise).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    inputs = FileInputs(paths, side, flip=False, workers=workers, aspect=aspect, crops=crops)
+    net = fused(net, noise).to(computes, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    inputs = FileInputs(paths, side, False, ImageWorkers(workers, computes), aspect, crops)
     waiting: list[np.ndarray] = []
     done = 0
-    for (images,) in inputs.batches(rows, BATCH, ("plain",), 0) if len(rows) else ():
+
+    def features(images: Tensor) -> Tensor:
         if crops == "one":
             maps = net(images.contiguous(memory_format=torch.channels_last))
-            features = as_tokens(maps)[0] if tokens else Head().pool(maps)
-        else:  # crop by crop: larger batches are slower
-            features = torch.stack([Head().pool(net(crop)) for crop in images.unbind(1)]).mean(0)
-        waiting.append(features.half().numpy())
+            return (as_tokens(maps)[0] if tokens else Head().pool(maps)).half()
+        # Crop by crop: for a CPU larger batches are slower.
+        each = torch.stack([Head().pool(net(crop)) for crop in images.unbind(1)])
+        return each.mean(0).half()
+
+    size = BATCH if computes.type == "cpu" else IMAGES_ON_DEVICE
+    fitting = Fitting(features, computes, cropped=size)
+    for (images,) in inputs.batches(rows, size, ("plain",), 0) if len(rows) else ():
+        waiting.append(fitting(images).numpy())
         done += len(images)
         if done % ITEMS_PER_PART == 0 or done == len(rows):
             part = mine[(done - 1) // ITEMS_PER_PART]

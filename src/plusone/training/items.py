@@ -18,7 +18,9 @@ from plusone.data.formats.csv_text import id_column, records, sidecar_root
 from plusone.data.images import IMAGE_SUFFIXES
 from plusone.data.lazy import rows_of
 from plusone.data.source import EMBEDDED, load_source
+from plusone.device import device_of
 from plusone.errors import InputError, Problems
+from plusone.training._workers import ImageWorkers
 from plusone.training.build import Predictor
 from plusone.training.loader import FileInputs, Inputs, MappedInputs
 from plusone.training.task import dataset_inputs, input_shape, same_kind
@@ -90,7 +92,7 @@ def find_items(
             raise InputError(
                 f"{argument}: has {_kind((3,) * 3)}, the model takes {_kind(predictor.shape)}"
             )
-        resolved.append(_without(items, paths))
+        resolved.append(_without(_with_names(items), paths))
         if not items.ids and not items.skipped:
             raise InputError(f"{argument}: has no items")
     return resolved
@@ -104,7 +106,36 @@ def items_of(
     if items.inputs is not None:
         return items.ids, items.inputs
     recipe, size = predictor.recipe, predictor.shape[-1]
-    return items.ids, FileInputs(items.paths, size, workers=recipe.workers, aspect=recipe.aspect)
+    workers = ImageWorkers(recipe.workers, device_of(predictor.model))
+    return items.ids, FileInputs(items.paths, size, workers=workers, aspect=recipe.aspect)
+
+
+def _with_names(items: Items) -> Items:
+    """The items whose file names are text; the others cannot be written, and are skipped."""
+    good = [name.isascii() or _is_text(name) for name in items.ids]
+    if all(good) or not items.paths:
+        return items
+    pairs = list(zip(items.ids, items.paths, strict=True))
+    kept = [pair for pair, fine in zip(pairs, good, strict=True) if fine]
+    bad = [
+        Skipped(os.fsencode(name).decode("utf-8", "backslashreplace"), "its name is not UTF-8")
+        for name, fine in zip(items.ids, good, strict=True)
+        if not fine
+    ]
+    return Items(
+        tuple(name for name, _ in kept),
+        tuple(path for _, path in kept),
+        None,
+        (*items.skipped, *bad),
+    )
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _without(items: Items, paths: set[str]) -> Items:
@@ -221,7 +252,8 @@ def inputs_for(predictor: Predictor, dataset: Dataset, rows: npt.NDArray[np.int6
         InputError: The model does not take inputs of this kind.
     """
     _check_kind(predictor, dataset)
-    return dataset_inputs(dataset, predictor.shown, predictor.shape)(rows)
+    workers = ImageWorkers(predictor.recipe.workers, device_of(predictor.model))
+    return dataset_inputs(dataset, predictor.shown, predictor.shape, workers=workers)(rows)
 
 
 def _check_kind(predictor: Predictor, dataset: Dataset) -> None:

@@ -26,8 +26,9 @@ from plusone.seeds import generator
 from plusone.training.build import build
 from plusone.training.expected import expected
 from plusone.training.loader import ArrayInputs, label_batches, visiting_order
+from plusone.training.placement import StreamedInputs
 from plusone.training.predict import ROWS
-from plusone.training.step import LossMeter, refusing_options, suitable_threads, training_step
+from plusone.training.step import LossMeter, refusing_options, training_step
 from plusone.training.task import Part, Task
 from plusone.training.trainer import Training
 from plusone.types import Batch, Outputs, TrainLabels
@@ -57,6 +58,7 @@ def why_alone(task: Task, recipe: Recipe) -> str | None:
         "its weights are averaged": recipe.ema is not None,
         "it may stop early": recipe.patience is not None,
         "its loss is compiled": recipe.compile,
+        "its gradients are clipped": recipe.clip is not None,
         "several processes share its work": world()[1] > 1,
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
@@ -179,7 +181,7 @@ class Stack:
         """Trains and evaluates all runs for one epoch."""
         started, clock = time.perf_counter(), self.trainings[0].clock()
         work = self.recipe.batch_size * sum(weight.numel() for weight in self.head.parameters())
-        with suitable_threads(work, self.recipe.threads):
+        with self.trainings[0].computing(work):
             losses = self._train()
             for training in self.trainings:
                 training.check_weights()
@@ -250,8 +252,9 @@ class Stack:
         order, rows = torch.cat([index.flatten() for index in indices]), len(self.seeds) * size
         inputs, _, _ = first.forward(items, first.model)
         views = inputs.batches(order, rows, ("weak",), 0)
-        labels = label_batches(items.observed, order, rows)
+        labels = label_batches(items.observed, order, rows, first.device)
         n_views, rates = len(self.method.views), len(self.grid)
+        indices = torch.split(orders.to(first.device), size, dim=1)
         for index, (x,), observed in zip(indices, views, labels, strict=True):
             features = x.view(*index.shape, -1)
             each = observed.view(*index.shape, -1).expand(rates, -1, -1, -1)
@@ -260,6 +263,8 @@ class Stack:
     def _logits(self, part: Part) -> Callable[[int], Tensor]:
         """A function from the number of a run to its logits `[N, L]` under the present weights."""
         inputs, _, _ = self.trainings[0].forward(part, self.trainings[0].model)
+        if isinstance(inputs, StreamedInputs):  # features larger than the device
+            inputs = inputs.inputs
         assert isinstance(inputs, ArrayInputs)
         x = inputs.x
         weights, biases = self.head.weight.detach().flatten(0, 1), self.head.bias.detach()
@@ -274,7 +279,7 @@ class Stack:
             logits = torch.empty(len(x), len(bias))
             for start in range(0, len(x), ROWS["features"]):
                 rows = slice(start, start + ROWS["features"])
-                torch.addmm(bias, x[rows].to(weight.dtype), weight.t(), out=logits[rows])
+                logits[rows] = torch.addmm(bias, x[rows].to(weight), weight.t())
             return logits.view(len(x), -1, n_classes)
 
         return lambda run: block(run // width)[:, run % width].contiguous()

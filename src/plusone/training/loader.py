@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Semaphore, Thread
@@ -19,13 +19,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
 
-from plusone.data.images import CROPS, Aspect, Crops, cut, decode_crops
+from plusone.data.images import CROPS, Aspect, Crops, cut
 from plusone.data.lazy import LazyArray
 from plusone.data.matrix import LabelMatrix
-from plusone.errors import InputError
-from plusone.training._views import View, draw_views, own_places
+from plusone.device import CPU
+from plusone.training._views import draw_views, own_places
+from plusone.training._workers import ImageWorkers, Request
 
 ALL = (0, 1)  # rank and number of processes, for a single process
 GATHERED = 1 << 20  # numbers gathered at once, unless one batch has more
@@ -86,7 +86,22 @@ class ArrayInputs:
         seed: int,
         share: tuple[int, int] = ALL,
     ) -> Iterator[tuple[Tensor, ...]]:
-        images = self.x.ndim == 4 and self.x.dtype == torch.uint8  # not feature maps
+        batches = self._batches(order, batch_size, views, seed, share)
+        return prefetch(batches) if self._images and "strong" in views else batches
+
+    @property
+    def _images(self) -> bool:
+        return self.x.ndim == 4 and self.x.dtype == torch.uint8  # not feature maps
+
+    def _batches(
+        self,
+        order: Tensor,
+        batch_size: int,
+        views: Sequence[str],
+        seed: int,
+        share: tuple[int, int],
+    ) -> Iterator[tuple[Tensor, ...]]:
+        images = self._images
         drawn = draw_views(views, len(order), seed, flip=self.flip and images)
         if share != ALL:
             places, batch_size = own_places(len(order), batch_size, share)
@@ -100,7 +115,7 @@ class ArrayInputs:
             if contiguous:  # nothing to gather
                 x = self.x[first + rows.start : first + min(rows.stop, len(order))]
             else:
-                x = torch.index_select(self.x, 0, order[rows])
+                x = torch.index_select(self.x, 0, order[rows].to(self.x.device))
             if x.dtype == torch.float16:
                 x = x.float()
             if images and self.crops != "one":
@@ -155,13 +170,13 @@ class MappedInputs:
 
 @dataclass(frozen=True)
 class FileInputs:
-    """Image files, decoded and resized by worker processes in every epoch.
+    """Image files, decoded, resized and augmented in every epoch.
 
     Args:
         paths: One file per item.
         size: Side of the square the images become.
         flip: Whether the weak and the strong view flip images at random.
-        workers: Worker processes; 0 decodes in this process.
+        workers: The processes that do it; other inputs may use the same.
         aspect: How images become square, as for `plusone.data.images.decode`.
         crops: Which crops of each image; with several a batch is `[B, V, 3, size, size]`.
     """
@@ -169,7 +184,7 @@ class FileInputs:
     paths: tuple[Path, ...]
     size: int
     flip: bool = True
-    workers: int = 2
+    workers: ImageWorkers = field(default_factory=ImageWorkers)
     aspect: Aspect = "stretch"
     crops: Crops = "one"
 
@@ -188,47 +203,20 @@ class FileInputs:
         if share != ALL:
             places, batch_size = own_places(len(order), batch_size, share)
             order, drawn = order[places], [view.at(places) for view in drawn]
-            if not len(order):
-                return
-        paths = [self.paths[row] for row in order.tolist()]
-        dataset = _Decoding(paths, self.size, self.aspect, drawn, self.crops)
-        loader: DataLoader[tuple[Tensor, ...]] = DataLoader(
-            dataset, batch_size=batch_size, num_workers=self.workers, worker_init_fn=_one_thread
-        )
-        message = ""
-        try:
-            for parts in loader:
-                yield tuple(parts)
-        except InputError as error:
-            # Workers wrap the message in a traceback; its last line is the message itself.
-            message = str(error).strip().splitlines()[-1].rpartition("InputError: ")[2]
-            error.__traceback__ = None  # it would keep the loader alive, whose shutdown waits 10 s
-        if message:
-            raise InputError(message)
+        if not len(order):
+            return
+        paths, settings = self.paths, (self.size, self.aspect, self.crops)
 
+        def requests() -> Iterator[list[Request]]:  # without `self`, whose workers hold it
+            for part in torch.split(torch.arange(len(order)), batch_size):
+                yield [
+                    Request(paths[row], *settings, tuple(view.of_item(place) for view in drawn))
+                    for place, row in zip(part.tolist(), order[part].tolist(), strict=True)
+                ]
 
-class _Decoding(Dataset[tuple[Tensor, ...]]):
-    """The views of each image file."""
-
-    def __init__(
-        self, paths: list[Path], size: int, aspect: Aspect, views: list[View], crops: Crops
-    ) -> None:
-        self.paths, self.size, self.aspect, self.crops = paths, size, aspect, crops
-        self.views = views
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def __getitem__(self, place: int) -> tuple[Tensor, ...]:
-        images = decode_crops(self.paths[place], self.size, self.crops, self.aspect)
-        if self.crops != "one":
-            return (images,) * len(self.views)
-        return tuple(view.of_image(images[0], place) for view in self.views)
-
-
-def _one_thread(worker: int) -> None:
-    """One thread per worker: the workers share the cores."""
-    torch.set_num_threads(1)
+        # Processes for a single image, such as a placeholder, would not be worth their start.
+        workers = self.workers if len(order) > 1 else ImageWorkers()
+        yield from workers.batches(requests())
 
 
 @dataclass(frozen=True)
@@ -302,21 +290,30 @@ def visiting_order(
     return visits[torch.randperm(n, generator=draw)]
 
 
-def label_batches(labels: LabelMatrix, order: Tensor, batch_size: int) -> Iterator[Tensor]:
-    """Observed labels of the items `order` in batches, float `[B, L]` in {1, 0, -1}."""
+def label_batches(
+    labels: LabelMatrix, order: Tensor, batch_size: int, device: torch.device = CPU
+) -> Iterator[Tensor]:
+    """Observed labels of the items `order` in batches, float `[B, L]` in {1, 0, -1}.
+
+    Only their sparse entries are copied to the device.
+    """
     part = labels.take(order.numpy())
     block = max(1, LABELS_AT_ONCE // (batch_size * part.n_classes)) * batch_size
     for start in range(0, len(part), block):
-        yield from torch.split(_dense(part, start, min(start + block, len(part))), batch_size)
+        dense = _dense(part, start, min(start + block, len(part)), device)
+        yield from torch.split(dense, batch_size)
 
 
-def _dense(labels: LabelMatrix, start: int, stop: int) -> Tensor:
+def _dense(labels: LabelMatrix, start: int, stop: int, device: torch.device) -> Tensor:
     """Rows `start:stop` as floats `[stop - start, L]`."""
     entries = slice(int(labels.indptr[start]), int(labels.indptr[stop]))
     rows = np.repeat(np.arange(stop - start), np.diff(labels.indptr[start : stop + 1]))
-    dense = np.full((stop - start, labels.n_classes), labels.default, dtype=np.float32)
-    dense[rows, labels.indices[entries]] = labels.values[entries]
-    return torch.from_numpy(dense)
+    places = torch.from_numpy(rows * labels.n_classes + labels.indices[entries])
+    values = torch.from_numpy(labels.values[entries].astype(np.float32))
+    shape = (stop - start, labels.n_classes)
+    dense = torch.full(shape, float(labels.default), device=device)
+    dense.view(-1).index_copy_(0, places.to(device), values.to(device))
+    return dense
 
 
 def prefetch(items: Iterator[Item], depth: int = PREFETCHED) -> Iterator[Item]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from plusone.device import CPU, device_of
 from plusone.errors import InputError
 from plusone.methods import METHODS
 from plusone.training.build import Predictor
@@ -15,7 +16,7 @@ from plusone.training.loader import Inputs
 BATCH = 64
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def class_maps(
     predictor: Predictor, inputs: Inputs, tick: Callable[[int], None] | None = None
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -30,14 +31,16 @@ def class_maps(
         The inputs `[B, ...]`, their probabilities `[B, L]` and maps `[B, L, h, w]`.
     """
     predictor.model.eval()
+    device = device_of(predictor.model)
     for (view,) in inputs.batches(torch.arange(len(inputs)), BATCH, ("plain",), 0):
-        out = predictor.model(view)
+        out = predictor.model(view.to(device))
         if out.maps is None or out.maps.shape[2:] == (1, 1):
             able = " and ".join(name for name, info in METHODS.items() if info.has_maps)
             raise InputError(
                 f"this model of {predictor.recipe.method} has no maps; those of {able} have, if "
                 "trained on images or tokens"
             )
-        yield view, torch.sigmoid(predictor.from_logits(out.logits)), out.maps
+        scores = torch.sigmoid(predictor.from_logits(out.logits.to(CPU)))
+        yield view, scores, out.maps.to(CPU)
         if tick is not None:
             tick(len(view))

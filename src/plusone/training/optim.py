@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from plusone.device import device_of
 from plusone.errors import InputError
 from plusone.methods.base import Method
 from plusone.models.classifier import Classifier
@@ -40,7 +41,8 @@ def make_optimizer(model: Classifier, method: Method, recipe: Recipe, stage: Sta
                 f"the method {method.name} keeps a table that moves row by row (for role: the "
                 "estimator 'factored'), which sgd cannot do; use optimizer = adam or adamw"
             )
-        return torch.optim.SGD(groups, lr=stage.lr, momentum=0.9)
+        on_device = device_of(model).type != "cpu"  # one kernel, and no host read with a scaler
+        return torch.optim.SGD(groups, lr=stage.lr, momentum=0.9, fused=on_device)
     if recipe.optimizer == "adamw":
         return (RowAdamW if tables else torch.optim.AdamW)(groups, lr=stage.lr, fused=True)
     return (RowAdam if tables else torch.optim.Adam)(groups, lr=stage.lr, fused=True)
@@ -120,14 +122,17 @@ def row_state(table: Tensor) -> dict[str, Tensor]:
 def update_rows(table: Tensor, grad: Tensor, state: dict[str, Tensor], lr: float) -> None:
     """Moves the rows that have a gradient, and their state, in place.
 
+    A row that occurs more than once has the sum of its gradients everywhere, and so the same new
+    value: `coalesce` would do too, but reads the number of different rows on the host.
+
     Args:
         table: `[N, r]`.
         grad: Its sparse gradient; a row may occur more than once.
         state: The state that `row_state` gives.
         lr: Learning rate.
     """
-    grad = grad.coalesce()
-    rows, slope = grad.indices()[0], grad.values()
+    rows, slope = grad._indices()[0], grad._values()
+    slope = (rows[:, None] == rows).to(slope.dtype) @ slope
     first, second = BETAS
     count = state["step"][rows] + 1
     mean = torch.lerp(state["exp_avg"][rows], slope, 1 - first)
@@ -136,11 +141,16 @@ def update_rows(table: Tensor, grad: Tensor, state: dict[str, Tensor], lr: float
     state["step"].index_copy_(0, rows, count)
     state["exp_avg"].index_copy_(0, rows, mean)
     state["exp_avg_sq"].index_copy_(0, rows, square)
-    table.index_add_(0, rows, mean / scale[:, None], alpha=-lr)
+    table.index_copy_(0, rows, table[rows] - lr * mean / scale[:, None])
 
 
 class RowWise(Optimizer):
     """Gives another optimizer row-wise updates for its parameter groups marked `rows`."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        # A `GradScaler` then unscales gradients and leaves out bad steps itself.
+        self._step_supports_amp_scaling = False
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]

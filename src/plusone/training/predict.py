@@ -7,17 +7,22 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from plusone.device import CPU, device_of, is_out_of_memory
+from plusone.errors import RunError
 from plusone.models.heads import Head
-from plusone.parallel.processes import gather_rows, own_rows
+from plusone.parallel.sharing import Division, even_owners
 from plusone.training.loader import Inputs
+from plusone.training.owned import owners_of
+from plusone.training.placement import StreamedInputs
 from plusone.types import Outputs
 
-ROWS = {"features": 65_536, "images": 8}  # per batch; larger batches of images are slower
-CROPPED = 2  # images of several crops each, per batch
+ROWS = {"features": 65_536, "images": 8}  # per batch; for a CPU larger batches of images are slower
+IMAGES_ON_DEVICE = 128  # per batch of an accelerator, unless its memory has room for fewer
+CROPPED, CROPPED_ON_DEVICE = 2, 32  # images of several crops each, all forwarded at once
 ACTIVATIONS = 1 << 26  # of a head, per batch
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def predict(
     module: nn.Module,
     forward: Callable[[Tensor], Tensor | Outputs],
@@ -32,32 +37,84 @@ def predict(
     all must call it.
 
     Args:
-        module: The module, in evaluation mode meanwhile.
+        module: The module, in evaluation mode meanwhile; inputs are moved to its device.
         forward: Gives a tensor, or `Outputs` whose logits are used.
         inputs: The inputs, in order.
         kind: "features" (large batches: one matrix product for most data sets) or "images".
         tick: Called with the number of items just done.
 
     Returns:
-        `[N, ...]`.
+        `[N, ...]`, in the memory of the CPU.
     """
-    training = module.training
+    training, device = module.training, device_of(module)
     module.eval()
     parts = []
-    rows = own_rows(len(inputs))
-    if not len(rows):
-        rows = torch.arange(min(len(inputs), 1))  # a placeholder, for the shape of the result
-    for (view,) in inputs.batches(rows, _batch_size(module, kind), ("plain",), 0):
-        for piece in torch.split(view, CROPPED) if view.ndim == 5 else (view,):
-            out = forward(piece)
-            parts.append(out.logits if isinstance(out, Outputs) else out)
+    owners = owners_of(inputs, torch.arange(len(inputs)))
+    division = Division(even_owners(len(inputs)) if owners is None else owners)
+    fitting = Fitting(forward, device)
+    if isinstance(inputs, StreamedInputs):  # it would move whole batches, which may not fit
+        inputs = inputs.inputs
+    for (view,) in inputs.batches(division.own, batch_size(module, kind), ("plain",), 0):
+        parts.append(fitting(view))
         if tick is not None:
             tick(len(view))
     module.train(training)
-    return gather_rows(torch.cat(parts)[: len(own_rows(len(inputs)))], len(inputs))
+    return division.gather(torch.cat(parts) if len(division.own) else None)
 
 
-def _batch_size(module: nn.Module, kind: str) -> int:
+class Fitting:
+    """Applies a function to batches, in pieces for which the memory of a device has room.
+
+    Where it has none, pieces are halved, and stay so.
+
+    Args:
+        forward: Gives a tensor, or `Outputs` whose logits are used.
+        device: Where it computes.
+        cropped: Most images with several crops each in a piece.
+    """
+
+    def __init__(
+        self,
+        forward: Callable[[Tensor], Tensor | Outputs],
+        device: torch.device,
+        *,
+        cropped: int | None = None,
+    ) -> None:
+        self.forward, self.device = forward, device
+        self.cropped = cropped or (CROPPED if device.type == "cpu" else CROPPED_ON_DEVICE)
+        self.rows: int | None = None  # of a piece, once it is known that not all fit
+
+    def __call__(self, batch: Tensor) -> Tensor:
+        """The results `[B, ...]` of inputs `[B, ...]`, in the memory of the CPU.
+
+        Raises:
+            RunError: There is no room for a single row.
+        """
+        rows = self.rows or len(batch)
+        if batch.ndim == 5:
+            rows = min(rows, self.cropped)
+        start, parts = 0, []
+        while start < len(batch):
+            try:
+                out = self.forward(batch[start : start + rows].to(self.device))
+                parts.append((out.logits if isinstance(out, Outputs) else out).to(CPU))
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+                if rows == 1:
+                    raise RunError(
+                        f"{self.device} has no room for the model and one input of the shape "
+                        f"{tuple(batch.shape[1:])}; use smaller images, or device = cpu"
+                    ) from None
+                rows = self.rows = rows // 2
+            else:
+                start += rows
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+
+def batch_size(module: nn.Module, kind: str) -> int:
     """Items per batch, fewer where the head has large activations."""
     widths = [part.width_inside for part in module.modules() if isinstance(part, Head)]
-    return min(ROWS[kind], max(1, ACTIVATIONS // max(widths, default=1)))
+    on_device = kind == "images" and device_of(module).type != "cpu"
+    rows = IMAGES_ON_DEVICE if on_device else ROWS[kind]
+    return min(rows, max(1, ACTIVATIONS // max(widths, default=1)))

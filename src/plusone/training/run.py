@@ -22,7 +22,7 @@ import json
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,20 +31,21 @@ import torch
 
 from plusone.data.formats import write as write_table
 from plusone.data.table import LabelTable
-from plusone.errors import DivergedError, InputError
+from plusone.errors import DivergedError, InputError, RunError
 from plusone.io.files import clear_leftovers, write_json, write_text
 from plusone.io.jsonl import append_jsonl, read_jsonl, write_jsonl
-from plusone.io.keys import content_key
+from plusone.io.keys import content_key, file_sample, file_state
 from plusone.parallel.processes import broadcast, broadcast_tensors, check_same, is_main_process
 from plusone.recipe import FORMAT, Recipe
 from plusone.results import EpochRecord, RunDescription, RunResult
 from plusone.training import checkpoint
 from plusone.training.calibration import Calibration, write_calibration
 from plusone.training.expected import Expected
-from plusone.training.loader import ArrayInputs, MappedInputs
+from plusone.training.loader import ArrayInputs, FileInputs, MappedInputs
 from plusone.training.run_folder import (
     STOPPED,
     Divergence,
+    for_this_computer,
     read_description,
     read_metrics,
     read_recipe,
@@ -58,6 +59,7 @@ from plusone.types import Clock
 from plusone.version import __version__
 
 SECONDS_BETWEEN_CHECKPOINTS = 1.0
+SAMPLES, SAMPLE_BYTES = 4, 4096  # pieces of an image file that stand for its content
 
 
 def train(
@@ -89,47 +91,69 @@ def train(
         rules: Why settings that nobody gave are what they are, for the result.
         features: Folder where features of image files are cached for later runs.
     """
-    complete = broadcast(lambda: _complete(task, recipe, folder, resume=resume))
+    if not resume and broadcast((folder / "recipe.toml").exists):
+        raise InputError(
+            f"{folder}: holds a run already; --resume continues it, or choose another --out"
+        )
+    data = fingerprint(task)
+    complete = broadcast(lambda: _complete(task, data, recipe, folder))
     if complete is not None:
         return RunResult.from_json(complete, str(folder / "metrics.json"))
-    check_same(f"{recipe.to_toml()} {fingerprint(task)}", "the settings or the data")
+    check_same(f"{recipe.to_toml()} {data}", "the settings or the data")
     # Before anything is written: invalid settings must not leave a run behind.
     training = Training(task, recipe, on_step=on_step, on_extract=on_extract, features=features)
     if is_main_process() and not (folder / "recipe.toml").exists():
         folder.mkdir(parents=True, exist_ok=True)
         write_table(observed_table(task), folder / "observed.npz")
-        write_json(folder / "data.json", describe(task, training.expected, source).to_json())
+        write_json(folder / "data.json", describe(task, data, training.expected, source).to_json())
         write_text(folder / "recipe.toml", recipe.to_toml())
     spent = _restore(training, folder)
+    mapped = _mapped_files(task)
     started = saved = time.perf_counter()
-    with _saving_best(training, folder):
-        for record in training.epochs():
-            if is_main_process():
-                append_jsonl(folder / "records.jsonl", record.to_json())
-            if on_record is not None:
-                on_record(record)
-            now = time.perf_counter()
-            if is_main_process() and now - saved > SECONDS_BETWEEN_CHECKPOINTS:
-                _save(training, folder, spent + now - started)
-                saved = time.perf_counter()
-    seconds = spent + time.perf_counter() - started
-    calibrated = _write_model(training, folder)
-    result = summarise(training, folder, seconds, rules, calibrated)
+    with closing(task.workers):
+        with _saving_best(training, folder):
+            for record in training.epochs():
+                _check_unchanged(mapped)
+                if is_main_process():
+                    append_jsonl(folder / "records.jsonl", record.to_json())
+                if on_record is not None:
+                    on_record(record)
+                now = time.perf_counter()
+                if is_main_process() and now - saved > SECONDS_BETWEEN_CHECKPOINTS:
+                    _save(training, folder, spent + now - started)
+                    saved = time.perf_counter()
+        seconds = spent + time.perf_counter() - started
+        calibrated = _write_model(training, folder)
+        result = summarise(training, folder, seconds, rules, calibrated)
     if is_main_process():
         write_json(folder / "metrics.json", result.to_json())
         (folder / "checkpoint.safetensors").unlink(missing_ok=True)
     return result
 
 
-def _complete(task: Task, recipe: Recipe, folder: Path, *, resume: bool) -> dict[str, Any] | None:
+def _mapped_files(task: Task) -> dict[Path, tuple[int, int] | None]:
+    """The files from which features are read during the training, and their states."""
+    parts = [part.inputs for part in (task.train, task.val, task.test) if part is not None]
+    pieces = [piece for x in parts if isinstance(x, MappedInputs) for piece in x.x.pieces]
+    names = {piece.filename for piece in pieces if isinstance(piece, np.memmap)}
+    return {Path(name): file_state(Path(name)) for name in names if name is not None}
+
+
+def _check_unchanged(mapped: Mapping[Path, tuple[int, int] | None]) -> None:
+    """Stops a training whose features are rewritten while it reads them."""
+    for path, state in mapped.items():
+        if file_state(path) != state:
+            raise RunError(
+                f"{path}: was changed while the training reads it; put the old file back and add "
+                "--resume, or train anew"
+            )
+
+
+def _complete(task: Task, data: str, recipe: Recipe, folder: Path) -> dict[str, Any] | None:
     """The result of the run in a folder, if it is complete; refuses runs that cannot resume."""
     if not (folder / "recipe.toml").exists():
         return None
-    if not resume:
-        raise InputError(
-            f"{folder}: holds a run already; --resume continues it, or choose another --out"
-        )
-    _check_same_run(folder, recipe, task)
+    _check_same_run(folder, recipe, task, data)
     clear_leftovers(folder)
     if (folder / "metrics.json").exists():
         return read_metrics(folder).to_json()
@@ -171,8 +195,17 @@ def _write_model(training: Training, folder: Path) -> tuple[Calibration, Thresho
     return calibration, thresholds
 
 
-def describe(task: Task, k: Expected, source: Mapping[str, Any] | None) -> RunDescription:
-    """The description of the data of a run."""
+def describe(
+    task: Task, data: str, k: Expected, source: Mapping[str, Any] | None
+) -> RunDescription:
+    """The description of the data of a run.
+
+    Args:
+        task: The data.
+        data: Its `fingerprint`.
+        k: The expected positives.
+        source: How the data was read.
+    """
     values = {
         "format": FORMAT,
         "data": task.name,
@@ -184,7 +217,7 @@ def describe(task: Task, k: Expected, source: Mapping[str, Any] | None) -> RunDe
         "source": dict(source or {}),
         "observation": dict(task.observation),
         "items": {"train": len(task.train), "val": len(task.val), "test": len(task.test or ())},
-        "fingerprint": fingerprint(task),
+        "fingerprint": data,
         "versions": {
             "plusone": __version__,
             "torch": torch.__version__,
@@ -196,33 +229,42 @@ def describe(task: Task, k: Expected, source: Mapping[str, Any] | None) -> RunDe
 
 
 def fingerprint(task: Task) -> str:
-    """A hash of the items' names and of a sample of their inputs."""
+    """A hash of the items' names and inputs.
+
+    Arrays are hashed completely, image files by their size and `SAMPLES` pieces of their content.
+    """
     contents: list[object] = []
     for part in (task.train, task.val, task.test):
         if part is None:
             continue
         contents.append("\n".join(part.ids.tolist()))
+        if part.groups is not None:
+            contents.append("\n".join(part.groups.tolist()))
         if isinstance(part.inputs, ArrayInputs | MappedInputs):
-            rows = torch.linspace(0, len(part) - 1, min(len(part), 64)).long()
-            contents.append(part.inputs.at(rows))
+            x = part.inputs.x
+            contents += [(tuple(x.shape), str(x.dtype).removeprefix("torch.")), x]
+        elif isinstance(part.inputs, FileInputs):
+            contents += [file_sample(path, SAMPLES, SAMPLE_BYTES) for path in part.inputs.paths]
     return content_key(*contents)
 
 
 def observed_table(task: Task) -> LabelTable:
     """The observed labels of training and validation items, without the truth."""
     parts: list[tuple[str, Part]] = [("train", task.train), ("val", task.val)]
+    groups = [part.groups for _, part in parts if part.groups is not None]
     return LabelTable(
         ids=np.concatenate([part.ids for _, part in parts]),
         classes=task.classes,
         labels=task.train.observed.concatenate([part.observed for _, part in parts]),
         split=np.repeat([name for name, _ in parts], [len(part) for _, part in parts]),
         observation=task.observation,
+        groups=np.concatenate(groups) if groups else None,
     )
 
 
-def _check_same_run(folder: Path, recipe: Recipe, task: Task) -> None:
+def _check_same_run(folder: Path, recipe: Recipe, task: Task, data: str) -> None:
     """Refuses to resume with other settings or other data."""
-    old = read_recipe(folder)
+    old, recipe = read_recipe(folder).portable, for_this_computer(recipe).portable
     changed = [name for name in Recipe.model_fields if getattr(old, name) != getattr(recipe, name)]
     if changed:
         values = ", ".join(f"{name} was {getattr(old, name)!r}" for name in changed)
@@ -231,7 +273,7 @@ def _check_same_run(folder: Path, recipe: Recipe, task: Task) -> None:
     now = {
         "observation": json.loads(json.dumps(dict(task.observation))),
         "classes": task.classes,
-        "fingerprint": fingerprint(task),
+        "fingerprint": data,
     }
     for name, what in (
         ("observation", "the seen labels are"),

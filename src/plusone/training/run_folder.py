@@ -41,14 +41,18 @@ def read_metrics(folder: Path) -> RunResult:
 
 
 def read_recipe(folder: Path) -> Recipe:
-    """The settings of a run."""
+    """The settings of a run, which may come from elsewhere.
+
+    It does not decide where files are written here (`cache_dir` is left out), nor how many
+    processes start and how much memory is used: more than this computer has becomes what it has.
+    """
     path = folder / "recipe.toml"
     if not path.is_file():
         raise InputError(f"{folder}: is not a run folder (there is no recipe.toml)")
     values, maker = read_toml(path), _made_by(folder)
     refuse_newer(str(path), values.get("format"), FORMAT, maker)
     try:
-        return make_recipe(values, source=str(path))
+        recipe = make_recipe(values, source=str(path))
     except InputError as error:
         if not is_newer(maker):
             raise
@@ -56,6 +60,27 @@ def read_recipe(folder: Path) -> Recipe:
             f"{error}; the run was made by plusone {maker}, this is plusone {__version__}: "
             "upgrade it"
         ) from None
+    return for_this_computer(recipe)
+
+
+def for_this_computer(recipe: Recipe) -> Recipe:
+    """A recipe from elsewhere, with no more processes and memory than there are here."""
+    cores = os.cpu_count() or 1
+    update = {
+        "cache_dir": None,
+        "workers": recipe.workers if recipe.workers == "auto" else min(recipe.workers, cores),
+        "threads": None if recipe.threads is None else min(recipe.threads, cores),
+        "cache_mb": min(recipe.cache_mb, max(2000, _memory_mb() // 2)),
+    }
+    return recipe.model_copy(update=update)
+
+
+def _memory_mb() -> int:
+    """Megabytes of memory of this computer; 0 if the system does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 1_000_000
+    except (AttributeError, OSError, ValueError):
+        return 0
 
 
 def _made_by(folder: Path) -> object:
@@ -85,6 +110,16 @@ def _read_object(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InputError(f"{path}: is not what plusone writes (its content is not an object)")
     return value
+
+
+def is_unfinished(folder: Path) -> bool:
+    """Whether a training was stopped before its end: its weights may lack their calibration.
+
+    A training begins with `records.jsonl` and ends with `metrics.json`, or with `stopped.json` if
+    it diverged. A published folder has none of them.
+    """
+    ended = any((folder / name).exists() for name in ("metrics.json", STOPPED))
+    return (folder / "records.jsonl").exists() and not ended
 
 
 def refuse_diverged(folder: Path) -> None:

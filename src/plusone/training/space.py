@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from plusone.models.kernel import FeatureMap
+from plusone.device import device_of
+from plusone.models.kernel import BLOCK, FeatureMap
 from plusone.training.loader import ArrayInputs, Inputs
 
 
@@ -45,5 +46,7 @@ class Space:
         """The vectors of inputs."""
         if id(inputs) not in self._held:
             with torch.no_grad():
-                self._held[id(inputs)] = (inputs, ArrayInputs(self.map(self.features(inputs))))
+                x, device = self.features(inputs), device_of(self.map)
+                vectors = [self.map(rows.to(device)) for rows in torch.split(x, BLOCK)]
+                self._held[id(inputs)] = (inputs, ArrayInputs(torch.cat(vectors)))
         return self._held[id(inputs)][1]

@@ -10,24 +10,25 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.amp import GradScaler
+from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
 from plusone.errors import DivergedError, InputError
 from plusone.losses import weigh_negatives
 from plusone.methods.base import Method
 from plusone.models.heads import Head
-from plusone.parallel.processes import is_main_process
+from plusone.training.pieces import Pieces, forward_views, keeping_buffers, split_views
 from plusone.types import Batch, Clock, Outputs
 
 if TYPE_CHECKING:
     from plusone.parallel.sharing import Sharing
 
-Forward = Callable[[Tensor], Outputs]
 Loss = Callable[[tuple[Outputs, ...], Batch, Clock], dict[str, Tensor]]
 Terms = Mapping[str, Tensor]
 
@@ -35,8 +36,62 @@ STEPS_BETWEEN_CHECKS = 64
 SMALL_STEP = 1 << 24  # multiplications
 
 
+@dataclass(frozen=True)
+class Gradients:
+    """How the gradients of a step are computed and applied.
+
+    Args:
+        pieces: How many pieces a batch is forwarded and differentiated in.
+        clip: Highest norm of the gradient of the model; None leaves it as it is.
+        scaler: Scales the loss, so that gradients in float16 do not become 0, and leaves out steps
+            whose gradient is not finite.
+        recomputes: Whether the backward pass computes activations of the model again.
+    """
+
+    pieces: int = 1
+    clip: float | None = None
+    scaler: GradScaler | None = None
+    recomputes: bool = False
+
+    def compute(
+        self,
+        losses: list[Tensor],
+        model: nn.Module,
+        pieces: Pieces | None = None,
+        sharing: Sharing | None = None,
+    ) -> None:
+        """Differentiates the sum of the losses.
+
+        Args:
+            losses: Scalars.
+            model: What was forwarded.
+            pieces: The first pass, if the batch was forwarded in pieces.
+            sharing: How several processes divide a batch.
+        """
+        scaled = losses if self.scaler is None else self.scaler.scale(losses)
+        with keeping_buffers(model, self.recomputes and pieces is None):
+            (sharing.backward if sharing else torch.autograd.backward)(scaled)
+        if pieces is not None:
+            pieces.backward(recomputes=self.recomputes)
+
+    def apply(self, optimizer: Optimizer, model: nn.Module) -> None:
+        """One step of the optimizer."""
+        if self.clip is not None:
+            if self.scaler is not None:
+                self.scaler.unscale_(optimizer)
+            clip_grad_norm_(model.parameters(), self.clip)
+        if self.scaler is None:
+            optimizer.step()
+        else:
+            self.scaler.step(optimizer)
+            self.scaler.update()
+
+
+WHOLE_BATCH = Gradients()
+
+
 def training_step(
-    forward: Forward,
+    forward: nn.Module,
     head: Head,
     method: Method,
     optimizer: Optimizer,
@@ -46,6 +101,7 @@ def training_step(
     loss: Loss | None = None,
     sharing: Sharing | None = None,
     weigh: bool = False,
+    gradients: Gradients = WHOLE_BATCH,
 ) -> Terms:
     """Minimises the sum of the method's loss terms by one step.
 
@@ -59,6 +115,7 @@ def training_step(
         loss: A compiled `method.loss`.
         sharing: How several processes divide a batch.
         weigh: Whether seen negatives are weighted, see `plusone.losses.weighting`.
+        gradients: How gradients are computed and applied.
 
     Returns:
         The loss terms, detached: scalars, or `[R, S]` for a stack of runs.
@@ -66,35 +123,27 @@ def training_step(
     views = batch.views
     if forward is head and head.deterministic and all(view is views[0] for view in views):
         views = views[:1]  # views of a feature vector are one and the same
-    division = sharing.begin_step(len(batch.index), len(views)) if sharing else None
-    outputs = forward(torch.cat(views) if len(views) > 1 else views[0])
-    outs = split_views(division.whole(outputs) if division else outputs, len(views))
+    pieces = Pieces(forward, views, gradients.pieces) if gradients.pieces > 1 else None
+    if pieces is not None:
+        outs = pieces.outs
+    elif sharing is not None:
+        division = sharing.begin_step(len(views))
+        outs = split_views(division.whole(forward(torch.cat(views))), len(views))
+    else:
+        outs = forward_views(forward, views)
     outs *= len(batch.views) // len(views)
     charged = batch
     if weigh:
         p = method.probabilities(outs[0].logits.detach())
         charged = replace(batch, observed=weigh_negatives(p, batch.observed))
-    terms = (loss or method.loss)(outs, charged, clock)
-    penalties = method.penalty(head)
-    # Every process computes the same loss; what depends on the weights alone counts once.
-    minimised = terms | penalties if is_main_process() else terms
+    terms = (loss or method.loss)(outs, charged, clock) | method.penalty(head)
     optimizer.zero_grad()
-    torch.autograd.backward([term.sum() for term in minimised.values() if term.requires_grad])
-    if sharing:
-        sharing.add_gradients(optimizer, method)
-    optimizer.step()
+    losses = [term.sum() for term in terms.values() if term.requires_grad]
+    gradients.compute(losses, forward, pieces, sharing)
+    gradients.apply(optimizer, forward)
     with torch.no_grad():
         method.after_step(outs, batch, clock)
-    return {name: term.detach() for name, term in (terms | penalties).items()}
-
-
-def split_views(outputs: Outputs, n_views: int) -> tuple[Outputs, ...]:
-    """One `Outputs` per view from the outputs of all views, concatenated."""
-    if n_views == 1:
-        return (outputs,)
-    parts = (outputs.logits, outputs.features, outputs.embeddings, outputs.maps)
-    chunks = [[None] * n_views if x is None else torch.chunk(x, n_views) for x in parts]
-    return tuple(Outputs(*view) for view in zip(*chunks, strict=True))
+    return {name: term.detach() for name, term in terms.items()}
 
 
 class LossMeter:

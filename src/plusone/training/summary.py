@@ -129,9 +129,10 @@ def _recovered(training: Training, part: Part, labels: LabelMatrix) -> dict[str,
     """Metrics of the model, and of the method's estimates if any, on the hidden training labels."""
     rows = _rows(part, RECOVERY_LABELS)
     truth, seen = labels.dense(rows.numpy()) == 1, part.observed.dense(rows.numpy())
-    scores = blockwise(rows, labels.n_classes, lambda some: training.predict(part, some))
+    z = blockwise(rows, labels.n_classes, lambda some: training.log_odds(part, some))
     empty = training.recipe.empty
-    metrics = {"recovery": evaluate_recovery(scores, truth, seen, empty=empty)}
+    found = evaluate_recovery(torch.sigmoid(z), truth, seen, empty=empty, ranking=z)
+    metrics = {"recovery": found}
     some = None if len(rows) == len(part) else rows
     if (estimates := training.method.estimates(some)) is not None:
         metrics["recovery_estimates"] = evaluate_recovery(estimates, truth, seen, empty=empty)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ BATCH = 32  # images decoded and predicted at a time
 NUMBERS = 1 << 23  # inputs and probabilities held at a time, for other inputs
 PREFETCHED = 2  # batches of images decoded while the model predicts
 THREADS = 4  # that decode
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how cells begin that spreadsheets run
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,15 @@ def _predict_batch(
     return Predictions(tuple(name for name, _ in images), predictor.classes, scores, skipped)
 
 
+def for_spreadsheet(text: str) -> str:
+    """A cell that no spreadsheet runs as a formula: an apostrophe marks it as text.
+
+    >>> for_spreadsheet("=1+1"), for_spreadsheet("a=b")
+    ("'=1+1", 'a=b')
+    """
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
 class CsvTags:
     """One line per item: its name, its labels joined by `|`, then a probability per class.
 
@@ -165,16 +175,24 @@ class CsvTags:
         file: Where to write.
         classes: Class names.
         thresholds: Above which probability a label is predicted.
+        cell: Changes the text of a cell; by default it is written as it is.
     """
 
-    def __init__(self, file: TextIO, classes: Sequence[str], thresholds: Thresholds) -> None:
+    def __init__(
+        self,
+        file: TextIO,
+        classes: Sequence[str],
+        thresholds: Thresholds,
+        cell: Callable[[str], str] = str,
+    ) -> None:
         if bad := next((name for name in classes if SEPARATOR in name), None):
             raise InputError(
                 f"class {bad!r}: {SEPARATOR} separates labels in CSV; use --json without --out"
             )
         self.writer = csv.writer(file, lineterminator="\n")
         self.cuts = thresholds.array
-        self.header: list[str] | None = ["image", "labels", *classes]
+        self.cell = cell
+        self.header: list[str] | None = ["image", "labels", *map(cell, classes)]
 
     def add(self, predictions: Predictions) -> None:
         """Writes some items, with the header before the first."""
@@ -183,9 +201,8 @@ class CsvTags:
             self.header = None
         for row, name in enumerate(predictions.ids):
             scores = [f"{value:.4f}" for value in predictions.probabilities[row].tolist()]
-            self.writer.writerow(
-                [name, SEPARATOR.join(predictions.labels(row, self.cuts)), *scores]
-            )
+            labels = SEPARATOR.join(predictions.labels(row, self.cuts))
+            self.writer.writerow([self.cell(name), self.cell(labels), *scores])
 
     def end(self, skipped: Sequence[Skipped]) -> None:
         """Does nothing: a CSV needs no end."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from plusone.data.dataset import Dataset
+from plusone.data.groups import group_numbers, random_items
 from plusone.data.images import Crops, cached_images, decode_all
 from plusone.data.lazy import LARGE, LazyArray, rows_of
 from plusone.data.matrix import LabelMatrix
@@ -23,6 +25,7 @@ from plusone.models.backbones import backbone_for
 from plusone.parallel.processes import main_process_first
 from plusone.recipe import Recipe
 from plusone.training._sampling import VALIDATION_LABELS, sample
+from plusone.training._workers import ImageWorkers
 from plusone.training.loader import ArrayInputs, FileInputs, Inputs, MappedInputs
 
 
@@ -37,6 +40,7 @@ class Part:
         truth: All their labels, where they are known.
         weights: How often each is visited in training, see `plusone.training.loader`.
         of: Size of the whole split, if this is a sample of it.
+        groups: The group of each, where items belong together.
     """
 
     ids: Strings
@@ -45,6 +49,7 @@ class Part:
     truth: LabelMatrix | None
     weights: npt.NDArray[np.float64] | None = None
     of: int | None = None
+    groups: Strings | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -63,6 +68,7 @@ class Task:
         images: Whether inputs are images (else feature vectors).
         shape: Shape of one input.
         observation: Scheme, seed and digest of the observed labels.
+        workers: The processes that decode images which are not in memory.
     """
 
     name: str
@@ -73,6 +79,15 @@ class Task:
     images: bool
     shape: tuple[int, ...]
     observation: Mapping[str, object]
+    workers: ImageWorkers = field(default_factory=ImageWorkers)
+
+
+def numbered_groups(parts: Sequence[Part]) -> Tensor | None:
+    """Number of the group of each item of the parts, int64 `[n]`; None without groups."""
+    names = [part.groups for part in parts if part.groups is not None]
+    if len(names) < len(parts):
+        return None
+    return torch.from_numpy(group_numbers(np.concatenate(names)))
 
 
 def make_task(dataset: Dataset, recipe: Recipe, tick: Callable[[], None] | None = None) -> Task:
@@ -85,7 +100,10 @@ def make_task(dataset: Dataset, recipe: Recipe, tick: Callable[[], None] | None 
     """
     table = split_and_observe(dataset.table, recipe)
     shape = input_shape(dataset, recipe)
-    make_inputs = dataset_inputs(dataset, recipe, shape, tick, cache_dir=recipe.cache_dir)
+    workers = ImageWorkers(recipe.workers, recipe.device)
+    make_inputs = dataset_inputs(
+        dataset, recipe, shape, tick, cache_dir=recipe.cache_dir, workers=workers
+    )
 
     def part(split: str) -> Part:
         rows, of = table.rows_of(split), None
@@ -95,7 +113,8 @@ def make_task(dataset: Dataset, recipe: Recipe, tick: Callable[[], None] | None 
         ):
             rows, of = rows[chosen], len(rows)
         items = table.take(rows)
-        return Part(items.ids, make_inputs(rows), items.labels, items.truth, of=of)
+        inputs = make_inputs(rows)
+        return Part(items.ids, inputs, items.labels, items.truth, of=of, groups=items.groups)
 
     for split in ("train", "val"):
         if not len(table.rows_of(split)):
@@ -112,6 +131,7 @@ def make_task(dataset: Dataset, recipe: Recipe, tick: Callable[[], None] | None 
         images=len(shape) == 3,
         shape=shape,
         observation=dict(table.observation) or {"scheme": "given", "digest": table.labels.digest()},
+        workers=workers,
     )
 
 
@@ -127,7 +147,8 @@ def split_and_observe(table: LabelTable, recipe: Recipe) -> LabelTable:
     assert table.split is not None
     rows, split = table.rows_of("train"), table.split.astype("<U6")
     split[rows] = "unused"
-    split[random_share(rows, recipe.train_share, recipe.split_seed)] = "train"
+    groups = None if table.groups is None else table.groups[rows]
+    split[random_share(rows, recipe.train_share, recipe.split_seed, groups)] = "train"
     return replace(table, split=split)
 
 
@@ -138,15 +159,19 @@ def seen_labels(table: LabelTable, recipe: Recipe) -> int:
     return int(labels.per_class(1).sum() + labels.per_class(-1).sum())
 
 
-def random_share(rows: npt.NDArray[np.int64], share: float, seed: int) -> npt.NDArray[np.int64]:
+def random_share(
+    rows: npt.NDArray[np.int64], share: float, seed: int, groups: Strings | None = None
+) -> npt.NDArray[np.int64]:
     """A random share of the rows, ascending, at least one; larger shares contain smaller ones.
+
+    Where the rows have groups, whole groups are drawn.
 
     >>> rows = np.arange(10)
     >>> random_share(rows, 0.2, 0).tolist(), random_share(rows, 0.4, 0).tolist()
     ([4, 6], [2, 4, 6, 7])
     """
-    order = np.random.default_rng(seed).permutation(len(rows))
-    return np.sort(rows[order[: max(1, round(share * len(rows)))]])
+    size, draw = max(1, round(share * len(rows))), np.random.default_rng(seed).permutation
+    return np.sort(rows[random_items(len(rows), size, draw, groups)])
 
 
 def apply_observation(table: LabelTable, recipe: Recipe) -> LabelTable:
@@ -198,6 +223,7 @@ def dataset_inputs(
     tick: Callable[[], None] | None = None,
     *,
     cache_dir: str | None = None,
+    workers: ImageWorkers | None = None,
 ) -> Callable[[npt.NDArray[np.int64]], Inputs]:
     """A function from row numbers to inputs of the given shape.
 
@@ -208,8 +234,9 @@ def dataset_inputs(
         tick: Called once per decoded image.
         cache_dir: Folder for decoded images. Training passes that of the recipe; prediction, which
             may run elsewhere, does not.
+        workers: The processes that decode images; by default new ones, as the recipe says.
     """
-    table = dataset.table
+    table, workers = dataset.table, workers or ImageWorkers(recipe.workers, recipe.device)
     if not same_kind(input_shape(dataset, recipe), shape):
         raise InputError(f"{dataset.name}: its inputs do not have the expected shape {shape}")
     if dataset.features is not None:
@@ -219,7 +246,7 @@ def dataset_inputs(
     def from_files(rows: npt.NDArray[np.int64]) -> Inputs:
         paths, aspect = tuple(table.path(row) for row in rows), recipe.aspect
         if recipe.crops != "one":  # decoded once, for their features
-            return FileInputs(paths, size, False, recipe.workers, aspect, recipe.crops)
+            return FileInputs(paths, size, False, workers, aspect, recipe.crops)
         small = len(table) * 3 * size * size <= recipe.cache_mb * 1_000_000
         if cache_dir is not None:
             with main_process_first():
@@ -227,7 +254,7 @@ def dataset_inputs(
             return ArrayInputs(mapped.clone() if small else mapped, flip=recipe.flip)
         if small:
             return ArrayInputs(decode_all(paths, size, tick, aspect), flip=recipe.flip)
-        return FileInputs(paths, size, recipe.flip, recipe.workers, aspect)
+        return FileInputs(paths, size, recipe.flip, workers, aspect)
 
     return from_files
 

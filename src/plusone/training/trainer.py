@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -19,19 +20,26 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.amp import GradScaler
 
 from plusone.data.matrix import LabelMatrix
-from plusone.errors import DivergedError, InputError
+from plusone.device import CPU, allowing_tf32, autocasts, is_out_of_memory, resolve
+from plusone.errors import DivergedError, InputError, RunError
 from plusone.methods import get_method
 from plusone.metrics import mean_average_precision
 from plusone.metrics.probe import prober_for
 from plusone.metrics.seen_labels import get_score, score_name
-from plusone.models.backbones import feature_dim, freeze_statistics, freeze_weights
+from plusone.models.backbones import (
+    checkpoint_activations,
+    feature_dim,
+    freeze_statistics,
+    freeze_weights,
+)
 from plusone.models.classifier import Classifier
 from plusone.models.ema import Ema
 from plusone.models.heads import Head, LinearHead
 from plusone.models.kernel import FeatureMap, KernelMap, LinearMap, n_landmarks
-from plusone.parallel.processes import world
+from plusone.parallel.processes import check_device, world
 from plusone.parallel.sharing import Sharing, check_equal_weights
 from plusone.recipe import Recipe
 from plusone.results import EpochRecord, Probe
@@ -48,25 +56,26 @@ from plusone.training.loader import (
     MappedInputs,
     SomeInputs,
     label_batches,
-    prefetch,
     visiting_order,
 )
 from plusone.training.optim import make_optimizer, set_rates
+from plusone.training.owned import own_part, owners_of
+from plusone.training.pieces import forward_views, split_views
 from plusone.training.predict import predict
 from plusone.training.space import Space
 from plusone.training.step import (
-    Forward,
+    Gradients,
     Loss,
     LossMeter,
     refusing_options,
-    split_views,
     suitable_threads,
     training_step,
 )
-from plusone.training.task import Part, Task
+from plusone.training.task import Part, Task, numbered_groups
 from plusone.types import Batch, Clock, Outputs, TrainLabels
 
 State = dict[str, Tensor]
+SMALLEST_SCALE = 2.0**-24  # of a loss in float16; 1 / 2**40 of the first one
 
 
 @dataclass(frozen=True)
@@ -131,8 +140,9 @@ class Validator:
         val_map = mean_average_precision(log_odds, self._labels, empty=self._empty)
         if self.selected_by == "map":
             return Validation(val_map, val_map)
-        score = get_score(self.selected_by).function
-        return Validation(val_map, score(torch.sigmoid(log_odds.double()), self._labels))
+        score = get_score(self.selected_by)
+        values = log_odds if score.of_ranks else torch.sigmoid(log_odds.double())
+        return Validation(val_map, score.function(values, self._labels))
 
 
 class Training:
@@ -152,7 +162,7 @@ class Training:
     Attributes:
         space: The vectors that the head is trained on, if a map lies between features and head.
         left_out: Logits `[n, L]` of the items of `learned_parts`, each predicted by a model
-            fitted without it; None unless the method has a closed form.
+            fitted without it and its group; None unless the method has a closed form.
     """
 
     def __init__(
@@ -191,11 +201,18 @@ class Training:
             backbone=backbone,
             landmarks=landmarks,
         )
+        self.device = resolve(recipe.device)
+        check_device(self.device)
+        self._check_settings()
+        with self.computing(None):
+            self.model.place(self.device)
+            self.method.move(self.device, memory=recipe.memory)
+        self._placed: dict[int, tuple[Inputs, Inputs]] = {}
         self.kernel = head_of(recipe, images=task.images) == "kernel"
         self.space: Space | None = None
         self.left_out: Tensor | None = None
         self.loss: Loss = self.method.loss
-        if recipe.compile and compiler_problem() is None:
+        if recipe.compile and compiler_problem(recipe.device) is None:
             self.loss = torch.compile(self.method.loss)
             if task.images:
                 self.model.backbone.compile()
@@ -241,21 +258,80 @@ class Training:
         """
         while not self.done:
             started = time.perf_counter()
-            with suitable_threads(None, self.recipe.threads):
+            with self.computing(None):
                 self.enter_space()
                 for part in (self.task.train, self.task.val):
                     self.forward(part, self.model)  # extracts features, if there are none yet
                 solved = self.solve_head() if self.solves else None
-            with suitable_threads(self._work(), self.recipe.threads):
+            with self.computing(self._work()):
                 try:
                     losses = self.train_epoch() if solved is None else solved
                     self.check_weights()
-                except DivergedError:
+                    self._check_scale()
+                except DivergedError as error:
                     self._restore(self.best or self.before)
-                    raise
+                    if self.gradients.scaler is None:
+                        raise
+                    hint = "fp16 has no numbers above 65,504; precision = bf16 has"
+                    raise DivergedError(f"{error.what} ({hint})") from None
                 evaluated = self._evaluate()
                 probe = self.probe(self.train_logits)
             yield self.close_epoch(losses, evaluated, probe, started)
+
+    def _check_settings(self) -> None:
+        """Refuses settings that this device, backbone or number of processes does not have."""
+        recipe = self.recipe
+        if self.task.images and not autocasts(self.device, recipe.precision):
+            raise InputError(
+                f"precision = {recipe.precision!r} is not there on {self.device}; use float32"
+            )
+        if self.task.images and recipe.checkpoint_activations:
+            checkpoint_activations(self.model.backbone)
+        if self.task.images and recipe.accumulate > 1 and world()[1] > 1:
+            raise InputError(
+                "accumulate computes the pieces of a batch one after the other, and several "
+                "processes share a batch already; leave accumulate out, or use one process"
+            )
+
+    @contextmanager
+    def computing(self, work: int | None) -> Iterator[None]:
+        """Threads and TF32 as the recipe has them, and a sentence where memory does not suffice.
+
+        Args:
+            work: Multiplications of one step, roughly; None where they are many.
+        """
+        recipe = self.recipe
+        try:
+            with (
+                suitable_threads(work, recipe.threads),
+                allowing_tf32(self.device, recipe.tf32),
+            ):
+                yield
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            raise RunError(self._out_of_memory()) from None
+
+    def _out_of_memory(self) -> str:
+        """What did not fit into the memory of the device, and what to change."""
+        recipe, images = self.recipe, self.task.images
+        pieces = f" in {recipe.accumulate} pieces" if images and recipe.accumulate > 1 else ""
+        size = f", images of {self.task.shape[-1]} pixels in {recipe.precision}" if images else ""
+        advice = {
+            "a smaller batch_size": recipe.batch_size > 1,
+            f"accumulate = {2 * recipe.accumulate} (the same batch in smaller pieces)": (
+                images and recipe.accumulate < recipe.batch_size and world()[1] == 1
+            ),
+            "precision = bf16": images and recipe.precision == "float32",
+            "checkpoint_activations = true": images and not recipe.checkpoint_activations,
+            "a smaller image_size": images,
+            "memory = host": bool(self.method.per_item) and recipe.memory == "device",
+        }
+        listed = ", ".join(text for text, helps in advice.items() if helps)
+        return (
+            f"{self.device} has no memory left: {recipe.method} with batches of "
+            f"{recipe.batch_size}{pieces}{size}; try {listed or 'device = cpu'}"
+        )
 
     def clock(self, step: int = 0) -> Clock:
         """Where training is, at a step of the current epoch."""
@@ -267,16 +343,19 @@ class Training:
         assert self.space is not None
         assert isinstance(self.model.head, LinearHead)
         parts, weights = self.learned_parts, self._weights()
-        observed = torch.cat([torch.from_numpy(part.observed.dense()) for part in parts]).float()
+        observed = torch.cat([torch.from_numpy(part.observed.dense()) for part in parts])
+        observed = observed.to(self.device).float()
         vectors = self.space.fit([part.inputs for part in parts], weights)
         with torch.no_grad():
             own = get_method(self.recipe.method).leave_one_out
-            solution = solve(self.method, vectors, observed, weights, leave_one_out=own)
+            groups = numbered_groups(parts)
+            solution = solve(self.method, vectors, observed, weights, groups, leave_one_out=own)
             self.method.after_solving(solution)
             self.model.head.weight.copy_(solution.weight)
             self.model.head.bias.copy_(solution.bias)
-        self.left_out = solution.left_out
-        return {"left_out_error": float((self.left_out - observed.clamp(min=0)).square().mean())}
+        error = (solution.left_out - observed.clamp(min=0)).square().mean()
+        self.left_out = solution.left_out.to(CPU)
+        return {"left_out_error": float(error)}
 
     def _weights(self) -> Tensor | None:
         """How much each item that is learned from counts, 1 on average; None if all the same."""
@@ -286,7 +365,7 @@ class Training:
             torch.ones(len(part)) if part.weights is None else torch.from_numpy(part.weights)
             for part in self.learned_parts
         ]
-        whole = torch.cat(weights).float()
+        whole = torch.cat(weights).float().to(self.device)
         return whole / whole.mean()
 
     def train_epoch(self) -> dict[str, float]:
@@ -314,6 +393,7 @@ class Training:
                         loss=self.loss,
                         sharing=self.sharing,
                         weigh=self.weighs,
+                        gradients=self.gradients,
                     )
                 meter.add(terms)
                 for average in self.averages.values():
@@ -322,7 +402,7 @@ class Training:
                     self.on_step(clock)
         (means,) = meter.means()
         with torch.no_grad():
-            method.after_epoch(clock, self.train_logits)
+            method.after_epoch(clock, lambda: self.train_logits().to(self.device))
         return means
 
     def _batches(self) -> Iterator[Batch]:
@@ -334,25 +414,24 @@ class Training:
         inputs, _, _ = self.forward(train, self.model)
         seed = derive(recipe.seed, "views", self.stage, self.epoch) >> 1
         arguments = (order, recipe.batch_size, views, seed)
-        batches = (
-            self.sharing.batches(inputs, *arguments) if self.sharing else inputs.batches(*arguments)
-        )
-        if "strong" in views and isinstance(inputs, ArrayInputs) and inputs.x.ndim == 4:
-            batches = prefetch(batches)  # files have worker processes; other views cost little
-        labels = label_batches(train.observed, order, recipe.batch_size)
-        indices = torch.split(order, recipe.batch_size)
+        if self.sharing:
+            batches = self.sharing.batches(inputs, *arguments, owners_of(inputs, order))
+        else:
+            batches = inputs.batches(*arguments)
+        labels = label_batches(train.observed, order, recipe.batch_size, self.device)
+        indices = torch.split(order.to(self.device), recipe.batch_size)
         for view, observed, index in zip(batches, labels, indices, strict=True):
-            yield Batch(view, observed, index, self._teach(view, len(index)))
+            yield Batch(view, observed, index, self._teach(view))
 
-    def _teach(self, views: tuple[Tensor, ...], items: int) -> tuple[Outputs, ...]:
+    def _teach(self, views: tuple[Tensor, ...]) -> tuple[Outputs, ...]:
         """Outputs of the averaged model for each view of a batch, for methods with a teacher."""
         if "teacher" not in self.averages:
             return ()
         _, _, forward = self.forward(self.task.train, self.averages["teacher"].model)
         with torch.no_grad():
-            outputs = forward(torch.cat(views))
-            if self.sharing:
-                outputs = self.sharing.begin_step(items, len(views)).whole(outputs)
+            if not self.sharing:
+                return forward_views(forward, views, self.gradients.pieces)
+            outputs = self.sharing.begin_step(len(views)).whole(forward(torch.cat(views)))
             return split_views(outputs, len(views))
 
     def check_weights(self) -> None:
@@ -363,6 +442,15 @@ class Training:
                     f"the weights {name} are not finite after epoch {self.epoch + 1} of "
                     f"{self.recipe.method}"
                 )
+
+    def _check_scale(self) -> None:
+        """Refuses an epoch in which float16 had no finite gradient at any scale."""
+        scaler = self.gradients.scaler
+        if scaler is not None and scaler.get_scale() < SMALLEST_SCALE:
+            raise DivergedError(
+                f"the gradients of {self.recipe.method} are not finite in epoch {self.epoch + 1}, "
+                "at any scale of the loss"
+            )
 
     def close_epoch(
         self,
@@ -413,7 +501,7 @@ class Training:
 
     def log_odds(self, part: Part, rows: Tensor | None = None) -> Tensor:
         """Log-odds of these scores, what items and labels are ranked by, `[N, L]`."""
-        with suitable_threads(None, self.recipe.threads):
+        with self.computing(None):
             inputs, kind, forward = self.forward(part, self.model)
             inputs = inputs if rows is None else SomeInputs(inputs, rows)
             return self.method.log_odds(predict(self.model, forward, inputs, kind=kind))
@@ -478,19 +566,36 @@ class Training:
     def train_logits(self) -> Tensor:
         """Logits `[N, L]` of the training items under the current weights."""
         inputs, kind, forward = self.forward(self.task.train, self.model)
-        return predict(self.model, forward, inputs, kind=kind).clone()
+        return predict(self.model, forward, inputs, kind=kind)
 
-    def forward(self, part: Part, model: Classifier) -> tuple[Inputs, str, Forward]:
+    def forward(self, part: Part, model: Classifier) -> tuple[Inputs, str, nn.Module]:
         """Inputs of the current stage, their kind, and what to apply to them."""
         stage = self.stages[min(self.stage, len(self.stages) - 1)]
         if self.space is not None:
             return self.space.of(part.inputs), "features", model.head
         if not self.task.images:
             # Vectors go straight to the head; tokens may have to be pooled for it first.
-            return part.inputs, "features", model.head if len(self.task.shape) == 1 else model
+            head = model.head if len(self.task.shape) == 1 else model
+            return self._on_device(part.inputs), "features", head
         if stage.inputs == "images":
-            return part.inputs, "images", model
-        return self._features.of(self.model, part.inputs), "features", model.head
+            return self._on_device(part.inputs), "images", model
+        return self._extracted(part.inputs), "features", model.head
+
+    def _extracted(self, images: Inputs) -> Inputs:
+        """The features of images with batches on the device."""
+        if self.sharing is None:
+            return self._on_device(self._features.of(self.model, images))
+        if id(images) not in self._placed:
+            features = own_part(self._features.of(self.model, images), self.device)
+            self._placed[id(images)] = (images, features)
+            self._features.clear()  # this process keeps its part alone
+        return self._placed[id(images)][1]
+
+    def _on_device(self, inputs: Inputs) -> Inputs:
+        """The same inputs with batches on the device; features move there once."""
+        if id(inputs) not in self._placed:
+            self._placed[id(inputs)] = (inputs, own_part(inputs, self.device))
+        return self._placed[id(inputs)][1]
 
     def enter_space(self, space: Space | None = None) -> None:
         """Fits the map between features and head, if this stage has one and it was not done.
@@ -504,7 +609,7 @@ class Training:
             features_map = self._new_map()
             if isinstance(features_map, KernelMap):
                 features_map.similarity.gamma = self.recipe.gamma or self._gamma()
-            self.space = Space(features_map, self._vectors)
+            self.space = Space(features_map.to(self.device), self._vectors)
             self.space.fit([part.inputs for part in self.learned_parts], self._weights())
 
     def _gamma(self) -> float:
@@ -512,9 +617,11 @@ class Training:
         parts = self.learned_parts
         count = sum(len(part) for part in parts)
         some = torch.linspace(0, count - 1, min(count, SAMPLED)).long()
-        x = torch.cat([self._vectors(part.inputs) for part in parts])[some]
+        x = torch.cat([self._vectors(part.inputs) for part in parts])[some].to(self.device)
         observed = np.concatenate([part.observed.dense() for part in parts])[some.numpy()]
-        return best_gamma(x, torch.from_numpy(observed).float())
+        groups = numbered_groups(parts)
+        groups = None if groups is None else groups[some]
+        return best_gamma(x, torch.from_numpy(observed).to(self.device).float(), groups)
 
     def _new_map(self) -> FeatureMap:
         """The map between features and head, not fitted yet."""
@@ -532,23 +639,36 @@ class Training:
 
     def _vectors(self, inputs: Inputs) -> Tensor:
         """Features `[N, D]` of inputs."""
-        if self.task.images:
+        if self.task.images and self.sharing is None:
             return Head().pool(self._features.of(self.model, inputs).x)
-        if len(self.task.shape) == 1 and isinstance(inputs, ArrayInputs):
+        if self.task.images:
+            inputs = self._extracted(inputs)
+        elif len(self.task.shape) == 1 and isinstance(inputs, ArrayInputs):
             return inputs.x.float()
-        return predict(self.model, Head().pool, inputs, kind="features").float().clone()
+        return predict(self.model, Head().pool, inputs, kind="features").float()
 
     def begin_stage(self) -> None:
         """Prepares method, optimizer and averages for the current stage."""
         stage = self.stages[self.stage]
         self._features.clear()  # the backbone may have changed since
+        self._placed.clear()
         for weight in self._trainable:
             weight.requires_grad_(not self.keeps_backbone)
         if self.task.images:
             freeze_weights(self.model.backbone, self.recipe.freeze, norm=self.recipe.freeze_norm)
         self.method.begin_stage(stage)
+        if self.sharing:
+            self.sharing.begin_stage()
         self.optimizer = make_optimizer(self.model, self.method, self.recipe, stage)
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
+        recipe, trains_backbone = self.recipe, self.task.images and not self.keeps_backbone
+        scales = recipe.precision == "fp16" and trains_backbone
+        self.gradients = Gradients(
+            pieces=recipe.accumulate if stage.inputs == "images" else 1,
+            clip=recipe.clip,
+            scaler=GradScaler(self.device.type) if scales else None,
+            recomputes=recipe.checkpoint_activations and trains_backbone,
+        )
         decays = {"ema": self.recipe.ema, "teacher": self.method.teacher}
         self.averages = {name: Ema(self.model, decay) for name, decay in decays.items() if decay}
 
@@ -592,6 +712,8 @@ class Training:
             tensors["left_out"] = self.left_out
         plain: dict[str, Any] = {"stage": self.stage, "epoch": self.epoch}
         plain["stage_maps"] = list(self.stage_maps)
+        if not self.done and self.gradients.scaler is not None:
+            plain["scaler"] = self.gradients.scaler.state_dict()
         # The best weights of the previous stage are kept until this one has some.
         before = self.before if self.best is None else None
         for name, best in (("best", self.best), ("before", before)):
@@ -609,7 +731,7 @@ class Training:
         self.stage_maps = list(plain["stage_maps"])
         self.left_out = tensors.get("left_out")
         if self.done and self.kernel:
-            self.model.head = self._new_map().folded(self.model.head)
+            self.model.head = self._new_map().to(self.device).folded(self.model.head)
         if not self.done:
             self.begin_stage()
         self.model.load_state_dict(below(tensors, "model."))
@@ -621,6 +743,12 @@ class Training:
                 slots.setdefault(int(number), {})[name] = value
             groups = self.optimizer.state_dict()["param_groups"]
             self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
+            for weight, slot in self.optimizer.state.items():
+                for name, value in slot.items():  # fused kernels take one layout for all
+                    if value.shape == weight.shape and value.stride() != weight.stride():
+                        slot[name] = torch.empty_like(weight).copy_(value)
+            if self.gradients.scaler is not None and "scaler" in plain:
+                self.gradients.scaler.load_state_dict(plain["scaler"])
             for name, average in self.averages.items():
                 average.model.load_state_dict(below(tensors, f"{name}."))
         self.best, self.before = (
@@ -636,18 +764,20 @@ class Training:
 
 
 @cache
-def compiler_problem() -> str | None:
-    """Why `torch.compile` does not work on this machine, in a sentence; None if it does."""
+def compiler_problem(device: str) -> str | None:
+    """Why `torch.compile` does not work on the recipe's device, in a sentence; None if it does."""
+    ones = torch.ones(2, device=resolve(device))
     try:
-        torch.compile(lambda x: torch.exp(x) + 1)(torch.ones(2))
+        torch.compile(lambda x: torch.exp(x) + 1)(ones)
     except Exception as error:  # whatever a missing or broken compiler raises
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        return f"torch.compile does not work here, so nothing is compiled ({first})"
+        return f"torch.compile does not work on {ones.device}, so nothing is compiled ({first})"
     return None
 
 
 def _copy(module: nn.Module) -> State:
-    return {key: value.detach().clone() for key, value in module.state_dict().items()}
+    """A copy of the state in the memory of the CPU."""
+    return {key: value.detach().to(CPU, copy=True) for key, value in module.state_dict().items()}
 
 
 def _named(prefix: str, tensors: State) -> State:

@@ -21,7 +21,7 @@ __all__ = ["FORMATS", "Format", "ReadOptions", "detect", "read", "write"]
 # Order matters: `detect` returns the first format that recognises a path.
 FORMATS: dict[str, Format] = {
     "csv-long": Format(
-        "CSV, image,labels[,negatives][,truth][,split], names separated by |",
+        "CSV, image,labels[,negatives][,truth][,split][,group], names separated by |",
         csv_long.read_csv_long,
         csv_long.write_csv_long,
         csv_long.detects,
@@ -41,7 +41,7 @@ FORMATS: dict[str, Format] = {
         (".npz",),
     ),
     "parquet": Format(
-        "parquet: id, labels, negatives, truth, split (needs pyarrow)",
+        "parquet: id, labels, negatives, truth, split, group (needs pyarrow)",
         parquet.read_parquet,
         parquet.write_parquet,
         parquet.detects,

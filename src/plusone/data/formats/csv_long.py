@@ -1,8 +1,9 @@
-"""CSV in long form: `image,labels[,negatives][,truth][,split]`, class names separated by `|`.
+"""CSV in long form: `image,labels[,negatives][,truth][,split][,group]`, names separated by `|`.
 
 `labels` are seen positives, `negatives` seen negatives (`*`: every other class), `truth` all
-positives. The classes are the names that occur, sorted; a file `<file>.classes.txt` or
-`classes.txt` beside it (one name per line) fixes them, and other names are then errors.
+positives, `group` the group that an item belongs to. The classes are the names that occur, sorted;
+a file `<file>.classes.txt` or `classes.txt` beside it (one name per line) fixes them, and other
+names are then errors.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ import numpy.typing as npt
 from plusone.data.checks import (
     CHUNK,
     LONGEST_ID,
+    check_groups,
     check_ids,
     check_width,
+    id_array,
     images_root,
     split_name,
 )
@@ -51,7 +54,7 @@ from plusone.data.table import LabelTable, Strings
 from plusone.errors import InputError, Problems
 from plusone.io.files import replacing, write_text
 
-COLUMNS = ("labels", "negatives", "truth", "split")
+COLUMNS = ("labels", "negatives", "truth", "split", "group")
 
 
 class _Names:
@@ -119,8 +122,10 @@ def read_csv_long(path: Path, options: ReadOptions) -> Dataset:
     problems.raise_if_any()
     codes = ClassCodes(_class_list(path, options), problems)
     names = {name: _Names(codes) for name in COLUMNS[:3] if at[name] is not None}
-    labels_at, negatives_at, truth_at, split_at = (at[name] for name in COLUMNS)
+    labels_at, negatives_at, truth_at, split_at, group_at = (at[name] for name in COLUMNS)
     lines, splits = array("i"), bytearray()
+    groups: list[str] = []
+    group_names: dict[str, str] = {}  # one string for the items of a group
     chunks: list[Strings] = []
     chunk: list[str] = []
     kinds = ("train", "val", "test")
@@ -140,6 +145,9 @@ def read_csv_long(path: Path, options: ReadOptions) -> Dataset:
             if split is None:
                 problems.add(f"split {row[split_at]!r} is not train, val or test", row=line)
             splits.append(kinds.index(split or "train"))
+        if group_at is not None:
+            group = row[group_at].strip()[:LONGEST_ID]
+            groups.append(group_names.setdefault(group, group))
     if not lines and not problems:
         problems.add("has a header but no rows")
     chunks.append(np.array(chunk, dtype=np.str_))
@@ -147,6 +155,9 @@ def read_csv_long(path: Path, options: ReadOptions) -> Dataset:
     ids = np.concatenate(chunks)
     chunks.clear()
     check_ids(ids, problems, lines)
+    group_array = None if group_at is None else id_array(groups, path, "groups")
+    if group_array is not None:
+        check_groups(group_array, problems, lines)
     root, notes = images_root(
         ids,
         options.images or sidecar_root(ids, path),
@@ -167,7 +178,9 @@ def read_csv_long(path: Path, options: ReadOptions) -> Dataset:
     if not classes:
         raise InputError(f"{path}: no row names a class")
     split_array = None if split_at is None else np.array(kinds)[np.frombuffer(splits, np.uint8)]
-    table = LabelTable(ids, classes, labels, true, split_array, root, notes=notes)
+    table = LabelTable(
+        ids, classes, labels, true, split_array, root, notes=notes, groups=group_array
+    )
     return Dataset(with_sidecar(table, path), name=path.stem)
 
 
@@ -208,6 +221,9 @@ def write_csv_long(data: Dataset, path: Path) -> None:
         cells["truth"] = _cells(columns.truth, table.classes)
     if table.split is not None:
         cells["split"] = _texts(table.split)
+    if table.groups is not None:
+        check_writable(_texts(np.unique(table.groups)), "group", path)
+        cells["group"] = _texts(table.groups)
     with replacing(path) as part, part.open("w", encoding="utf-8", newline="") as text:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["image", *cells])

@@ -3,6 +3,7 @@
 Cells are `1`, `0`, `-1` or empty. If any cell is `-1` or empty, the file has three states: 0 and
 empty are unobserved. A file of `0` and `1` only is complete if some row has more than one
 positive; otherwise 0 is unobserved (single positives). A file of `1` and `-1` only is complete.
+The columns `split` and `group` are not classes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy.typing as npt
 
 from plusone.data.checks import (
     LONGEST_ID,
+    check_groups,
     check_ids,
     id_array,
     images_root,
@@ -36,19 +38,20 @@ from plusone.data.formats.csv_text import (
     write_sidecar,
 )
 from plusone.data.matrix import LabelMatrix
-from plusone.data.table import LabelTable
+from plusone.data.table import LabelTable, Strings
 from plusone.errors import InputError, Problems
 from plusone.io.files import replacing
 
 CELLS = {"1": 1, "1.0": 1, "0": 0, "0.0": 0, "-0.0": 0, "-1": -1, "-1.0": -1, "": 0}
 SUFFIXES = (".csv",)
-RESERVED = ("split", "labels")
+RESERVED = ("split", "group", "labels")
 
 
 @dataclass
 class _Body:
     ids: list[str] = field(default_factory=list)
     splits: list[str] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
     lines: array[int] = field(default_factory=lambda: array("i"))
     columns: list[npt.NDArray[np.int32]] = field(default_factory=list)
     values: list[npt.NDArray[np.int8]] = field(default_factory=list)
@@ -76,8 +79,8 @@ def read_csv_wide(path: Path, options: ReadOptions) -> Dataset:
         problems.raise_if_any()
         raise InputError(f"{path}: is empty")
     header = [cell.strip() for cell in header]
-    id_at, split_at = id_column(header, path), column(header, "split")
-    class_at = [at for at in range(len(header)) if at not in (id_at, split_at)]
+    id_at, split_at, group_at = id_column(header, path), *(column(header, n) for n in RESERVED[:2])
+    class_at = [at for at in range(len(header)) if at not in (id_at, split_at, group_at)]
     classes = tuple(header[at] for at in class_at)
     _check_classes(classes, class_at, options.classes, problems, line)
     body = _Body()
@@ -89,11 +92,16 @@ def read_csv_wide(path: Path, options: ReadOptions) -> Dataset:
             if split is None:
                 problems.add(f"split {row[split_at]!r} is not train, val or test", row=line)
             body.splits.append(split or "")
+        if group_at is not None:
+            body.groups.append(row[group_at].strip())
         _add_cells(body, [row[at] for at in class_at], classes, problems, line)
     if not body.ids and not problems:
         problems.add("has a header but no rows")
     ids = id_array(body.ids, path)
     check_ids(ids, problems, body.lines)
+    groups = None if group_at is None else id_array(body.groups, path, "groups")
+    if groups is not None:
+        _check_groups(groups, problems, body.lines)
     root, notes = images_root(
         ids,
         options.images or sidecar_root(ids, path),
@@ -111,8 +119,21 @@ def read_csv_wide(path: Path, options: ReadOptions) -> Dataset:
         (len(ids), len(classes)),
     )
     split_array = np.asarray(body.splits, dtype="<U5") if split_at is not None else None
-    table = LabelTable(ids, classes, labels, split=split_array, root=root, notes=notes)
+    table = LabelTable(
+        ids, classes, labels, split=split_array, root=root, notes=notes, groups=groups
+    )
     return Dataset(with_sidecar(_interpret(table, body, options.labels), path), name=path.stem)
+
+
+def _check_groups(groups: Strings, problems: Problems, lines: array[int]) -> None:
+    if all(name in CELLS for name in np.unique(groups).tolist()):
+        problems.add(
+            "the column 'group' has the groups that items belong to, and here it has only 1, 0, -1 "
+            "or empty cells, as a class has; give it another name, or the groups other names",
+            row=1,
+        )
+    else:
+        check_groups(groups, problems, lines)
 
 
 def _check_classes(
@@ -177,6 +198,15 @@ def _interpret(table: LabelTable, body: _Body, mode: str) -> LabelTable:
     return replace(table, notes=(*table.notes, note))
 
 
+def check_csv_wide(table: LabelTable, path: Path) -> None:
+    """Raises `InputError` if a name would not survive a round trip through the wide form."""
+    check_writable(iter(table.classes), "class", path)
+    for name in table.classes:
+        if name.lower() in RESERVED:
+            raise InputError(f"{path}: class {name!r} has the name of a column; write npz instead")
+    check_writable(iter(table.ids.tolist()), "id", path)
+
+
 def write_csv_wide(data: Dataset, path: Path) -> None:
     """Writes the table in wide form, which cannot hold both seen labels and a different truth."""
     table = data.table
@@ -186,25 +216,29 @@ def write_csv_wide(data: Dataset, path: Path) -> None:
             f"{path}: the wide form cannot hold both seen labels and a truth; "
             "write csv-long, npz or parquet"
         )
-    check_writable(iter(table.classes), "class", path)
-    for name in table.classes:
-        if name.lower() in RESERVED:
-            raise InputError(f"{path}: class {name!r} has the name of a column; write npz instead")
+    check_csv_wide(table, path)
     several = bool((table.labels.per_item(1) > 1).any())
     cell_of = {1: "1", 0: "0", -1: "-1"}
     if complete and several:
         cell_of[-1] = "0"
     elif not complete and several and not (table.labels.values == -1).any():
         cell_of[0] = ""  # a file of 0 and 1 only would be read as complete
-    split = table.split
+    columns = {"split": table.split, "group": table.groups}
+    extra = {name: values for name, values in columns.items() if values is not None}
+    if table.groups is not None:
+        check_writable(iter(np.unique(table.groups).tolist()), "group", path)
+        if set(table.groups.tolist()) <= CELLS.keys():
+            raise InputError(
+                f"{path}: the groups are named 0, 1 or -1, as the cells of a class are; give them "
+                "other names, or write csv-long, npz or parquet"
+            )
     with replacing(path) as part, part.open("w", encoding="utf-8", newline="") as text:
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["image", *(["split"] if split is not None else []), *table.classes])
+        writer.writerow(["image", *extra, *table.classes])
         for row in range(len(table)):
             name = str(table.ids[row])
-            check_writable(iter((name,)), "id", path)
             cells = [cell_of[state] for state in table.labels.dense([row])[0].tolist()]
-            writer.writerow([name, *([split[row]] if split is not None else []), *cells])
+            writer.writerow([name, *(values[row] for values in extra.values()), *cells])
     write_sidecar(table, path)
 
 

@@ -1,7 +1,7 @@
 """npz: the format of this package (everything in a `LabelTable`), and arrays from elsewhere.
 
-Arrays from elsewhere are `y` or `labels` `[N, L]` with optional `x`, `ids`, `classes`, `split`, or
-the MULAN arrays `xtr ytr xte yte labels`. Pickled objects are never loaded.
+Arrays from elsewhere are `y` or `labels` `[N, L]` with optional `x`, `ids`, `classes`, `split`,
+`group`, or the MULAN arrays `xtr ytr xte yte labels`. Pickled objects are never loaded.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from plusone.data.checks import (
+    check_groups,
     check_ids,
     check_names,
     check_splits,
@@ -75,6 +76,8 @@ def write_npz(data: Dataset, path: Path) -> None:
     arrays["truth_is_labels"] = np.array(table.truth is table.labels)
     if table.split is not None:
         arrays["split"] = table.split
+    if table.groups is not None:
+        arrays["group"] = table.groups
     if (root := root_from(table, path)) is not None:
         arrays["root"] = np.array(root)
     if data.features is not None:
@@ -98,13 +101,14 @@ def _own(path: Path, arrays: Arrays, options: ReadOptions) -> Dataset:
             truth = _matrix(arrays, "truth")
         observation = dict(parse_json(str(arrays["observation"])))
         notes = tuple(str(note) for note in parse_json(str(arrays["notes"])))
-        split = arrays.get("split")
+        split, groups = arrays.get("split"), arrays.get("group")
         if (
             ids.ndim != 1
             or arrays["classes"].ndim != 1
             or {ids.dtype.kind, arrays["classes"].dtype.kind} != {"U"}
+            or (groups is not None and (groups.ndim != 1 or groups.dtype.kind != "U"))
             or not {len(ids)}
-            >= {len(part) for part in (split, arrays.get("x")) if part is not None}
+            >= {len(part) for part in (split, groups, arrays.get("x")) if part is not None}
         ):
             raise ValueError("arrays of different lengths")
         problems = Problems(path)
@@ -114,6 +118,8 @@ def _own(path: Path, arrays: Arrays, options: ReadOptions) -> Dataset:
         check_ids(ids, problems)
         check_names(classes, problems)
         split = None if split is None else check_splits(split, problems)
+        if groups is not None:
+            check_groups(groups, problems)
         root, more = images_root(
             ids,
             root,
@@ -122,7 +128,8 @@ def _own(path: Path, arrays: Arrays, options: ReadOptions) -> Dataset:
             required=options.images is not None,
         )
         problems.raise_if_any()
-        table = LabelTable(ids, classes, labels, truth, split, root, observation, (*notes, *more))
+        notes = (*notes, *more)
+        table = LabelTable(ids, classes, labels, truth, split, root, observation, notes, groups)
     except InputError:
         raise
     except (KeyError, ValueError, TypeError, IndexError, OverflowError) as error:
@@ -198,9 +205,9 @@ def from_arrays(path: Path, arrays: Arrays, options: ReadOptions) -> Dataset:
     named = arrays.get(class_key, np.array([f"class-{c:03d}" for c in range(y.shape[1])]))
     id_key = next((name for name in ID_KEYS if name in arrays), "")
     ids = arrays.get(id_key, np.array([f"item-{row:05d}" for row in range(1, len(y) + 1)]))
-    used = {key, class_key, id_key, "x", "split"}
+    used = {key, class_key, id_key, "x", "split", "group"}
     shapes = {class_key: (named, y.shape[1]), id_key or "ids": (ids, len(y))}
-    for name in ("split", "x"):
+    for name in ("split", "group", "x"):
         if name in arrays:
             shapes[name] = (arrays[name], len(y))
     for name, (array, count) in shapes.items():
@@ -216,6 +223,10 @@ def from_arrays(path: Path, arrays: Arrays, options: ReadOptions) -> Dataset:
     split = None
     if "split" in arrays:
         split = check_splits(as_texts(path, "split", arrays["split"]), problems)
+    groups = None
+    if "group" in arrays:
+        groups = as_texts(path, "group", arrays["group"])
+        check_groups(groups, problems)
     features = check_features(path, arrays.get("x"))
     root = options.images
     if root is not None:
@@ -234,9 +245,8 @@ def from_arrays(path: Path, arrays: Arrays, options: ReadOptions) -> Dataset:
     if negative and not (y == 0).any():
         states = states.with_default(-1)
     truth = states if states.default == -1 else None
-    return Dataset(
-        LabelTable(texts, classes, states, truth, split, root, notes=notes), features, path.stem
-    )
+    table = LabelTable(texts, classes, states, truth, split, root, notes=notes, groups=groups)
+    return Dataset(table, features, path.stem)
 
 
 def as_texts(path: Path, name: str, array: npt.NDArray[Any]) -> Strings:
@@ -257,8 +267,14 @@ def check_features(path: Path, x: npt.NDArray[Any] | None) -> npt.NDArray[np.flo
         raise InputError(
             f"{path}: x has shape {x.shape} and type {x.dtype}, not numbers [N, D] or more"
         )
-    x = x if x.dtype in (np.float16, np.float32) else x.astype(np.float32)
+    if 0 in x.shape[1:]:
+        raise InputError(f"{path}: x has the shape {x.shape}, so there is nothing to learn from")
+    if x.dtype not in (np.float16, np.float32):
+        with np.errstate(over="ignore"):  # infinite then, and reported
+            x = x.astype(np.float32)
     row = row_not_finite(x)
     if row is not None:
-        raise InputError(f"{path}: x has a NaN or infinite value in row {row}")
+        raise InputError(
+            f"{path}: x has a NaN or infinite value in row {row}, or one too large for float32"
+        )
     return x

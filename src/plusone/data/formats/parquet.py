@@ -1,4 +1,4 @@
-"""Parquet in long form: `id`, `labels`, `negatives`, `truth` (lists of names), `split`.
+"""Parquet in long form: `id`, `labels`, `negatives`, `truth` (lists of names), `split`, `group`.
 
 Needs pyarrow. The ordered classes, the observation, the notes and the image folder are stored in
 the file's metadata. Files from elsewhere need no metadata: their classes are the names that occur,
@@ -16,6 +16,7 @@ import numpy as np
 
 from plusone.data.checks import (
     ID_COLUMNS,
+    check_groups,
     check_ids,
     id_array,
     images_root,
@@ -75,6 +76,8 @@ def write_parquet(data: Dataset, path: Path) -> None:
         out["truth"] = lists(columns.truth)
     if table.split is not None:
         out["split"] = pa.array(table.split.tolist(), pa.string())
+    if table.groups is not None:
+        out["group"] = pa.array(table.groups.tolist(), pa.string())
     meta = {
         "classes": table.classes,
         "default": table.labels.default,
@@ -125,6 +128,10 @@ def _read(pa: Any, path: Path, options: ReadOptions) -> Dataset:
             if name is None:
                 problems.add(f"split {str(word)!r} is not train, val or test", row=row)
         split = np.asarray([name or "" for name in named], dtype="<U5")
+    groups = None
+    if "group" in lowered:
+        groups = _texts(pa, arrow.column(lowered["group"]), "group", problems)
+        check_groups(groups, problems, lines)
     del arrow
     check_ids(ids, problems, lines)
     root, notes = images_root(
@@ -147,7 +154,7 @@ def _read(pa: Any, path: Path, options: ReadOptions) -> Dataset:
     if meta.default is not None:
         labels = labels.with_default(meta.default)
     notes = (*meta.notes, *notes)
-    table = LabelTable(ids, classes, labels, truth, split, root, meta.observation, notes)
+    table = LabelTable(ids, classes, labels, truth, split, root, meta.observation, notes, groups)
     return Dataset(table, name=path.stem)
 
 
@@ -188,7 +195,7 @@ def _bounded_table(pa: Any, path: Path) -> Any:
     """The whole file, read in batches, because a few bytes can encode a huge number of rows."""
     limit = unpacked_limit(path.stat().st_size)
     with pa.parquet.ParquetFile(path, memory_map=False) as file:
-        columns = {*ID_COLUMNS, "labels", "negatives", "truth", "split"}
+        columns = {*ID_COLUMNS, "labels", "negatives", "truth", "split", "group"}
         names = [name for name in file.schema_arrow.names if name.lower() in columns]
         batches, size = [], 0
         for batch in file.iter_batches(PIECE, columns=names):

@@ -4,7 +4,7 @@ import { answer, begin, find, post, said, show, showDone, showItem, state, undo 
 const annotate = {
   item: null,
   async load(row) {
-    const found = await post("/api/next", { again: state.again, row: row === undefined ? null : row });
+    const found = await post("api/next", { again: state.again, row: row === undefined ? null : row });
     this.item = found.row === null ? null : found;
     if (!this.item) { showDone(found.progress); return; }
     const shown = showItem(found);

@@ -21,7 +21,7 @@ const grid = {
   async load(label, before) {
     let wanted = label;
     if (wanted === undefined) {
-      const reply = await fetch("/api/classes");
+      const reply = await fetch("api/classes");
       const classes = (await reply.json()).classes;
       const chosen = classes.find((one) => "#" + one.label === location.hash);
       const most = classes.slice().sort((a, b) => b.left - a.left)[0];
@@ -29,7 +29,7 @@ const grid = {
     }
     const tried = new Set();
     for (;;) {  // a class that is finished, or is all on other screens, leads to the next one
-      const found = await post("/api/page", { label: wanted, again: state.again, size: fitting() });
+      const found = await post("api/page", { label: wanted, again: state.again, size: fitting() });
       tried.add(wanted);
       if (found.tiles.length) { this.page = found; break; }
       const other = found.classes.find((one) => (one.left || state.again) && !tried.has(one.label));
@@ -69,7 +69,7 @@ const grid = {
         this.waiting.delete(image);
         picture.replaceChildren(element("p", "", one.name));
       });
-      image.src = "/image/small/" + one.row;
+      image.src = "image/small/" + one.row;
       picture.append(image);
     } else { picture.append(element("p", "", one.name)); }
     const below = element("div", "below");

@@ -8,7 +8,7 @@ const MARKS = { yes: "✓", no: "✕", skip: "–" };
 const items = {
   item: null, at: 0,
   async load(row, label) {
-    const found = await post("/api/next", { again: state.again, row: row === undefined ? null : row });
+    const found = await post("api/next", { again: state.again, row: row === undefined ? null : row });
     this.item = found.row === null ? null : found;
     if (!this.item) { showDone(found.progress); return; }
     this.at = Math.max(0, found.questions.findIndex(
@@ -17,7 +17,7 @@ const items = {
     this.draw();
     show("work");
     await shown;
-    if (found.image && found.after !== null) { new Image().src = "/image/large/" + found.after; }
+    if (found.image && found.after !== null) { new Image().src = "image/large/" + found.after; }
   },
   draw() {
     find("questions").replaceChildren(...this.item.questions.map((one, place) => {

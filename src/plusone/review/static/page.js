@@ -103,7 +103,7 @@ function mention(path) {
     headers: { "Content-Type": "application/json" },
   }).catch(() => {});
 }
-export function answer(answers) { return post("/api/answer", { step: random(), answers: answers }); }
+export function answer(answers) { return post("api/answer", { step: random(), answers: answers }); }
 
 // Runs one thing at a time; what is pressed meanwhile was meant for another screen.
 export async function alone(act) {
@@ -168,7 +168,7 @@ export async function showItem(item) {
   none.hidden = item.image;
   none.textContent = item.name;
   if (!item.image) { return; }
-  const source = "/image/large/" + item.row;
+  const source = "image/large/" + item.row;
   if (image.getAttribute("src") !== source) { image.src = source; }
   image.alt = item.name;
   image.classList.add("loading");
@@ -183,7 +183,7 @@ export async function showItem(item) {
 }
 
 export async function undo(back) {
-  const found = await post("/api/undo", { step: random() });
+  const found = await post("api/undo", { step: random() });
   if (!found.undone.length) { said("nothing to undo in this tab"); return; }
   const count = found.undone.length;
   said(count === 1 ? "taken back: " + found.undone[0].action : plural(count, "answer") + " taken back");
@@ -220,8 +220,8 @@ export function begin(chosen) {
     });
   });
   find("again").addEventListener("click", () => alone(askAgain));
-  setInterval(function () { if (!document.hidden) { mention("/api/hold"); } }, 40000);
-  window.addEventListener("pagehide", () => mention("/api/release"));
+  setInterval(function () { if (!document.hidden) { mention("api/hold"); } }, 40000);
+  window.addEventListener("pagehide", () => mention("api/release"));
   window.addEventListener("pageshow", function (event) {
     if (event.persisted) { location.reload(); }
   });

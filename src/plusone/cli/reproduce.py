@@ -1,0 +1,164 @@
+"""The command reproduce: a table of a paper, trained again and compared with the published one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from plusone.cli.bench import WIDE, Seeds, Workers, parts, run_shown, write_report_of
+from plusone.cli.common import (
+    Device,
+    Features,
+    Json,
+    Set,
+    check_folder,
+    command_line,
+    emit,
+    out,
+    progress,
+    say,
+    table,
+    with_device,
+)
+from plusone.cli.data import FILE as LABELS
+from plusone.cli.data import count_warnings
+from plusone.errors import InputError
+
+if TYPE_CHECKING:
+    from plusone.compare.reproduce import Line, Part
+
+CHOSEN = 6  # columns of the table before those of single batch sizes
+
+
+def reproduce(
+    context: typer.Context,
+    data: Annotated[str, typer.Argument(help="voc, coco, nuswide or cub.")],
+    root: Annotated[Path, typer.Argument(help="Folder of the downloaded, unpacked files.")],
+    name: Annotated[
+        str,
+        typer.Option("--table", "-t", help="The paper: cole, em, lasd, gr or lac."),
+    ] = "cole",
+    features: Features = None,
+    to: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for results; default DATA-TABLE.")
+    ] = None,
+    names: Annotated[
+        str | None,
+        typer.Option(
+            "--methods", "-m", help="Rows, comma-separated, or all methods; default the table's."
+        ),
+    ] = None,
+    modes: Annotated[
+        str | None,
+        typer.Option(help="linear, finetune, linear_init, comma-separated; default the table's."),
+    ] = None,
+    seeds: Seeds = "0,1,2",
+    lrs: Annotated[
+        str | None,
+        typer.Option("--lr", help="Learning rates to search, comma-separated."),
+    ] = None,
+    batches: Annotated[
+        str | None, typer.Option("--batch-size", help="Batch sizes to search, comma-separated.")
+    ] = None,
+    settings: Set = None,
+    device: Device = None,
+    workers: Workers = 2,
+    as_json: Json = False,
+    report: Annotated[
+        bool, typer.Option("--report/--no-report", help="Write report.html too.")
+    ] = True,
+) -> None:
+    """Train the rows of a published table, and compare the figures.
+
+    Labels are prepared as by plusone prepare, settings come from the recipes. In
+    the mode linear, learning rate (1e-2, 1e-3, 1e-4, 1e-5) and batch size (8, 16)
+    are searched, as Cole et al. do: the first seed picks the rate of each batch
+    size by validation mAP, all seeds train with it, and their mean validation mAP
+    picks the batch size. Other modes take both from the recipe; --lr and
+    --batch-size search there too.
+
+    With --features the linear rows are trained on these features, and others are
+    left out. Without it the images are needed, and in practice a GPU.
+
+    What is done is skipped when the command is run again.
+
+    Example: [bold]plusone reproduce voc VOCdevkit --table cole -x features.npz[/bold]
+    Example: [bold]plusone reproduce coco COCO --table gr --device cuda --seeds 0[/bold]
+    """
+    from plusone.compare.bench import run_bench
+    from plusone.compare.reproduce import (
+        FILES,
+        make_parts,
+        prepare_labels,
+        with_figures,
+        write_reproduction,
+    )
+    from plusone.compare.tables import write_outputs
+    from plusone.data.public import PUBLIC
+    from plusone.recipe import parse_settings
+
+    if data not in PUBLIC:
+        raise InputError(f"{data!r} is no data set; choose one of {', '.join(PUBLIC)}")
+    folder = to or Path(f"{data}-{name}")
+    check_folder(folder)
+    title = f"{PUBLIC[data].title}, table {name}"
+
+    def plan(files: Sequence[Path]) -> list[Part]:
+        block = {"path": str(folder / LABELS), "features": [str(file) for file in files]}
+        return make_parts(
+            name,
+            data,
+            block | {"name": PUBLIC[data].title},
+            methods=parts(names, str, "--methods") if names else (),
+            modes=parts(modes, str, "--modes") if modes else ["linear"] * bool(files),
+            seeds=parts(seeds, int, "--seeds"),
+            rates=parts(lrs, float, "--lr") if lrs else (),
+            batches=parts(batches, int, "--batch-size") if batches else (),
+            settings=parse_settings(with_device(settings, device)),
+            workers=workers,
+        )
+
+    plan(features or [])  # wrong names are refused before anything is read
+    with progress("preparing labels", None):
+        prepared, files = prepare_labels(data, root, folder / LABELS, features or [])
+    for warning in count_warnings(prepared):
+        say(f"warning: {warning}")
+    command = command_line(context, ("as_json", "workers", "report"))
+    benches, folders = [], []
+    for part in plan(files):
+        home = folder / part.name
+        run = partial(run_shown, folder=home, workers=workers)
+        bench = with_figures(run_bench(part.spec, home, run), part, data)
+        heading = f"{title}, {part.name}"
+        rows, rule = bench.summary, bench.rule
+        write_outputs(
+            home, part.spec, bench.results, rows, title=heading, command=command, rule=rule
+        )
+        benches.append(bench)
+        folders.append(home)
+        lines, document = write_reproduction(
+            folder, benches, prepared, title=title, command=command
+        )
+    if as_json:
+        emit(document)
+    else:
+        _print_lines(lines, title)
+    say(f"written: {', '.join(str(folder / file) for file in FILES)}")
+    if report:
+        write_report_of(folders, folder / "report.html")
+
+
+def _print_lines(lines: Sequence[Line], title: str) -> None:
+    """Prints one table per mode; narrow terminals get the chosen batch size alone."""
+    from plusone.compare.reproduce import table_of
+
+    for mode in dict.fromkeys(line.mode for line in lines):
+        header, cells = table_of([line for line in lines if line.mode == mode])
+        shown = len(header) if out.width >= WIDE else CHOSEN
+        rows = [row[:shown] for row in cells]
+        out.print(table(f"{title}, {mode}", header[:shown], rows))
+    say("difference: ours less the published figure, in points of mAP")

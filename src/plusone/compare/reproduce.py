@@ -1,0 +1,381 @@
+"""The tables of the papers: what to train for each row, and our figures beside the published ones.
+
+A table is a set of published figures (`MethodInfo.published`) of one paper. Its rows are trained
+with the settings of `recipes/`, one comparison (`plusone.compare.bench`) for each mode and searched
+batch size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from plusone.compare.bench import Bench
+from plusone.compare.jobs import Settings
+from plusone.compare.spec import BenchSpec, make_spec, merge_settings
+from plusone.compare.summary import BACKBONE, Row, Summary, was_solved
+from plusone.compare.tables import describe_inputs, markdown, spread
+from plusone.data.formats import write
+from plusone.data.public import Prepared, prepare
+from plusone.errors import InputError
+from plusone.io.files import write_json, write_text
+from plusone.io.keys import file_key
+from plusone.methods import METHODS, PublishedFigure, get_method
+from plusone.methods.papers import (
+    CHEN_TABLE_2,
+    COLE_TABLE_1,
+    COLE_TABLE_A1,
+    LASD_TABLE_2,
+    XIE_TABLE_2,
+    XIE_TABLE_2_RESNET,
+    ZHOU_TABLE,
+)
+from plusone.recipe import Recipe, make_recipe, read_toml
+from plusone.version import __version__
+
+TABLES: dict[str, tuple[str, ...]] = {
+    "cole": (COLE_TABLE_1, COLE_TABLE_A1),
+    "em": (ZHOU_TABLE,),
+    "lasd": (LASD_TABLE_2,),
+    "gr": (CHEN_TABLE_2,),
+    "lac": (XIE_TABLE_2, XIE_TABLE_2_RESNET),
+}
+RECIPES = {"linear": "linear/{}.toml", "finetune": "{}.toml", "linear_init": "{}_linear_init.toml"}
+PLAIN = {"linear": "an", "finetune": "an", "linear_init": "an_ls"}  # method with a typical recipe
+OWN = ("options", "expected_positives")  # settings of a recipe that belong to its method
+RATES, BATCHES = (1e-2, 1e-3, 1e-4, 1e-5), (8, 16)  # what Cole et al. search
+BATCH_RULE = "batch size: the one with the better validation score, mean over the seeds"
+FEATURES = ("features.npz", "features")  # below the root, used where the images are missing
+FILES = ("table.md", "reproduction.json")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One comparison of a table.
+
+    Args:
+        mode: How its rows are trained.
+        batch_size: The batch size, where several are searched.
+        figures: Method -> its published figure; None for a method that the table does not list.
+        spec: The comparison.
+    """
+
+    mode: str
+    batch_size: int | None
+    figures: Mapping[str, PublishedFigure | None]
+    spec: BenchSpec
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return self.mode if self.batch_size is None else f"{self.mode}-batch{self.batch_size}"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of a reproduced table.
+
+    Args:
+        method: Its name.
+        mode: How it was trained.
+        by_batch: The result with each batch size.
+        batch_size: The one with the best validation score, mean over the seeds.
+        published: The published test mAP in per cent, if the table lists the method.
+        source: Where it was published.
+    """
+
+    method: str
+    mode: str
+    by_batch: Mapping[int, Row]
+    batch_size: int
+    published: float | None
+    source: str | None
+
+    @property
+    def row(self) -> Row:
+        """The result with the chosen batch size."""
+        return self.by_batch[self.batch_size]
+
+    @property
+    def difference(self) -> float | None:
+        """Ours less the published figure, in points."""
+        if self.published is None or self.row.test_map is None:
+            return None
+        return 100 * self.row.test_map - self.published
+
+    def to_dict(self) -> dict[str, Any]:
+        """The line for JSON."""
+        return {
+            "method": self.method,
+            "mode": self.mode,
+            "published": self.published,
+            "difference": self.difference,
+            "source": self.source,
+            "batch_size": self.batch_size,
+            "by_batch": {str(size): row.to_dict() for size, row in self.by_batch.items()},
+        }
+
+
+def prepare_labels(
+    data: str, root: Path, to: Path, features: Sequence[Path]
+) -> tuple[Prepared, list[Path]]:
+    """Writes the labels of a public data set; returns them, and the features to train on.
+
+    A file with the same labels is left alone: the journals belong to it.
+
+    Args:
+        data: A public data set.
+        root: Its folder.
+        to: The npz file to write.
+        features: Features to train on; by default the images, and where these are missing the
+            features below the root.
+    """
+    files = list(features)
+    try:
+        prepared = prepare(data, root, missing="keep" if files else None)
+    except InputError as error:
+        if files:
+            raise
+        prepared = prepare(data, root, missing="keep")  # raises if more than images is missing
+        files = [root / name for name in FEATURES if (root / name).exists()]
+        if not files:
+            raise InputError(f"{error}; with --features the linear rows need no image") from None
+    new = to.with_name(f"new-{to.name}")
+    write(prepared.table, new)
+    if to.exists() and file_key(to) == file_key(new):
+        new.unlink()
+    else:
+        new.replace(to)
+    return prepared, files
+
+
+def recipes() -> Path:
+    """The folder of the recipes: in the installed package, or beside its source."""
+    package = Path(__file__).parents[1]
+    for folder in (package / "recipes", package.parents[1] / "recipes"):
+        if folder.is_dir():
+            return folder
+    raise InputError("the recipes are missing: neither in the package nor beside its source")
+
+
+def settings_of(data: str, method: str, mode: str) -> Settings:
+    """The settings of a row, without method and mode.
+
+    A method without a recipe in this mode is trained as others are, with its own options and k of
+    its recipe in another mode, if it has one.
+
+    Args:
+        data: A public data set.
+        method: The method.
+        mode: How to train.
+    """
+    folder = recipes() / data
+    own = {other: folder / name.format(method) for other, name in RECIPES.items()}
+    if own[mode].exists():
+        settings = read_toml(own[mode])
+    else:
+        plain = read_toml(folder / RECIPES[mode].format(PLAIN[mode]))
+        settings = {name: value for name, value in plain.items() if name not in OWN}
+        if other := next((file for file in own.values() if file.exists()), None):
+            settings |= {name: value for name, value in read_toml(other).items() if name in OWN}
+    return {name: value for name, value in settings.items() if name not in ("method", "mode")}
+
+
+def figures_of(table: str, data: str) -> dict[str, dict[str, PublishedFigure]]:
+    """Mode -> method -> figure of the rows that a table has for a data set."""
+    figures: dict[str, dict[str, PublishedFigure]] = {mode: {} for mode in RECIPES}
+    for name, info in METHODS.items():
+        for figure in info.published:
+            if figure.source in TABLES[table] and getattr(figure, data) is not None:
+                figures[figure.mode][name] = figure
+    return {mode: rows for mode, rows in figures.items() if rows}
+
+
+def make_parts(
+    table: str,
+    data: str,
+    block: Mapping[str, Any],
+    *,
+    methods: Sequence[str] = (),
+    modes: Sequence[str] = (),
+    seeds: Sequence[int] = (0, 1, 2),
+    rates: Sequence[float] = (),
+    batches: Sequence[int] = (),
+    settings: Settings | None = None,
+    workers: int = 2,
+) -> list[Part]:
+    """The comparisons of a table; unknown names and wrong settings are refused.
+
+    Args:
+        table: A name in `TABLES`.
+        data: A public data set.
+        block: The data, fields of a `DataSpec`; features are for the mode linear alone.
+        methods: Rows; by default those of the table. "all" is every method. Methods that the table
+            does not list are trained too, and have no published figure.
+        modes: Modes; by default those of the table.
+        seeds: Seeds of each row.
+        rates: Learning rates to choose from; by default those of the papers in the mode linear, and
+            that of the recipe in others.
+        batches: Batch sizes to choose from; likewise.
+        settings: Recipe settings that take precedence over the recipes.
+        workers: Parallel trainings.
+    """
+    for mode in modes:
+        if mode not in RECIPES:
+            raise InputError(f"{mode!r} is no mode; choose among {', '.join(RECIPES)}")
+    if table not in TABLES:
+        raise InputError(f"{table!r} is no table; choose one of {', '.join(TABLES)}")
+    names = [get_method(name).name for name in (METHODS if "all" in methods else methods)]
+    listed = figures_of(table, data)
+    anywhere = {name for rows in listed.values() for name in rows}
+    given = dict(settings or {})
+    for key, tried in (("lr", rates), ("batch_size", batches)):
+        if tried and key in given:
+            raise InputError(f"{key} is given by --set and as a list to search; give one of them")
+    parts = []
+    for mode in modes or listed:
+        rows = listed.get(mode, {})
+        figures: dict[str, PublishedFigure | None] = dict(rows)
+        if names:
+            extra = [name for name in names if not rows or name not in anywhere]
+            figures = {name: rows.get(name) for name in names if name in rows or name in extra}
+        linear = mode == "linear"
+        lr = tuple(rates) or (RATES if linear and "lr" not in given else ())
+        sizes = tuple(batches) or (BATCHES if linear and "batch_size" not in given else ())
+        searched = {"lr": bool(lr), "batch_size": bool(sizes)}
+        by_method = {}
+        for name in figures:
+            own = settings_of(data, name, mode).items()
+            own_settings = {key: value for key, value in own if not searched.get(key)}
+            by_method[name] = merge_settings(own_settings, given)
+            info = get_method(name)
+            info.make_options(make_recipe(info.defaults, by_method[name], source=name).options)
+        for size in sizes or (None,):
+            values: dict[str, Any] = {
+                "data": [dict(block) | ({} if linear else {"features": ()})],
+                "methods": list(figures),
+                "seeds": seeds,
+                "modes": [mode],
+                "lr": lr,
+                "settings": {} if size is None else {"batch_size": size},
+                "method": by_method,
+                "workers": workers,
+            } | ({"tune": True, "search": "rate"} if len(lr) > 1 else {})
+            if figures:
+                parts.append(Part(mode, size, figures, make_spec(values, source="settings")))
+    if not parts:
+        has = ", ".join(f"{mode} ({len(rows)})" for mode, rows in listed.items())
+        raise InputError(
+            f"the table {table} has no such row for {data}; its rows are of the modes {has}. "
+            "Methods that --methods names are trained without a row too"
+        )
+    return parts
+
+
+def with_figures(bench: Bench, part: Part, data: str) -> Bench:
+    """The comparison with the published figures of its table, whatever the counts are."""
+    rows = []
+    for row in bench.summary.rows:
+        figure = part.figures[row.method]
+        value, source = (getattr(figure, data), figure.source) if figure else (None, None)
+        rows.append(replace(row, published=value, published_source=source))
+    return replace(bench, summary=Summary(tuple(rows), bench.summary.tests))
+
+
+def lines_of(benches: Sequence[Bench]) -> list[Line]:
+    """One line per mode and method, with the batch size that validation prefers."""
+    default = Recipe.model_fields["batch_size"].default
+    rows: dict[tuple[str, str], dict[int, Row]] = {}
+    for bench in benches:
+        sizes = {run.key: run.recipe.get("batch_size", default) for run in bench.results}
+        for row in bench.summary.rows:
+            rows.setdefault((row.mode, row.method), {})[sizes[row.keys[0]]] = row
+    lines = []
+    for (mode, method), by_batch in rows.items():
+        best = max(by_batch, key=lambda size: by_batch[size].val_score)
+        row = by_batch[best]
+        lines.append(Line(method, mode, by_batch, best, row.published, row.published_source))
+    return lines
+
+
+def table_of(lines: Sequence[Line]) -> tuple[list[str], list[list[str]]]:
+    """Header and cells of the lines of one mode."""
+    sizes = sorted({size for line in lines for size in line.by_batch})
+    searched = sizes if any(len(line.by_batch) > 1 for line in lines) else []
+    header = ["method", "test mAP", "published", "difference", "lr", "batch"]
+    header += [f"batch {size}" for size in searched]
+    cells = [
+        [
+            line.method,
+            spread(line.row.test_map, line.row.test_sd),
+            "-" if line.published is None else f"{line.published:g}",
+            "-" if line.difference is None else f"{line.difference:+.2f}",
+            "-" if was_solved(line.method, line.mode) else f"{line.row.lr:g}",
+            "-" if was_solved(line.method, line.mode) else str(line.batch_size),
+            *(
+                spread(row.test_map, row.test_sd) if (row := line.by_batch.get(size)) else "-"
+                for size in searched
+            ),
+        ]
+        for line in lines
+    ]
+    return header, cells
+
+
+def write_reproduction(
+    folder: Path,
+    benches: Sequence[Bench],
+    prepared: Prepared,
+    *,
+    title: str,
+    command: str,
+) -> tuple[list[Line], dict[str, Any]]:
+    """Writes the table as Markdown and JSON; returns its lines and the content of the JSON file.
+
+    Args:
+        folder: Where to write.
+        benches: The finished comparisons of the table, with its figures.
+        prepared: The data.
+        title: A line for the table.
+        command: The command that repeats it.
+    """
+    lines = lines_of(benches)
+    results = [run for bench in benches for run in bench.results]
+    modes = list(dict.fromkeys(line.mode for line in lines))
+    inputs = dict.fromkeys(f"{run.mode}: {describe_inputs(run)}" for run in results)
+    sources = dict.fromkeys(line.source for line in lines if line.source)
+    notes = [
+        "difference: ours less the published figure, in points of mAP; ± is the standard deviation "
+        f"over the seeds {', '.join(str(seed) for seed in sorted({run.seed for run in results}))}",
+        *(f"published ({BACKBONE}): {source}" for source in sources),
+        f"ours: {'; '.join(inputs)}",
+        *(f"settings: {rule}" for rule in dict.fromkeys(bench.rule for bench in benches)),
+        *([BATCH_RULE] if any(len(line.by_batch) > 1 for line in lines) else []),
+        *prepared.table.notes,
+        *(
+            f"{count.sentence}: the figures cannot be compared with the published ones"
+            for count in prepared.differences
+        ),
+        f"to repeat: {command} (plusone {__version__})",
+    ]
+    document: dict[str, Any] = {
+        "kind": "reproduction",
+        "title": title,
+        "command": command,
+        "lines": [line.to_dict() for line in lines],
+        "notes": notes,
+        "version": __version__,
+        "date": date.today().isoformat(),
+    }
+    by_mode = {mode: [line for line in lines if line.mode == mode] for mode in modes}
+    tables = [
+        f"**{title}, {mode}**\n\n{markdown(*table_of(group))}" for mode, group in by_mode.items()
+    ]
+    listed = "".join(f"- {note}\n" for note in notes)
+    table, record = FILES
+    write_text(folder / table, "\n".join([*tables, listed]))
+    write_json(folder / record, document)
+    return lines, document

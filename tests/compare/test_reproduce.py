@@ -1,0 +1,233 @@
+"""The papers' tables: small trees of the public data sets, trained in this process and tabled."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from plusone.compare.bench import run_bench
+from plusone.compare.jobs import run_jobs
+from plusone.compare.reproduce import (
+    TABLES,
+    figures_of,
+    make_parts,
+    prepare_labels,
+    recipes,
+    settings_of,
+    with_figures,
+    write_reproduction,
+)
+from plusone.data.public import PUBLIC
+from plusone.errors import InputError
+from plusone.methods import METHODS
+
+TRAIN, TEST, CLASSES = 40, 20, ("ant", "bee", "cat", "dog")
+PARTS = {"train": range(TRAIN), "val": range(TRAIN, TRAIN + TEST)}
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(TRAIN + TEST, 5)).astype(np.float32)
+LABELS = np.where(X[:, :4].max(axis=1, keepdims=True) == X[:, :4], 1, (X[:, :4] > 0.5).astype(int))
+
+
+def voc(root: Path) -> tuple[Path, list[str]]:
+    lists = root / "VOC2012" / "ImageSets" / "Main"
+    lists.mkdir(parents=True)
+    for part, rows in PARTS.items():
+        for column, name in enumerate(CLASSES):
+            lines = (f"{row:03d} {2 * LABELS[row, column] - 1}\n" for row in rows)
+            (lists / f"{name}_{part}.txt").write_text("".join(lines))
+    return root / "VOC2012" / "JPEGImages", [f"{row:03d}.jpg" for row in range(TRAIN + TEST)]
+
+
+def coco(root: Path) -> tuple[Path, list[str]]:
+    (root / "annotations").mkdir(parents=True)
+    categories = [{"id": number, "name": name} for number, name in enumerate(CLASSES)]
+    names = {}
+    for part, rows in PARTS.items():
+        files = {row: f"COCO_{part}2014_{row:012d}.jpg" for row in rows}
+        names |= {row: f"{part}2014/{file}" for row, file in files.items()}
+        document = {
+            "images": [{"id": row, "file_name": file} for row, file in files.items()],
+            "annotations": [
+                {"image_id": int(row), "category_id": int(column), "iscrowd": 0}
+                for row, column in np.argwhere(LABELS)
+                if row in files
+            ],
+            "categories": categories,
+        }
+        (root / "annotations" / f"instances_{part}2014.json").write_text(json.dumps(document))
+    return root, [names[row] for row in range(TRAIN + TEST)]
+
+
+def nuswide(root: Path) -> tuple[Path, list[str]]:
+    for folder in ("ImageList", "ConceptsList", "Groundtruth/TrainTestLabels"):
+        (root / folder).mkdir(parents=True)
+    (root / "ConceptsList" / "Concepts81.txt").write_text("\n".join(CLASSES))
+    for part, rows in zip(("Train", "Test"), PARTS.values(), strict=True):
+        images = "".join(f"a\\{row:04d}.jpg\n" for row in rows)
+        (root / "ImageList" / f"{part}Imagelist.txt").write_text(images)
+        for column, name in enumerate(CLASSES):
+            cells = "".join(f"{LABELS[row, column]}\n" for row in rows)
+            file = f"Labels_{name}_{part}.txt"
+            (root / "Groundtruth" / "TrainTestLabels" / file).write_text(cells)
+    return root / "Flickr", [f"a/{row:04d}.jpg" for row in range(TRAIN + TEST)]
+
+
+def cub(root: Path) -> tuple[Path, list[str]]:
+    (root / "attributes").mkdir(parents=True)
+    names = [f"a/{row:04d}.jpg" for row in range(TRAIN + TEST)]
+    files = {
+        "images.txt": names,
+        "train_test_split.txt": [int(row < TRAIN) for row in range(TRAIN + TEST)],
+        "attributes/attributes.txt": CLASSES,
+    }
+    for file, values in files.items():
+        lines = (f"{number} {value}\n" for number, value in enumerate(values, 1))
+        (root / file).write_text("".join(lines))
+    cells = (f"{r + 1} {c + 1} {state} 1 1.0\n" for (r, c), state in np.ndenumerate(LABELS))
+    (root / "attributes" / "image_attribute_labels.txt").write_text("".join(cells))
+    return root / "images", names
+
+
+TREES = {"voc": voc, "coco": coco, "nuswide": nuswide, "cub": cub}
+
+
+def tree(data: str, root: Path, *, images: bool = False) -> Path:
+    """A data set in its download layout; returns a file with features of its items."""
+    folder, names = TREES[data](root)
+    for name, row in zip(names, X, strict=True) if images else ():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shade = np.clip(128 + 60 * row[:3], 0, 255).astype(np.uint8)
+        Image.new("RGB", (16, 16), tuple(int(value) for value in shade)).save(path)
+    features = root.with_name(f"{root.name}-features.npz")
+    np.savez(features, x=X, ids=np.array(names))
+    return features
+
+
+K = {"expected_positives": 1.7}  # the published k does not fit four classes
+
+
+@pytest.fixture
+def reproduced(tmp_path, trained):
+    """`reproduced("voc", "cole", methods=["an"])`: the lines, the document, the folder."""
+
+    def reproduce(data, table, *, images=False, settings, **how):
+        features = tree(data, tmp_path / data, images=images)
+        files = [] if images else [features]
+        folder = tmp_path / "out"
+        folder.mkdir(exist_ok=True)
+        labels = folder / "labels.npz"
+        prepared, files = prepare_labels(data, tmp_path / data, labels, files)
+        block = {"path": str(labels), "features": [str(file) for file in files]}
+        benches = []
+        for part in make_parts(table, data, block, settings=K | settings, **how):
+            run = partial(run_jobs, journal=folder / part.name / "journal.jsonl", workers=1)
+            benches.append(with_figures(run_bench(part.spec, folder, run), part, data))
+        lines, document = write_reproduction(
+            folder, benches, prepared, title=data, command="plusone reproduce"
+        )
+        return SimpleNamespace(lines=lines, document=document, folder=folder)
+
+    return reproduce
+
+
+@pytest.mark.parametrize("data", TREES)
+def test_the_linear_half_of_the_first_table(reproduced, data):
+    how = {"modes": ["linear"], "seeds": (0, 1), "rates": (1e-1, 1e-2)}
+    done = reproduced(data, "cole", methods=["an", "role", "em"], settings={"epochs": 1}, **how)
+    lines = {line.method: line for line in done.lines}
+    assert list(lines) == ["an", "role", "em"]
+    for name, line in lines.items():
+        assert (line.mode, set(line.by_batch)) == ("linear", {8, 16})
+        assert line.row.val_score == max(row.val_score for row in line.by_batch.values())
+        assert line.row.seeds == 2
+        figures = [figure for figure in METHODS[name].published if figure.mode == "linear"]
+        assert line.published == (getattr(figures[0], data) if figures else None)
+        if figures:
+            assert line.difference == 100 * line.row.test_map - line.published
+    table = (done.folder / "table.md").read_text(encoding="utf-8").splitlines()
+    assert table[2].split(" | ")[-2:] == ["batch 8", "batch 16 |"]
+    cells = [cell.strip() for cell in table[4].strip("|").split("|")]
+    an = lines["an"]
+    assert cells[0] == "an"
+    assert cells[1] == f"{100 * an.row.test_map:.2f} ± {100 * an.row.test_sd:.2f}"
+    assert cells[2:4] == [f"{an.published:g}", f"{an.difference:+.2f}"]
+    assert (float(cells[4]), int(cells[5])) == (an.row.lr, an.batch_size)
+    assert table[6].startswith("| em |")
+    assert any("cannot be compared with the published" in line for line in table)
+    record = json.loads((done.folder / "reproduction.json").read_text(encoding="utf-8"))
+    assert record == json.loads(json.dumps(done.document))
+    assert [line["published"] for line in record["lines"]][2] is None
+
+
+def test_the_first_seed_picks_the_rate_and_all_seeds_the_batch_size(reproduced, trained):
+    how = {"modes": ["linear"], "seeds": (3, 4), "rates": (1e-1, 1e-9)}
+    done = reproduced("voc", "cole", methods=["an"], settings={"epochs": 2}, **how)
+    (line,) = done.lines
+    assert {row.lr for row in line.by_batch.values()} == {1e-1}  # 1e-9 learns nothing
+    assert len(trained) == 2 * (2 + 1)  # per batch size: two rates, then one more seed
+
+
+def test_fine_tuned_rows_are_trained_as_the_recipes_say(reproduced):
+    small = {"backbone": "cnn", "image_size": 16, "workers": 0, "epochs": 1, "finetune_epochs": 1}
+    settings = small | {"device": "cpu"}
+    done = reproduced(
+        "voc", "em", images=True, methods=["an", "role"], seeds=(0,), settings=settings
+    )
+    published = {(line.mode, line.method): line.published for line in done.lines}
+    assert published == {
+        ("finetune", "an"): 85.89,
+        ("finetune", "role"): 87.77,
+        ("linear_init", "role"): 88.26,
+    }
+    an = done.lines[0]
+    assert (an.batch_size, an.row.lr) == (8, 1e-5)
+    journal = (done.folder / "finetune" / "journal.jsonl").read_text(encoding="utf-8")
+    recipe = json.loads(journal.splitlines()[0])["recipe"]
+    assert (recipe["device"], recipe["backbone"], recipe["mode"]) == ("cpu", "cnn", "finetune")
+
+
+def test_features_below_the_root_stand_in_for_missing_images(tmp_path):
+    features = tree("voc", tmp_path / "voc")
+    labels = tmp_path / "labels.npz"
+    with pytest.raises(InputError, match="with --features the linear rows need no image"):
+        prepare_labels("voc", tmp_path / "voc", labels, [])
+    place = features.rename(tmp_path / "voc" / "features.npz")
+    assert prepare_labels("voc", tmp_path / "voc", labels, [])[1] == [place]
+    written = labels.stat()
+    prepare_labels("voc", tmp_path / "voc", labels, [])
+    assert labels.stat().st_mtime_ns == written.st_mtime_ns  # journals depend on it
+
+
+def test_every_row_of_a_table_has_a_recipe_and_the_other_way_round():
+    for data in PUBLIC:
+        rows = {
+            (mode, method)
+            for table in TABLES
+            for mode, figures in figures_of(table, data).items()
+            for method in figures
+        }
+        folder = recipes() / data
+        files = {path.relative_to(folder).as_posix()[:-5] for path in folder.rglob("*.toml")}
+        names = {"linear": "linear/{}", "finetune": "{}", "linear_init": "{}_linear_init"}
+        assert files == {names[mode].format(method) for mode, method in rows}
+        assert all("method" not in settings_of(data, method, mode) for mode, method in rows)
+
+
+def test_a_method_without_a_linear_recipe_keeps_its_own_options():
+    settings = settings_of("voc", "lasd", "linear")
+    assert settings["options"]["lam_plus"] == 0.1
+    assert (settings["epochs"], settings["expected_positives"]) == (25, 1.5)
+    block = {"path": "labels.npz", "features": ["x.npz"]}
+    parts = make_parts("cole", "voc", block, methods=["lasd", "an", "n_ls"], modes=["linear"])
+    assert [part.name for part in parts] == ["linear-batch8", "linear-batch16"]
+    figures = {name: figure and figure.voc for name, figure in parts[0].figures.items()}
+    assert figures == {"lasd": None, "an": 84.2, "n_ls": 85.0}
+    assert parts[1].spec.settings == {"batch_size": 16}
+    assert parts[1].spec.lr == (1e-2, 1e-3, 1e-4, 1e-5)
