@@ -32,12 +32,14 @@ def text_of(name: str) -> str:
 
 
 def published(name: str) -> PublishedFigure:
-    """The figures that a recipe of this name is for: `gr`, `linear/an`, `role_linear_init`."""
+    """What a recipe of this name is for: `gr`, `linear/an`, `role_linear_init`, `ll_r_boost`."""
     mode, _, method = name.rpartition("/")
     if method.endswith("_linear_init"):
         mode, method = "linear_init", method.removesuffix("_linear_init")
-    figures = get_method(method).published
-    return next(figure for figure in figures if figure.mode == (mode or "finetune"))
+    options = {"boost": 5.0} if method.endswith("_boost") else {}
+    figures = get_method(method.removesuffix("_boost")).published
+    wanted = (mode or "finetune", options)
+    return next(figure for figure in figures if (figure.mode, figure.options) == wanted)
 
 
 def test_every_data_set_has_the_recipes_of_its_figures():
@@ -73,7 +75,9 @@ def test_settings_are_valid(name):
         assert inputs == [("images", 40)] * 2
     else:
         assert inputs == [("images", 8 if (method, data) in GR_SHORT else 10)]
-    assert settings["method"] == method.removeprefix("linear/").removesuffix("_linear_init")
+    plain = method.removeprefix("linear/").removesuffix("_linear_init").removesuffix("_boost")
+    assert settings["method"] == plain
+    assert published(method).options.items() <= recipe.options.items()
 
 
 GR_SHORT = {("gr", "voc"), ("gr", "coco")}
@@ -98,6 +102,9 @@ SETTINGS = {
         (16, 1e-5, {"alpha": 0.1, "beta": 0.2, "warmup": 4, "theta": 0.9}),
         (8, 1e-4, {"alpha": 0.01, "beta": 0.4, "warmup": 3, "theta": 0.9}),
     ],
+    "ll_r_boost": [(16, 1e-5, {"delta_rel": 0.5, "boost": 5.0})] * 4,
+    "ll_ct_boost": [(16, 1e-5, {"delta_rel": 0.2, "boost": 5.0})] * 4,
+    "ll_cp_boost": [(16, 1e-5, {"delta_rel": 0.1, "boost": 5.0})] * 4,
     "lasd": [
         (8, 1e-5, {"lam_plus": 0.10, "tau": 0.90, "alpha": 0.70}),
         (16, 1e-5, {"lam_plus": 0.03, "tau": 0.90, "alpha": 0.10}),

@@ -236,7 +236,7 @@ def _head(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
 
 def _crops(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
     name, method = str(now.get("backbone")), METHODS.get(str(now.get("method")))
-    maps = method is None or method.has_maps
+    maps = method is None or method.gives_maps(now.get("options") or {})
     if facts.kind == "features" or _trains_network(facts, now) or maps or "crops" in now:
         return None
     if name not in RATES or not _pretrained(now):

@@ -181,6 +181,9 @@ def test_voc_linear(result):
     assert published(result("gr", **VOC, mode="finetune"))[0] == 89.83
     assert published(result("role", **VOC, mode="linear_init"))[0] == 88.26
     assert published(result("gr", **VOC, mode="stages")) is None
+    for boost, figure in ((1.0, 89.15), (5.0, 89.29), (2.0, None)):
+        row = result("ll_r", **VOC, mode="finetune", options={"boost": boost})
+        assert (published(row) or [None])[0] == figure
 
 
 def test_all_labels(result):
@@ -213,12 +216,12 @@ def test_unknown_truth_has_no_published_figure(result):
 
 
 def test_the_tables_name_methods_and_data_that_exist():
-    names = {field.name for field in dataclasses.fields(PublishedFigure)} - {"mode", "source"}
-    assert names == PUBLIC.keys() == PARTS_OF_NAMES.keys()
+    names = {field.name for field in dataclasses.fields(PublishedFigure)}
+    assert names - {"mode", "source", "options"} == PUBLIC.keys() == PARTS_OF_NAMES.keys()
     for info in METHODS.values():
-        rows = [(figure.mode, figure.source) for figure in info.published]
+        rows = [(figure.mode, figure.source, str(figure.options)) for figure in info.published]
         assert len(set(rows)) == len(rows)
-        assert {mode for mode, _ in rows} <= {"linear", "finetune", "linear_init"}
+        assert {mode for mode, *_ in rows} <= {"linear", "finetune", "linear_init"}
         for figure in info.published:
             places = ("CVPR", "ECCV", "ICLR", "IJCAI", "NeurIPS")
             assert any(place in figure.source for place in places)

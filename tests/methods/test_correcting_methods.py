@@ -8,6 +8,7 @@ import plusone
 from plusone.data import Dataset, LabelMatrix
 from plusone.errors import InputError
 from plusone.methods import METHODS
+from plusone.models.heads import LinearHead, SpatialHead
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
 
 
@@ -45,6 +46,22 @@ def test_ll_cp_remembers_and_never_touches_observed_labels():
     assert method.corrected.nonzero().tolist() == [[0, 1], [1, 0]]
     assert method.labels.observed.dense().tolist() == LABELS.tolist()
     assert method.estimates()[0].tolist() == [1, 1, 0, 0]
+
+
+@pytest.mark.parametrize(("name", "delta"), [("ll_r", 0.5), ("ll_ct", 0.2), ("ll_cp", 0.1)])
+def test_the_authors_settings_and_boosted_maps(name, delta):
+    assert make(name, LABELS).options.delta_rel == delta
+    head = make(name, LABELS, boost=5.0).make_head(3)
+    assert (type(head), head.boost) == (SpatialHead, 5.0)
+    assert type(make(name, LABELS).make_head(3)) is LinearHead
+    info = METHODS[name]
+    assert info.gives_maps({"boost": 5.0})
+    assert not info.gives_maps({})
+    with pytest.raises(InputError, match="boost must be at least 1"):
+        info.make_options({"boost": 0.5})
+    vectors = TrainLabels(LabelMatrix.from_dense(LABELS), places=False)
+    with pytest.raises(InputError, match="boost = 5 needs class maps, and feature vectors have no"):
+        info.build(vectors, info.make_options({"boost": 5.0})).make_head(3)
 
 
 def test_role_starts_as_published_and_recovers_hidden_labels():

@@ -1,5 +1,7 @@
 """Heads: linear, with class maps, and with an embedding per class."""
 
+from operator import mul
+
 import pytest
 import torch
 from torch import nn
@@ -52,6 +54,22 @@ def test_gradients_equal_those_of_the_linear_layer():
     linear(linear.pool(features)).logits.square().sum().backward()
     torch.testing.assert_close(spatial.linear.weight.grad, linear.linear.weight.grad)
     torch.testing.assert_close(spatial.linear.bias.grad, linear.linear.bias.grad)
+
+
+def test_boosted_maps_by_a_loop():
+    """BoostLU: positive entries times alpha; alpha 1 is the plain head, also in its gradients."""
+    head, features = SpatialHead(3, 5, boost=5.0), torch.randn(2, 3, 4, 6)
+    weight, bias = head.linear.weight.tolist(), head.linear.bias.tolist()
+    for item, out in zip(features, head(features).logits, strict=True):
+        for row, shift, logit in zip(weight, bias, out, strict=True):
+            places = item.flatten(1).T.tolist()
+            entries = [sum(map(mul, row, place)) + shift for place in places]
+            boosted = [5 * m if m > 0 else m for m in entries]
+            assert logit.item() == pytest.approx(sum(boosted) / len(boosted), abs=1e-5)
+    torch.testing.assert_close(head(features).maps.mean((2, 3)), head(features).logits)
+    plain, linear = SpatialHead(3, 5, boost=1.0), LinearHead(3, 5)
+    linear.load_state_dict(plain.state_dict())
+    torch.testing.assert_close(plain(features).logits, linear(linear.pool(features)).logits)
 
 
 def test_a_place_depends_on_its_own_features():

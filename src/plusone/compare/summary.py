@@ -270,8 +270,9 @@ def mean_per_class(runs: Sequence[Sequence[float | None]]) -> list[float | None]
 def published(result: RunResult) -> tuple[float, str] | None:
     """The published mAP (%) for the setting of a result and its source, if there is one.
 
-    Data set, labels and mode agree; the backbone may be another one, and whoever shows the figure
-    must say so. A data set is known by its name and by its counts.
+    Data set, labels and mode agree, and the options that belong to a figure; the backbone may be
+    another one, and whoever shows the figure must say so. A data set is known by its name and by
+    its counts.
     """
     info = METHODS.get(result.method)
     data = _public_name(result)
@@ -279,9 +280,11 @@ def published(result: RunResult) -> tuple[float, str] | None:
         return None
     if result.observation["scheme"] != describe_scheme(parse_scheme(info.scheme)):
         return None
+    usual, special = vars(info.options()), {n for figure in info.published for n in figure.options}
+    given = {n: v for n, v in result.options.items() if n in special and v != usual[n]}
     for figure in info.published:
         value: float | None = getattr(figure, data)
-        if figure.mode == result.mode and value is not None:
+        if figure.mode == result.mode and figure.options == given and value is not None:
             return value, figure.source
     return None
 

@@ -244,6 +244,7 @@ class PublishedFigure:
         coco: On COCO 2014.
         nuswide: On NUS-WIDE.
         cub: On CUB-200-2011.
+        options: Options of the method that its usual figures do not have.
     """
 
     mode: str
@@ -252,6 +253,7 @@ class PublishedFigure:
     coco: float | None = None
     nuswide: float | None = None
     cub: float | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -318,6 +320,10 @@ class MethodInfo(Generic[O_co]):
     def stacks(self) -> bool:
         """Whether runs of it that differ in rate and seed only can be trained as one stack."""
         return self.alone is None
+
+    def gives_maps(self, options: Mapping[str, Any]) -> bool:
+        """Whether its head gives class maps with these options."""
+        return self.has_maps or options.get("boost", 1) != 1
 
     def make_options(self, values: Mapping[str, Any]) -> O_co:
         """Builds the options, refusing unknown names and values of another type."""

@@ -19,6 +19,10 @@ ZHOU_TABLE = (
     "Zhou et al., Acknowledging the Unknown for Multi-label Learning with Single Positive Labels, "
     "ECCV 2022"
 )
+BOOSTLU = (
+    "Kim et al., Bridging the Gap between Model Explanations in Partially Annotated Multi-label "
+    "Classification, CVPR 2023, results with a single positive label"
+)
 LASD_TABLE_2 = (
     "Leveraged Asymmetric Loss with Disambiguation for Multi-label Recognition with One-Positive "
     "Annotations, submitted to ICLR 2023, Table 2"

@@ -67,13 +67,16 @@ class SpatialHead(Head):
     Args:
         dim: Channels of the feature map, D.
         n_classes: L.
+        boost: Factor of the positive entries of the maps (BoostLU, Kim et al. 2023, CVPR,
+            https://arxiv.org/abs/2304.01804); 1 leaves them as they are.
     """
 
     pooling = "none"
 
-    def __init__(self, dim: int, n_classes: int) -> None:
+    def __init__(self, dim: int, n_classes: int, *, boost: float = 1.0) -> None:
         super().__init__()
         self.linear = nn.Linear(dim, n_classes)
+        self.boost = boost
 
     def pool(self, features: Tensor) -> Tensor:
         """Keeps the map; cached features take h x w times the memory."""
@@ -90,6 +93,8 @@ class SpatialHead(Head):
             maps = self.linear(features).transpose(1, 2).unsqueeze(2)
         else:
             maps = conv2d(features, self.linear.weight[:, :, None, None], self.linear.bias)
+        if self.boost != 1:
+            maps = torch.where(maps > 0, self.boost * maps, maps)
         return Outputs(maps.mean(dim=(2, 3)), features, maps=maps)
 
 
