@@ -66,6 +66,7 @@ def test_settings_are_valid(name):
     data, _, method = name.partition("/")
     if info.needs_k:
         assert recipe.expected_positives == POSITIVES[data]
+    assert ("--hints" in text_of(name)) == info.needs_hints
     inputs = [(stage.inputs, stage.epochs) for stage in stages]
     if method.startswith("linear/"):
         assert inputs == [("features", 25)]
@@ -80,7 +81,7 @@ def test_settings_are_valid(name):
     assert published(method).options.items() <= recipe.options.items()
 
 
-GR_SHORT = {("gr", "voc"), ("gr", "coco")}
+GR_SHORT = {(method, data) for method in ("gr", "gpr") for data in ("voc", "coco")}
 
 # Published settings: batch, learning rate, and options of the methods that have them per data set.
 SETTINGS = {
@@ -89,6 +90,74 @@ SETTINGS = {
         (16, 1e-5, {"q2": 0.01, "q3": 1.0, "w": 10.0, "b": -8.0, "mu": 0.8, "sigma": 0.5}),
         (16, 1e-5, {"q2": 0.01, "q3": 1.0, "w": 10.0, "b": -8.0, "mu": 0.8, "sigma": 0.5}),
         (8, 5e-5, {"q2": 0.01, "q3": 1.5, "w": 10.0, "b": -8.0, "mu": 0.8, "sigma": 0.5}),
+    ],
+    "gpr": [
+        (
+            8,
+            1e-5,
+            {
+                "w": 2.0,
+                "b": -2.0,
+                "q3": 1.0,
+                "lam1": 0.7,
+                "lam2": 0.4,
+                "reg": 0.05,
+                "theta": 0.5,
+                "top": 3,
+                "negatives": 0.2,
+            },
+        ),
+        (
+            16,
+            1e-5,
+            {
+                "w": 10.0,
+                "b": -8.0,
+                "q3": 1.0,
+                "lam1": 0.7,
+                "lam2": 0.5,
+                "reg": 0.001,
+                "theta": 0.5,
+                "top": 3,
+                "negatives": 0.3,
+            },
+        ),
+        (
+            16,
+            1e-5,
+            {
+                "w": 10.0,
+                "b": -8.0,
+                "q3": 1.0,
+                "lam1": 0.7,
+                "lam2": 0.5,
+                "reg": 0.001,
+                "theta": 0.6,
+                "top": 3,
+                "negatives": 0.2,
+            },
+        ),
+        (
+            8,
+            1e-5,
+            {
+                "w": 10.0,
+                "b": -8.0,
+                "q3": 1.5,
+                "lam1": 0.8,
+                "lam2": 0.2,
+                "reg": 0.01,
+                "theta": 0.005,
+                "top": 32,
+                "negatives": 0.2,
+            },
+        ),
+    ],
+    "vlpl": [
+        (8, 1e-5, {"alpha": 0.2, "beta": 0.7, "theta": 0.3}),
+        (8, 1e-5, {"alpha": 0.1, "beta": 0.7, "theta": 0.3}),
+        (8, 1e-5, {"alpha": 0.1, "beta": 0.7, "theta": 0.3}),
+        (8, 1e-4, {"alpha": 0.01, "beta": 0.7, "theta": 0.3}),
     ],
     "em": [
         (8, 1e-5, {"alpha": 0.2}),
@@ -186,6 +255,10 @@ def run(name: str, photos: Path, to: Path) -> int | str | None:
     # k of this data: the published one does not fit three classes
     settings += ("expected_positives=1.7",) if "expected_positives" in text_of(name) else ()
     flags = [word for setting in settings for word in ("-s", setting)]
+    if "--hints" in text_of(name):
+        hints, ids = to.with_suffix(".npz"), [f"{number}.png" for number in range(24)]
+        np.savez(hints, x=np.random.default_rng(0).random((24, 3)), ids=np.array(ids))
+        flags += ["--hints", str(hints)]
     arguments = [str(photos), "--recipe", str(RECIPES / f"{name}.toml"), "--out", str(to), *flags]
     with pytest.raises(SystemExit) as left:
         main(["train", *arguments, "--json"])

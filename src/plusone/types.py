@@ -22,12 +22,15 @@ class TrainLabels:
         expected_positives: Positives an item is expected to have (the papers' k), if given.
         seed: Seed for whatever the method initialises or draws.
         places: Whether inputs have places (images, feature maps, tokens) or are single vectors.
+        hints: Scores of the training items from elsewhere in [0, 1], float32 `[N, L]`, NaN where
+            there is none; None if there are none at all.
     """
 
     observed: LabelMatrix
     expected_positives: float | None = None
     seed: int = 0
     places: bool = True
+    hints: Tensor | None = None
 
     @property
     def n_items(self) -> int:

@@ -21,7 +21,8 @@ def data(n=200, dim=6, n_classes=4) -> Dataset:
     y = (x @ rng.normal(size=(dim, n_classes)) > 0.4).astype(np.int8)
     y[y.sum(axis=1) == 0, 0] = 1
     split = np.where(np.arange(n) < n * 4 // 5, "train", "test")
-    return Dataset.from_arrays(x, y, complete=True, split=split, name="halves")
+    hints = rng.random(y.shape)
+    return Dataset.from_arrays(x, y, complete=True, split=split, hints=hints, name="halves")
 
 
 def result(**values) -> RunResult:

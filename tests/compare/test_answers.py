@@ -24,7 +24,10 @@ def scenes(n: int = 900, trained: int = 240, dim: int = 120, n_classes: int = 10
     truth[np.arange(n), rng.integers(n_classes, size=n)] = True
     x = truth @ rng.normal(size=(n_classes, dim)) + 2.5 * rng.normal(size=(n, dim))
     split = np.where(np.arange(n) < trained, "train", "test")
-    return Dataset.from_arrays(x.astype("float32"), truth.astype(int), complete=True, split=split)
+    hints = 0.4 * truth + 0.6 * rng.random(truth.shape)
+    return Dataset.from_arrays(
+        x.astype("float32"), truth.astype(int), complete=True, split=split, hints=hints
+    )
 
 
 @pytest.fixture(scope="module")

@@ -86,10 +86,12 @@ def data(kind: str) -> Dataset:
         x = rng.integers(0, 100, (90, 1, 16, 16))
         x[:, 0] += 50 * y[:, :1, None] * (np.arange(16) % 2)
         x[:, 0] += 50 * y[:, 1, None, None] + 50 * y[:, 2:, None] * (np.arange(16) > 7)
-        return Dataset.from_arrays(x.astype(np.uint8), y, complete=True, split=split)
+        hints = rng.random(y.shape)
+        return Dataset.from_arrays(x.astype(np.uint8), y, complete=True, split=split, hints=hints)
     x = rng.normal(size=(90, 5, 8) if kind == "tokens" else (90, 8)).astype(np.float32)
     y = (x.reshape(90, -1, 8).mean(1) @ rng.normal(size=(8, 4)) > 0.4).astype(np.int8)
-    return Dataset.from_arrays(x, y, complete=True, split=split)
+    hints = rng.random(y.shape)
+    return Dataset.from_arrays(x, y, complete=True, split=split, hints=hints)
 
 
 def training(case: str) -> Training:

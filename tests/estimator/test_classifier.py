@@ -147,7 +147,8 @@ def test_settings_reach_the_engine(items):
 def test_every_method_can_be_fitted_and_pickled(items, method):
     y = np.where(items.truth == 1, 1, -1) if METHODS[method].scheme != "single" else items.matrix
     model = PlusOneClassifier(method, epochs=1, expected_positives=2.0, random_state=0)
-    model.fit(items.x, y, sample_weight=np.linspace(0.5, 2, len(items.x)))
+    hints = np.random.default_rng(0).random(items.truth.shape)
+    model.fit(items.x, y, sample_weight=np.linspace(0.5, 2, len(items.x)), hints=hints)
     scores = model.predict_proba(items.x)
     assert np.isfinite(scores).all()
     assert (pickle.loads(pickle.dumps(model)).predict_proba(items.x) == scores).all()

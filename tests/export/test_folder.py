@@ -30,7 +30,8 @@ X = np.random.default_rng(0).normal(size=(60, 5)).astype(np.float32)
 
 
 def run_of(method, to, x=X, **settings):
-    data = Dataset.from_arrays(x, np.sign(X[:, :3] + 0.01).astype(int), complete=True)
+    y = np.sign(X[:, :3] + 0.01).astype(int)
+    data = Dataset.from_arrays(x, y, complete=True, hints=1 / (1 + np.exp(-X[:, :3])))
     recipe = make_recipe(
         {"method": method, "epochs": 1, "options": dict(METHODS[method].quick), "threads": 1},
         {"expected_positives": 1.5},

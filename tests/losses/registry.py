@@ -114,7 +114,36 @@ def _gr(q: tuple[float, float, float], **options: object) -> Case:
     )
 
 
+def _gpr(pseudo: int) -> Case:
+    """GPR where every unobserved label has this pseudo-label."""
+
+    def unobserved(z: float) -> float:
+        v = math.exp(-((sig(z) - 0.7) ** 2) / (2 * 0.5**2))
+        weight = min(max(1 - v, 0.2), 0.6)
+        return weight * (0.8 * lp(z) + 0.2 * ln(z)) if pseudo > 0 else v * ln(z)
+
+    return Case(
+        f"gpr {pseudo:+d}",
+        lambda z, y: losses.generalized_pseudo_robust(
+            z, y, torch.full_like(z, pseudo), w=3.0, b=-2.0, mu=0.7, sigma=0.5, lam1=0.6, lam2=0.2,
+            rho=0.8,
+        ),
+        each(lp, unobserved),
+        stopped=True,
+    )  # fmt: skip
+
+
 CASES = [
+    _gpr(1),
+    _gpr(-1),
+    Case(
+        "gpr without pseudo-labels",
+        lambda z, y: losses.generalized_pseudo_robust(
+            z, y, torch.zeros_like(z), w=3.0, b=-2.0, mu=0.7, sigma=0.5, variant="paper"
+        ),
+        gr(3.0, -2.0, 0.7, 0.5, (0.01, 0.01, 1.0)),
+        stopped=True,
+    ),
     Case("bce", losses.observed_bce, each(lp, lambda z: 0.0)),
     Case(
         "bce_ls",

@@ -71,7 +71,8 @@ def make_case(name: str, n: int = 8, n_classes: int = 6, options=None) -> Case:
     truth = (torch.rand(n, n_classes, generator=generator) < 0.4).int()
     truth[~truth.any(1), 0] = 1
     observed = observe(truth, info.scheme, 1200).float()
-    labels = TrainLabels(LabelMatrix.from_dense(observed.int().numpy()), 1.7, seed=3)
+    hints = torch.rand(n, n_classes, generator=generator)
+    labels = TrainLabels(LabelMatrix.from_dense(observed.int().numpy()), 1.7, seed=3, hints=hints)
     with torch.random.fork_rng():
         torch.manual_seed(1)
         method = info.build(labels, info.make_options(options or {}))

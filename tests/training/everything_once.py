@@ -33,7 +33,8 @@ def vectors(n=120, dim=6, n_classes=4) -> Dataset:
     y = (x[:, :n_classes] > 0.2).astype(np.int8)
     y[y.sum(axis=1) == 0, 0] = 1
     split = np.where(np.arange(n) < n * 3 // 4, "train", "test")
-    return Dataset.from_arrays(x, y, complete=True, split=split)
+    hints = rng.random((n, n_classes))
+    return Dataset.from_arrays(x, y, complete=True, split=split, hints=hints)
 
 
 def photos(folder: Path, n=24) -> Dataset:

@@ -58,7 +58,9 @@ def test_stopped_and_resumed_it_ends_the_same(name, kind, training, feature_data
 def test_it_learns(name):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(400, 10)).astype(np.float32)
-    data = Dataset.from_arrays(x, (x[:, :5] > 0.4).astype(int), complete=True)
+    y = (x[:, :5] > 0.4).astype(int)
+    hints = 0.4 * y + 0.6 * rng.random(y.shape)
+    data = Dataset.from_arrays(x, y, complete=True, hints=hints)
     given = settings(name, epochs=12, lr=0.03, expected_positives="truth")
     fitted = plusone.fit(data, **given)
     assert fitted.metrics["val_map"] > 0.7  # chance is below 0.4

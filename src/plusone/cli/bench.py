@@ -23,6 +23,7 @@ from plusone.cli.common import (
     Device,
     Features,
     Form,
+    Hints,
     Json,
     Meaning,
     Rules,
@@ -140,6 +141,7 @@ def bench(
     ] = None,
     to: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.")] = Path("bench"),
     features: Features = None,
+    hints: Hints = None,
     settings: Set = None,
     device: Device = None,
     rules: Annotated[
@@ -216,7 +218,13 @@ def bench(
     }
     flags = {name: value for name, value in flags.items() if value is not None}
     given_settings = parse_settings(with_device(settings, device))
-    spec = _spec(data or ["digits"], features or [], form, meaning, flags, given_settings)
+    block = {
+        "features": [str(path) for path in features or []],
+        "hints": None if hints is None else str(hints),
+        "format": form,
+        "labels": meaning,
+    }
+    spec = _spec(data or ["digits"], block, flags, given_settings)
     if spec.search != "optuna" and (idle := [name for name, value in optuna_only.items() if value]):
         raise InputError(f"{idle[0]}: needs --search optuna")
     done = run_bench(spec, to, lambda jobs: run_shown(jobs, to, spec.workers))
@@ -239,28 +247,33 @@ def _parts(text: str | None, kind: type, flag: str) -> list[Any] | None:
 
 def _spec(
     data: Sequence[str],
-    features: Sequence[Path],
-    form: str,
-    meaning: str,
+    block: dict[str, Any],
     flags: dict[str, Any],
     settings: dict[str, Any],
 ) -> BenchSpec:
-    """The comparison described by the command line, and by the TOML file it may name."""
+    """The comparison described by the command line, and by the TOML file it may name.
+
+    Args:
+        data: Data sets, or one TOML file.
+        block: What belongs to the data: features, hints, format and labels.
+        flags: Fields of the comparison.
+        settings: Recipe settings.
+    """
     from plusone.compare.spec import make_spec, read_spec
 
     files = [name for name in data if name.lower().endswith(".toml")]
     if files and len(data) > 1:
         raise InputError(f"{files[0]}: describes a whole comparison; name no other data with it")
-    if files and (features or form != "auto" or meaning != "auto"):
-        raise InputError(f"{files[0]}: features, format and labels belong in its [[data]] blocks")
+    plain: dict[str, Any] = {"features": [], "hints": None, "format": "auto", "labels": "auto"}
+    if files and block != plain:
+        raise InputError(f"{files[0]}: {', '.join(plain)} belong in its [[data]] blocks")
     if files:
         return read_spec(Path(files[0]), flags, settings)
-    if features and len(data) > 1:
+    if (block["features"] or block["hints"]) and len(data) > 1:
         raise InputError(
-            "--features can belong to one data set only; write a TOML file with a [[data]] block "
-            "for each"
+            "--features and --hints can belong to one data set only; write a TOML file with a "
+            "[[data]] block for each"
         )
-    block = {"features": [str(path) for path in features], "format": form, "labels": meaning}
     values = {
         "methods": list(DEMO_METHODS),
         "rules": True,
@@ -300,6 +313,7 @@ def sweep(
     lrs: Rates = None,
     to: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.")] = Path("sweep"),
     features: Features = None,
+    hints: Hints = None,
     settings: Set = None,
     device: Device = None,
     rules: Rules = True,
@@ -331,7 +345,7 @@ def sweep(
     if lrs and name == "lr":
         raise InputError("--over lr and --lr are the same setting; give one of them")
     result = run_sweep(
-        make_source(data, features or (), form, meaning),
+        make_source(data, features or (), form, meaning, hints),
         parts(names, str, "--methods"),
         name,
         values,
@@ -360,6 +374,7 @@ def ablate(
     lrs: Rates = None,
     to: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.")] = Path("ablation"),
     features: Features = None,
+    hints: Hints = None,
     settings: Set = None,
     device: Device = None,
     rules: Rules = True,
@@ -383,7 +398,7 @@ def ablate(
 
     check_folder(to)
     result = run_ablation(
-        make_source(data, features or (), form, meaning),
+        make_source(data, features or (), form, meaning, hints),
         method,
         to,
         seeds=[seed] if seed is not None else parts(seeds, int, "--seeds"),
@@ -433,6 +448,7 @@ def choose(
         str | None, typer.Option("--by", help="The score to choose by; see docs/selection.md.")
     ] = None,
     features: Features = None,
+    hints: Hints = None,
     settings: Set = None,
     device: Device = None,
     rules: Rules = True,
@@ -468,7 +484,7 @@ def choose(
     given_settings = parse_settings(with_device(settings, device)) | given | {"seed": seed}
     for name in methods:  # refused before anything is read
         get_method(name).make_options(make_recipe(given_settings, {"method": name}).options)
-    dataset = load(data, features, form, meaning)
+    dataset = load(data, features, form, meaning, hints=hints)
     facts = partial(facts_of, dataset) if rules else None
     recipes = [
         compose(
@@ -491,6 +507,7 @@ def choose(
             on_extract=lambda done: bar.update(extracting, advance=done, visible=True),
         )
     words = _train_words(data, features or [], form, meaning, choice.best.recipe, given_settings)
+    words += [] if hints is None else ["--hints", str(hints)]
     command = shlex.join(["plusone", "train", *words])
     if as_json:
         emit({"data": dataset.name, "command": command} | choice.to_dict())

@@ -47,6 +47,14 @@ Features = Annotated[
         help="Feature npz for the items, or a folder of them (repeat for several).",
     ),
 ]
+Hints = Annotated[
+    Path | None,
+    typer.Option(
+        "--hints",
+        metavar="FILE",
+        help="npz with scores of a zero-shot tagger or an older model.",
+    ),
+]
 Form = Annotated[
     str,
     typer.Option(
@@ -179,6 +187,7 @@ def load(
     form: str,
     meaning: str,
     *,
+    hints: Path | None = None,
     check_images: bool = True,
     shown: tuple[Progress, Any] | None = None,
 ) -> Dataset:
@@ -189,6 +198,7 @@ def load(
         features: Feature files.
         form: The form of the labels.
         meaning: What zeros mean.
+        hints: A hint file.
         check_images: Whether items whose image cannot be read are left out.
         shown: A progress bar that is there already, and its task; a new one by default.
     """
@@ -203,6 +213,7 @@ def load(
         dataset = load_source(
             data,
             features=features or (),
+            hints=hints,
             format=form,
             labels=meaning,
             check_images=check_images,

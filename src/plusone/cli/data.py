@@ -14,6 +14,7 @@ from plusone.cli.common import (
     Device,
     Features,
     Form,
+    Hints,
     Json,
     Meaning,
     Seed,
@@ -158,6 +159,7 @@ def _summary(prepared: Prepared, file: Path) -> dict[str, Any]:
 def inspect(
     data: Data = "digits",
     features: Features = None,
+    hints: Hints = None,
     form: Form = "auto",
     meaning: Meaning = "auto",
     classes: Annotated[int, typer.Option(min=0, help="How many classes to list.")] = 20,
@@ -171,17 +173,18 @@ def inspect(
     from plusone.data.inspect import summarise
 
     try:
-        dataset = load(data, features, form, meaning)
+        dataset = load(data, features, form, meaning, hints=hints)
     except InputError as error:
         if as_json:
             emit({"data": data, "problems": str(error).splitlines()})
         raise
-    summary = summarise(dataset.table)
+    summary, auc = summarise(dataset.table), _hint_auc(dataset.table)
     if as_json:
         broken = [asdict(one) for one in dataset.broken]
-        emit({"data": data, "problems": []} | summary.to_dict() | {"broken": broken})
+        more = {"broken": broken} | ({} if summary.hints is None else {"hint_auc": auc})
+        emit({"data": data, "problems": []} | summary.to_dict() | more)
         return
-    _print_summary(summary, dataset.name, classes)
+    _print_summary(summary, dataset.name, classes, auc)
     for one in dataset.broken:
         say(f"left out: {one.id} {one.reason}")
 
@@ -294,7 +297,23 @@ def features(
     say(f"next: plusone train {data} --features {to}")
 
 
-def _print_summary(summary: Summary, name: str, classes: int) -> None:
+def _hint_auc(labels: LabelTable) -> float | None:
+    """How well hints rank the seen positives of a class above its other items."""
+    import numpy as np
+
+    from plusone.metrics.seen_labels import seen_auc
+
+    if labels.hints is None:
+        return None
+    known = ~np.isnan(labels.hints)
+    rows, columns = known.any(axis=1), known.any(axis=0)
+    seen = labels.labels.dense(np.flatnonzero(rows))[:, columns]
+    if not (seen == 1).any():
+        return None
+    return seen_auc(np.nan_to_num(labels.hints[rows][:, columns], nan=0.0), seen)
+
+
+def _print_summary(summary: Summary, name: str, classes: int, hint_auc: float | None) -> None:
     """The summary as two tables: the whole, then the classes."""
     seen, true = summary.positives, summary.true_positives
     rows: list[tuple[str, object]] = [
@@ -310,6 +329,7 @@ def _print_summary(summary: Summary, name: str, classes: int) -> None:
         ("items without a positive", summary.rows_without_positive),
         ("items with several positives", summary.rows_with_several),
         ("all labels known", "yes" if summary.truth else "no"),
+        *_hint_rows(summary, hint_auc),
     ]
     if true is not None:
         rows.append(
@@ -344,6 +364,16 @@ def _group_rows(summary: Summary) -> list[tuple[str, object]]:
     if summary.divided_groups:
         rows.append(("groups in several splits", summary.divided_groups))
     return rows
+
+
+def _hint_rows(summary: Summary, auc: float | None) -> list[tuple[str, object]]:
+    if summary.hints is None:
+        return []
+    return [
+        ("items with hints", _list(summary.hints.items)),
+        ("classes with hints", summary.hints.classes),
+        ("AUC of hints on seen labels", f"{percent(auc)} % (50 % is chance)"),
+    ]
 
 
 def _list(counts: Mapping[Any, int]) -> str:

@@ -14,6 +14,7 @@ from plusone.cli.common import (
     Device,
     Features,
     Form,
+    Hints,
     Json,
     Meaning,
     check_file,
@@ -72,6 +73,7 @@ def suggest(
         typer.Option("--linear", help="Fine-tuned runs: train heads on the run's features only."),
     ] = False,
     features: Features = None,
+    hints: Hints = None,
     device: Device = None,
     form: Form = "auto",
     meaning: Meaning = "auto",
@@ -110,7 +112,7 @@ def suggest(
         recipe = recipe.model_copy(update={"expected_positives": "estimate"})
     if seed is not None:
         recipe = recipe.model_copy(update={"seed": seed})
-    dataset = dataset_of(run, data, features, form, meaning)
+    dataset = dataset_of(run, data, features, form, meaning, hints)
     dataset = replace(dataset, table=run_labels(run, dataset.table, recipe))
     try:
         check_accepted(dataset.table, more_labels)

@@ -16,6 +16,7 @@ from plusone.cli.common import (
     Device,
     Features,
     Form,
+    Hints,
     Json,
     Meaning,
     Set,
@@ -72,6 +73,7 @@ def train(
         Path | None, typer.Option("--out", "-o", help="Run folder; default runs/DATA-METHOD-seedN.")
     ] = None,
     features: Features = None,
+    hints: Hints = None,
     recipe: Annotated[
         Path | None, typer.Option("--recipe", "-r", help="TOML file with settings.")
     ] = None,
@@ -167,7 +169,7 @@ def train(
     if to is not None:
         _check_new(to, resume)
     with progress("reading", None) as (bar, reading):
-        dataset = load(data, features, form, meaning, shown=(bar, reading))
+        dataset = load(data, features, form, meaning, hints=hints, shown=(bar, reading))
         by_rules = recipe is None if rules is None else rules
         facts = partial(facts_of, dataset) if by_rules else None
         composed = compose(facts, *given, name=data, source=where)
@@ -193,6 +195,7 @@ def train(
     source = {
         "data": data if data in EMBEDDED else str(Path(data).resolve()),
         "features": [str(path.resolve()) for path in features or []],
+        **({} if hints is None else {"hints": str(hints.resolve())}),
         "format": form,
         "labels": meaning,
     }
@@ -383,6 +386,7 @@ def methods(
             "summary": info.summary,
             "labels_seen": info.scheme,
             "needs_k": info.needs_k,
+            "needs_hints": info.needs_hints,
             "options": {f.name: f.default for f in dataclasses.fields(info.options)},
         }
         for key, info in chosen.items()
@@ -404,6 +408,7 @@ def _print_one(name: str, row: dict[str, Any]) -> None:
         ("paper", f"{row['paper']} {row['year']}"),
         ("labels seen", row["labels_seen"]),
         ("needs the positives per item", k),
+        ("needs hints", "yes: --hints FILE" if row["needs_hints"] else "no"),
     ]
     out.print(table(name, ("method", ""), rows, text=2))
     if row["options"]:

@@ -268,13 +268,18 @@ def _thresholds(run: Path, classes: Sequence[str], given: float | None) -> Thres
 
 
 def dataset_of(
-    run: Path, data: str | None, features: list[Path] | None, form: str, meaning: str
+    run: Path,
+    data: str | None,
+    features: list[Path] | None,
+    form: str,
+    meaning: str,
+    hints: Path | None = None,
 ) -> Any:
     """The data named on the command line, or the data the run was trained on."""
     from plusone.training.run_folder import read_description
 
     if data is not None:
-        return load(data, features, form, meaning)
+        return load(data, features, form, meaning, hints=hints)
     source = read_description(run).source
     if not {"data", "features", "format", "labels"} <= set(source):
         raise InputError(
@@ -285,6 +290,7 @@ def dataset_of(
         [Path(path) for path in source["features"]],
         source["format"],
         source["labels"],
+        hints=hints or (Path(source["hints"]) if "hints" in source else None),
     )
 
 

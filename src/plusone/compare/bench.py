@@ -147,7 +147,11 @@ def make_entries(spec: BenchSpec) -> list[Entry]:
     sources: set[Source] = set()
     for block in spec.data:
         source = make_source(
-            block.path, [Path(path) for path in block.features], block.format, block.labels
+            block.path,
+            [Path(path) for path in block.features],
+            block.format,
+            block.labels,
+            None if block.hints is None else Path(block.hints),
         )
         if source in sources:
             raise InputError(
@@ -158,6 +162,8 @@ def make_entries(spec: BenchSpec) -> list[Entry]:
         _check_modes(spec, block, source)
         for mode in spec.modes or (None,):
             for name in methods:
+                if "all" in spec.methods and get_method(name).needs_hints and not block.hints:
+                    continue
                 settings = merge_settings(spec.settings, block.settings)
                 settings = merge_settings(settings, spec.method.get(name, {}))
                 settings |= {} if mode is None else {"mode": mode}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,6 +45,7 @@ class Source:
     features: tuple[str, ...] = ()
     format: str = "auto"
     labels: str = "auto"
+    hints: str | None = field(default=None, repr=False)  # keys are made of the repr
 
     @property
     def name(self) -> str:
@@ -55,7 +56,10 @@ class Source:
     def load(self) -> Dataset:
         """Reads the data."""
         files = [Path(path) for path in self.features]
-        return load_source(self.data, features=files, format=self.format, labels=self.labels)
+        hints = None if self.hints is None else Path(self.hints)
+        return load_source(
+            self.data, features=files, hints=hints, format=self.format, labels=self.labels
+        )
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,9 @@ class Job:
         given = sorted(self.recipe.portable.model_dump(exclude_defaults=True).items())
         files = (self.source.data, *self.source.features, self.recipe.weights)
         states = [file_state(Path(name)) for name in files]  # changed files are another training
-        parts = (__version__, self.source, states, options, given)
+        parts: tuple[object, ...] = (__version__, self.source, states, options, given)
+        if (hints := self.source.hints) is not None:
+            parts += (hints, file_state(Path(hints)))
         return content_key(parts)
 
     @property
@@ -89,7 +95,9 @@ class Job:
         return f"{self.recipe.method}, seed {self.recipe.seed}, lr {self.recipe.lr:g}"
 
 
-def make_source(data: str, features: Sequence[Path], form: str, meaning: str) -> Source:
+def make_source(
+    data: str, features: Sequence[Path], form: str, meaning: str, hints: Path | None = None
+) -> Source:
     """How to load a data set, with absolute paths.
 
     Args:
@@ -97,11 +105,13 @@ def make_source(data: str, features: Sequence[Path], form: str, meaning: str) ->
         features: Feature files or folders.
         form: The format of the labels, or auto.
         meaning: What zeros mean, or auto.
+        hints: A hint file.
     """
     place = data if data in EMBEDDED else str(Path(data).resolve())
     if place != data and not Path(data).exists():
         raise InputError(f"{data}: no such file or folder")
-    return Source(place, tuple(str(path.resolve()) for path in features), form, meaning)
+    files = tuple(str(path.resolve()) for path in features)
+    return Source(place, files, form, meaning, None if hints is None else str(hints.resolve()))
 
 
 def make_jobs(

@@ -171,7 +171,8 @@ def _open_study(
 def _name(entry: Entry, space: Settings, seed: int) -> str:
     """Equal for the same search on every machine: no paths, no modification times."""
     given = sorted((name, repr(value)) for name, value in entry.settings.items())
-    paths = [Path(name) for name in (entry.source.data, *entry.source.features)]
+    names = (entry.source.data, *entry.source.features, entry.source.hints)
+    paths = [Path(name) for name in names if name is not None]
     files = [(path.name, path.stat().st_size if path.is_file() else None) for path in paths]
     identity = (
         __version__,

@@ -54,6 +54,7 @@ class DataSpec(BaseModel):
     Args:
         path: An embedded data set, or a path; relative paths start at the TOML file.
         features: Feature files or folders.
+        hints: A file with scores from elsewhere, for the methods that use them.
         format: The format of the labels.
         labels: What zeros mean.
         name: Its name in tables; by default the one its reader gives.
@@ -63,6 +64,7 @@ class DataSpec(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     path: PathName
     features: tuple[PathName, ...] = ()
+    hints: PathName | None = None
     format: str = "auto"
     labels: str = "auto"
     name: str | None = Field(None, min_length=1)
@@ -126,6 +128,7 @@ class BenchSpec(BaseModel):
             block["settings"] = _without_none(block["settings"])
             block["path"] = _relative_to(folder, block["path"])
             block["features"] = [_relative_to(folder, path) for path in block["features"]]
+            block["hints"] = block["hints"] and _relative_to(folder, block["hints"])
             lines += ["", "[[data]]"]
             lines += [f"{name} = {to_toml_value(value)}" for name, value in block.items() if value]
         for name, settings in method.items():
@@ -157,6 +160,7 @@ def read_spec(path: Path, flags: Mapping[str, Any], settings: Settings) -> Bench
             update={
                 "path": _resolved(path.parent, block.path),
                 "features": tuple(_resolved(path.parent, entry) for entry in block.features),
+                "hints": block.hints and _resolved(path.parent, block.hints),
                 "settings": _without(block.settings, settings | elsewhere),
             }
         )

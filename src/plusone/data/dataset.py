@@ -52,6 +52,7 @@ class Dataset:
         classes: Sequence[str] | None = None,
         split: npt.ArrayLike | None = None,
         groups: npt.ArrayLike | None = None,
+        hints: npt.ArrayLike | None = None,
         name: str = "arrays",
     ) -> Dataset:
         """A data set from arrays in memory.
@@ -64,6 +65,7 @@ class Dataset:
             classes: Class names; numbers by default.
             split: "train", "val" or "test" for each item.
             groups: The group of each item, a name or a number, where items belong together.
+            hints: Scores from elsewhere in [0, 1], `[N, L]`, NaN where there is none.
             name: A short name for reports.
         """
         problems = Problems(name)
@@ -85,12 +87,27 @@ class Dataset:
             truth=matrix if complete else None,
             split=parts,
             groups=group_names,
+            hints=None if hints is None else as_hints(hints, name),
         )
         return cls(table, as_inputs(x, name), name)
 
     def __post_init__(self) -> None:
         if self.features is not None and len(self.features) != len(self.table):
             raise ValueError(f"features have {len(self.features)} rows for {len(self.table)} items")
+
+
+def as_hints(hints: npt.ArrayLike, name: str) -> npt.NDArray[np.float32]:
+    """Hints as float32; `InputError` for a value outside [0, 1] that is not NaN."""
+    scores = np.asarray(hints, dtype=np.float32)
+    wrong = np.argwhere((scores < 0) | (scores > 1))
+    if len(wrong):
+        row = wrong[0][0]
+        value = scores[tuple(wrong[0])]
+        raise InputError(
+            f"{name}, row {row}: the hint {value:g} is outside [0, 1]; turn scores into "
+            "probabilities first (NaN is no hint)"
+        )
+    return scores
 
 
 def as_inputs(x: npt.ArrayLike | LazyArray, name: str = "x") -> npt.NDArray[Any] | LazyArray:

@@ -177,13 +177,31 @@ def align(features: FeatureFile, table: LabelTable) -> Features | LazyArray:
     """
     if np.array_equal(features.ids, table.ids) and not repeats(table.ids):
         return features.x
-    rows = np.full(len(table), -1, dtype=np.int64)
-    exact = doubtful = np.zeros(len(table), dtype=bool)
+    rows = match_ids(features.ids, table.ids, "features")
+    _refuse(table.ids[rows < 0], "items have no features")
+    if len(rows) == len(features.ids) and (rows == np.arange(len(rows))).all():
+        return features.x
+    return taken(features.x, rows)
+
+
+def match_ids(names: Strings, ids: Strings, what: str) -> npt.NDArray[np.int64]:
+    """The row with the name of each item, as in `align`, int64 `[N]`; -1 where there is none.
+
+    Args:
+        names: Names of the rows of a file.
+        ids: Ids of the items.
+        what: What the file holds, for messages.
+
+    Raises:
+        InputError: An item matches several rows, or a row several items.
+    """
+    rows = np.full(len(ids), -1, dtype=np.int64)
+    exact = doubtful = np.zeros(len(ids), dtype=bool)
     for key in (str, _file_name, _stem):
         open_rows = np.flatnonzero((rows < 0) & ~doubtful)
         if not len(open_rows):
             break
-        have, want = _keys(features.ids, key), _keys(table.ids[open_rows], key)
+        have, want = _keys(names, key), _keys(ids[open_rows], key)
         order = np.argsort(have, kind="stable")
         first = np.searchsorted(have, want, side="left", sorter=order)
         last = np.searchsorted(have, want, side="right", sorter=order)
@@ -192,15 +210,13 @@ def align(features: FeatureFile, table: LabelTable) -> Features | LazyArray:
         if key is str:
             exact = rows >= 0
     for item in np.flatnonzero((rows >= 0) & ~exact).tolist():
-        if not _same_folders(str(table.ids[item]), str(features.ids[rows[item]])):
+        if not _same_folders(str(ids[item]), str(names[rows[item]])):
             rows[item] = -1
-    _refuse(table.ids[doubtful], "items fit several rows of the features")
-    _refuse(table.ids[rows < 0], "items have no features")
-    if (shared := [row for row, _ in repeats(rows)]) != []:
-        _refuse(table.ids[shared], "items fit a row of the features that fits another item too")
-    if len(rows) == len(features.ids) and (rows == np.arange(len(rows))).all():
-        return features.x
-    return taken(features.x, rows)
+    _refuse(ids[doubtful], f"items fit several rows of the {what}")
+    matched = np.flatnonzero(rows >= 0)
+    if (shared := [row for row, _ in repeats(rows[matched])]) != []:
+        _refuse(ids[matched[shared]], f"items fit a row of the {what} that fits another item too")
+    return rows
 
 
 def _refuse(ids: Strings, what: str) -> None:

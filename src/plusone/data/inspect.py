@@ -40,6 +40,19 @@ class ClassCount:
 
 
 @dataclass(frozen=True)
+class HintCounts:
+    """Hints of a table.
+
+    Args:
+        items: Split -> items with a hint ("all" if there are no splits).
+        classes: Classes with a hint.
+    """
+
+    items: Mapping[str, int]
+    classes: int
+
+
+@dataclass(frozen=True)
 class Summary:
     """The result of `summarise`.
 
@@ -64,6 +77,7 @@ class Summary:
         groups: Number of groups; None if the table has none.
         largest_group: Items of the largest one.
         divided_groups: Groups with items in several splits.
+        hints: Counts of the hints; None if the table has none.
     """
 
     items: int
@@ -86,6 +100,7 @@ class Summary:
     groups: int | None = None
     largest_group: int | None = None
     divided_groups: int | None = None
+    hints: HintCounts | None = None
 
     def to_dict(self) -> dict[str, object]:
         """Plain values, ready for JSON."""
@@ -129,6 +144,7 @@ def summarise(table: LabelTable) -> Summary:
         true_positives=None if table.truth is None else _spread(table.truth),
         observation=dict(table.observation),
         notes=table.notes,
+        hints=_hints(table),
         **_groups(table),
     )
 
@@ -150,6 +166,19 @@ def _groups(table: LabelTable) -> dict[str, int]:
         "largest_group": int(sizes.max(initial=0)),
         "divided_groups": int((np.bincount(pairs) > 1).sum()),
     }
+
+
+def _hints(table: LabelTable) -> HintCounts | None:
+    if table.hints is None:
+        return None
+    known = ~np.isnan(table.hints)
+    rows = np.asarray(known.any(axis=1))
+    names = () if table.split is None else ("train", "val", "test")
+    counts = {name: int(rows[table.rows_of(name)].sum()) for name in names}
+    return HintCounts(
+        items={name: count for name, count in counts.items() if count} or {"all": int(rows.sum())},
+        classes=int(known.any(axis=0).sum()),
+    )
 
 
 def _spread(matrix: LabelMatrix) -> Spread:

@@ -13,6 +13,7 @@ from plusone.data.broken import without_broken
 from plusone.data.dataset import Broken, Dataset
 from plusone.data.features import align, read_features
 from plusone.data.formats import read
+from plusone.data.hints import with_hints
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 
@@ -38,6 +39,7 @@ def load_source(
     data: str,
     *,
     features: Sequence[Path] = (),
+    hints: Path | None = None,
     format: str = "auto",
     labels: str = "auto",
     check_images: bool = True,
@@ -48,6 +50,7 @@ def load_source(
     Args:
         data: A name in `EMBEDDED`, or a path.
         features: Feature files that hold a vector for each item.
+        hints: A file with scores from elsewhere, see `plusone.data.hints`.
         format: The format of the labels; "auto" detects it.
         labels: "seen" or "complete": the meaning of zeros; "auto" detects it.
         check_images: Whether items whose image cannot be decoded are left out, see
@@ -55,15 +58,16 @@ def load_source(
         on_image: Called with the number of images checked so far and the total.
     """
     if data in EMBEDDED:
-        return _digits(data)
-    dataset = read(Path(data), format=format, labels=labels, check_images=not features)
-    if features:
-        feature_file = read_features(features)
-        dataset = _without(dataset, feature_file.meta.get("broken"))
-        return replace(dataset, features=align(feature_file, dataset.table))
-    if not check_images:
-        return dataset
-    return without_broken(dataset, on_image)
+        dataset = _digits(data)
+    else:
+        dataset = read(Path(data), format=format, labels=labels, check_images=not features)
+        if features:
+            feature_file = read_features(features)
+            dataset = _without(dataset, feature_file.meta.get("broken"))
+            dataset = replace(dataset, features=align(feature_file, dataset.table))
+        elif check_images:
+            dataset = without_broken(dataset, on_image)
+    return dataset if hints is None else replace(dataset, table=with_hints(dataset.table, hints))
 
 
 def _without(dataset: Dataset, broken: object) -> Dataset:

@@ -30,6 +30,8 @@ class LabelTable:
         observation: How `labels` were simulated (scheme, seed, ...); empty if they were given.
         notes: Sentences about choices made by the reader, for the summary.
         groups: Group of each item, `[N]`, which no split or fold divides; None if there are none.
+        hints: Scores of elsewhere in [0, 1], float32 `[N, L]`, see `plusone.data.hints`; NaN where
+            there is none, None if there are none at all.
     """
 
     ids: Strings
@@ -41,10 +43,12 @@ class LabelTable:
     observation: Mapping[str, object] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     groups: Strings | None = None
+    hints: npt.NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         n, n_classes = len(self.ids), len(self.classes)
-        for name, part in (("labels", self.labels), ("truth", self.truth)):
+        tables = (("labels", self.labels), ("truth", self.truth), ("hints", self.hints))
+        for name, part in tables:
             if part is not None and part.shape != (n, n_classes):
                 raise ValueError(f"{name} have shape {part.shape}, expected {(n, n_classes)}")
         for name, column in (("split", self.split), ("groups", self.groups)):
@@ -80,6 +84,7 @@ class LabelTable:
             truth=None if self.truth is None else self.truth.take(index),
             split=None if self.split is None else self.split[index],
             groups=None if self.groups is None else self.groups[index],
+            hints=None if self.hints is None else self.hints[index],
         )
 
     def with_classes(self, names: Sequence[str]) -> LabelTable:
@@ -88,7 +93,9 @@ class LabelTable:
             return self
         columns = [self.classes.index(name) for name in names]
         truth = None if self.truth is None else self.truth.columns(columns)
-        return replace(self, classes=tuple(names), labels=self.labels.columns(columns), truth=truth)
+        hints = None if self.hints is None else self.hints[:, columns]
+        labels = self.labels.columns(columns)
+        return replace(self, classes=tuple(names), labels=labels, truth=truth, hints=hints)
 
     def rows_of(self, split: str) -> npt.NDArray[np.int64]:
         """Row numbers of one split, ascending; a table without splits is all "train"."""

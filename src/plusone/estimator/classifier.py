@@ -17,7 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from torch import Tensor
 
 from plusone.autorecipe import Composed, Facts, compose, facts_of
-from plusone.data.dataset import Dataset
+from plusone.data.dataset import Dataset, as_hints
 from plusone.data.groups import Ints, group_numbers
 from plusone.data.lazy import LazyArray, joined
 from plusone.data.matrix import LabelMatrix
@@ -153,6 +153,17 @@ def _numbered(groups: npt.ArrayLike, n_items: int) -> Ints:
     return group_numbers(values.astype(np.str_))
 
 
+def _hints(hints: npt.ArrayLike, shape: tuple[int, int]) -> npt.NDArray[np.float32]:
+    """Hints as an array; refuses another shape and values outside [0, 1]."""
+    scores = as_hints(hints, "hints")
+    if scores.shape != shape:
+        raise InputError(
+            f"hints has shape {scores.shape}; expected {shape}, a row for each item of X and a "
+            "column for each class of y"
+        )
+    return scores
+
+
 def stacked(one: LabelMatrix, other: LabelMatrix) -> LabelMatrix:
     """Labels over the same classes, concatenated."""
     return LabelMatrix.concatenate([one, other.with_default(one.default)])
@@ -185,7 +196,10 @@ def _repeated(part: Part, weights: Weights, seed: int) -> Part:
         inputs = ArrayInputs(part.inputs.at(torch.from_numpy(rows)))
     groups = None if part.groups is None else part.groups[rows]
     observed = part.observed.take(rows)
-    return Part(part.ids[rows], inputs, observed, part.truth, of=part.of, groups=groups)
+    hints = None if part.hints is None else part.hints[rows]
+    return Part(
+        part.ids[rows], inputs, observed, part.truth, of=part.of, groups=groups, hints=hints
+    )
 
 
 def _with_truth(part: Part) -> Part:
@@ -298,6 +312,7 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sample_weight: npt.ArrayLike | None = None,
         *,
         groups: npt.ArrayLike | None = None,
+        hints: npt.ArrayLike | None = None,
         validation: tuple[Any, Any] | None = None,
     ) -> PlusOneClassifier:
         """Trains the model.
@@ -312,6 +327,8 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 left out.
             groups: Group of each item, `[N]`, names or whole numbers, where items belong together:
                 items of a group are held out together, and left out together by a closed form.
+            hints: Scores of the items from elsewhere in [0, 1], `[N, L]` with the columns of
+                `classes_`, NaN where there is none; for the methods that learn from them.
             validation: (X, y) to choose the epoch and the probabilities on, instead of held-out
                 items; if its y is a matrix without zeros, it is taken as complete. With `groups`,
                 each of its items is a group of its own.
@@ -320,6 +337,7 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weights = self._weights(sample_weight, x)
         check_labels(x, labels)
         number = None if groups is None else _numbered(groups, len(x))
+        scores = None if hints is None else _hints(hints, (len(x), len(labels.classes)))
         random = check_random_state(self.random_state)
         seed = int(random.randint(np.iinfo(np.int32).max))
         matrix = labels.matrix
@@ -328,6 +346,7 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if not positive.all():
                 x, matrix = x[positive], matrix.take(np.flatnonzero(positive))
                 number = None if number is None else number[positive]
+                scores = None if scores is None else scores[positive]
             weights = weights[positive]
         inputs: npt.NDArray[Any] | LazyArray = x
         if validation is None:
@@ -344,13 +363,16 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             matrix, inputs = stacked(matrix, val_labels.matrix), joined([x, val_inputs])
             if number is not None:
                 number = np.append(number, len(x) + np.arange(len(val_inputs)))
+            if scores is not None:
+                none = np.full((len(val_inputs), scores.shape[1]), np.nan, dtype=np.float32)
+                scores = np.concatenate([scores, none])
         names = tuple(str(name) for name in labels.classes)
         ids, split = (
             np.arange(len(is_held_out)).astype(np.str_),
             np.where(is_held_out, "val", "train"),
         )
         names_of_groups = None if number is None else number.astype(np.str_)
-        table = LabelTable(ids, names, matrix, split=split, groups=names_of_groups)
+        table = LabelTable(ids, names, matrix, split=split, groups=names_of_groups, hints=scores)
         data = Dataset(table, inputs, "arrays")
         if validation is None:  # the rules look at all items, as those of `plusone train` do
             table, share = replace(table, split=None), float(is_held_out.mean())

@@ -46,6 +46,7 @@ from plusone.losses.robust import (
     confidence_weight,
     false_negative_probability,
     generalized_cross_entropy,
+    generalized_pseudo_robust,
     generalized_robust,
 )
 from plusone.losses.variant import Variant
@@ -69,6 +70,7 @@ __all__ = [
     "false_negative_probability",
     "focal",
     "generalized_cross_entropy",
+    "generalized_pseudo_robust",
     "generalized_robust",
     "hill",
     "l1_penalty",

@@ -10,6 +10,9 @@ positive and 0 for an unobserved label,
 
 where khat and v see a stopped p.
 
+`generalized_pseudo_robust` adds pseudo-labels from hints: Tran et al. 2025, AEVLP, ICCV,
+https://arxiv.org/abs/2508.20381, its GPR loss.
+
 Deviations in the authors' program: the seen positive costs -log p (`variant="released"`), and 1e-7
 is added inside the logarithm (not kept). Labels y are 1 (seen positive), 0 (unobserved) and -1
 (seen negative, which the paper does not have: it costs -log(1 - p) with full weight). In every
@@ -147,6 +150,69 @@ def generalized_robust(
         y,
         positive=l1,
         unobserved=v * (khat * l2 + (1 - khat) * l3),  # Eq. 5
+        negative=-log_not_p,
+    )
+
+
+@on_logits
+def generalized_pseudo_robust(
+    z: Tensor,
+    y: Tensor,
+    pseudo: Tensor,
+    *,
+    w: Parameter,
+    b: Parameter,
+    mu: Parameter = 0.8,
+    sigma: Parameter = 0.5,
+    q1: float = 0.01,
+    q2: float = 0.01,
+    q3: float = 1.0,
+    lam1: float = 0.7,
+    lam2: float = 0.4,
+    rho: float = 0.9,
+    variant: Variant = "released",
+) -> Tensor:
+    """`gpr`: GR, except that unobserved labels with a pseudo-label follow it (AEVLP).
+
+    A pseudo positive costs (1 - V') (rho -log p + (1 - rho) -log(1 - p)), where V' is GR's weight v
+    limited to [1 - lam1, 1 - lam2]; a pseudo negative costs v times -log(1 - p). Weights see a
+    stopped p.
+
+    Args:
+        z: Logits `[..., L]`.
+        y: Observed labels `[..., L]`; seen labels cost as in `generalized_robust`.
+        pseudo: Pseudo-labels `[..., L]` in {1, 0, -1}; ignored at seen labels. All 0 is GR.
+        w: Slope of khat.
+        b: Intercept of khat.
+        mu: Centre of v.
+        sigma: Width of v.
+        q1: Robustness for seen positives ("paper" alone).
+        q2: Robustness for unobserved labels as positives.
+        q3: Robustness for unobserved labels as negatives.
+        lam1: Largest weight of a pseudo positive.
+        lam2: Smallest weight of a pseudo positive.
+        rho: Target of a pseudo positive.
+        variant: As in `generalized_robust`.
+
+    Returns:
+        Losses `[..., L]`.
+
+    >>> zero, one = torch.zeros(1, 1), torch.ones(1, 1)
+    >>> generalized_pseudo_robust(zero, zero, -one, w=0.0, b=-90.0, mu=0.5).item()
+    0.6931471824645996
+    """
+    p = torch.sigmoid(z).detach()
+    khat = false_negative_probability(p, w=w, b=b)
+    v = confidence_weight(p, mu=mu, sigma=sigma)
+    log_p, log_not_p = log_probabilities(z)
+    unknown = v * (khat * _l_q(log_p, q2) + (1 - khat) * _l_q(log_not_p, q3))
+    limited = v.clamp(1 - lam1, 1 - lam2)
+    pseudo_positive = -(1 - limited) * (rho * log_p + (1 - rho) * log_not_p)
+    guessed = torch.where(pseudo > 0, pseudo_positive, -v * log_not_p)
+    return by_state(
+        y,
+        positive=_l_q(log_p, 0.0 if is_released(variant) else q1),
+        unobserved=torch.where(pseudo == 0, unknown, guessed),
         negative=-log_not_p,
     )
 

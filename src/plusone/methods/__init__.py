@@ -10,6 +10,7 @@ from plusone.methods import (
     en,
     epr,
     focal,
+    gpr,
     gr,
     hill,
     lac,
@@ -21,6 +22,7 @@ from plusone.methods import (
     role,
     softmax,
     splc,
+    vlpl,
     weight_norm,
 )
 from plusone.methods.base import Choice, Method, MethodInfo, Options, Part, PublishedFigure, Range
@@ -54,6 +56,8 @@ METHODS: dict[str, MethodInfo] = {
         *lasd.INFOS,
         *em.INFOS,
         *gr.INFOS,
+        vlpl.INFO,
+        gpr.INFO,
         lac.INFO,
         *recovery.INFOS,
     )

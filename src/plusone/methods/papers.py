@@ -11,6 +11,8 @@ ZHANG = "Zhang et al., Simple and Robust Loss Design with Missing Labels, arXiv"
 KIM = "Kim et al., Large Loss Matters in Weakly Supervised Multi-Label Classification, CVPR"
 VERELST = "Verelst et al., Spatial Consistency Loss, WACV"
 XIE = "Xie et al., Label-Aware Global Consistency, NeurIPS"
+XING = "Xing et al., Vision-Language Pseudo-Labels, CVPR Workshops"
+TRAN = "Tran et al., More Reliable Pseudo-labels, Better Performance, ICCV"
 LASD = "Leveraged Asymmetric Loss with Disambiguation, submitted to ICLR"
 
 COLE_TABLE_1 = "Cole et al., Multi-Label Learning from Single Positive Labels, CVPR 2021, Table 1"
@@ -30,6 +32,9 @@ LASD_TABLE_2 = (
 CHEN_TABLE_2 = (
     "Chen et al., Boosting Single Positive Multi-label Classification with Generalized Robust "
     "Loss, IJCAI 2024, Table 2"
+)
+TRAN_TABLE = (
+    "Tran et al., AEVLP, ICCV 2025, its table for ResNet-50 (https://arxiv.org/abs/2508.20381)"
 )
 XIE_TABLE_2 = (
     "Xie et al., Label-Aware Global Consistency for Multi-Label Learning with Single Positive "

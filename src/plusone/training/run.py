@@ -240,6 +240,8 @@ def fingerprint(task: Task) -> str:
         contents.append("\n".join(part.ids.tolist()))
         if part.groups is not None:
             contents.append("\n".join(part.groups.tolist()))
+        if part.hints is not None:
+            contents.append(part.hints)
         if isinstance(part.inputs, ArrayInputs | MappedInputs):
             x = part.inputs.x
             contents += [(tuple(x.shape), str(x.dtype).removeprefix("torch.")), x]

@@ -41,6 +41,7 @@ class Part:
         weights: How often each is visited in training, see `plusone.training.loader`.
         of: Size of the whole split, if this is a sample of it.
         groups: The group of each, where items belong together.
+        hints: Scores from elsewhere, float32 `[N, L]`, where the data has them.
     """
 
     ids: Strings
@@ -50,6 +51,7 @@ class Part:
     weights: npt.NDArray[np.float64] | None = None
     of: int | None = None
     groups: Strings | None = None
+    hints: npt.NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -114,7 +116,15 @@ def make_task(dataset: Dataset, recipe: Recipe, tick: Callable[[], None] | None 
             rows, of = rows[chosen], len(rows)
         items = table.take(rows)
         inputs = make_inputs(rows)
-        return Part(items.ids, inputs, items.labels, items.truth, of=of, groups=items.groups)
+        return Part(
+            items.ids,
+            inputs,
+            items.labels,
+            items.truth,
+            of=of,
+            groups=items.groups,
+            hints=items.hints,
+        )
 
     for split in ("train", "val"):
         if not len(table.rows_of(split)):

@@ -191,7 +191,13 @@ class Training:
         # References are defined by what they see, so nothing is weighted there.
         self.weighs = recipe.seen_negatives == "weighted" and info.scheme == "single"
         self.weighs &= bool(observed.per_class(-1).any())
-        labels = TrainLabels(observed, self.k, recipe.seed, len(task.shape) > 1)
+        hints = None if task.train.hints is None else torch.from_numpy(task.train.hints)
+        if info.needs_hints and (hints is None or bool(hints.isnan().all())):
+            raise InputError(
+                f"the method {recipe.method} learns from hints, and {task.name} has none for its "
+                "training items; give them with --hints FILE; docs/hints.md describes it"
+            )
+        labels = TrainLabels(observed, self.k, recipe.seed, len(task.shape) > 1, hints)
         landmarks = n_landmarks(sum(len(part) for part in self.learned_parts))
         self.model, self.method = build(
             recipe,
