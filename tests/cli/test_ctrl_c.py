@@ -26,10 +26,8 @@ def wait_for(condition, process):
 def stopped(process):
     """Presses Ctrl-C: the terminal tells the whole process group. Returns what was said."""
     family = psutil.Process(process.pid).children(recursive=True)
-    began = time.monotonic()
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE)
-    assert time.monotonic() - began < 10
     assert process.returncode == 130
     assert out == ""
     assert "Traceback" not in err
