@@ -26,6 +26,7 @@ from plusone.cli.common import (
     say,
     table,
 )
+from plusone.cli.photos import CopyTo, GalleryFile, Links, PhotoOutputs, WriteXmp
 from plusone.cli.processes import leads, printable
 from plusone.errors import InputError, RunError
 
@@ -152,6 +153,10 @@ def predict(
     to: Annotated[
         Path | None, typer.Option("--out", "-o", help="CSV file; standard output by default.")
     ] = None,
+    gallery: GalleryFile = None,
+    copy_to: CopyTo = None,
+    links: Links = False,
+    write_xmp: WriteXmp = False,
     threshold: ByClass = None,
     crops: Shown = None,
     raw: Annotated[
@@ -175,18 +180,22 @@ def predict(
 
     Images that cannot be read are listed and left out. What counts as a label is decided by the
     run's thresholds, one per class, or by --threshold. Probabilities are calibrated; --raw gives
-    the scores they were calibrated from, with the same labels.
+    the scores they were calibrated from, with the same labels. The CSV is not printed if
+    --gallery, --copy-to or --write-xmp is given.
 
     Example: [bold]plusone predict runs/photos-em-seed0 new-photos --out tags.csv[/bold]
+    Example: [bold]plusone predict runs/photos-em-seed0 new-photos --gallery tags.html[/bold]
     Example: [bold]plusone predict runs/photos-em-seed0 'new/**/*.jpg' more.csv --json[/bold]
     """
     from plusone.io.files import replacing
     from plusone.training.build import load_run
     from plusone.training.items import find_items
-    from plusone.training.tagging import CsvTags, JsonTags, for_spreadsheet, predict_all
+    from plusone.training.tagging import CsvTags, JsonTags, Sink, for_spreadsheet, predict_all
 
     if to is not None:
         check_file(to)
+    photos = PhotoOutputs(gallery, copy_to, links, write_xmp)
+    photos.check()
     predictor = _shown(load_run(run, device or "auto"), crops)
     _warn(run)
     cuts = _thresholds(run, predictor.classes, threshold)
@@ -194,11 +203,13 @@ def predict(
         cuts = cuts if threshold is not None else cuts.of_scores(predictor.calibration)
         predictor = predictor.raw
     items = find_items(predictor, data, features or [], form, meaning)
+    photos.check_items(data, items)
     total = sum(len(one) + len(one.skipped) for one in items)
     done = 0
     skipped: list[Skipped] = []
     with ExitStack() as files, progress("predicting", total) as (bar, task):
-        sinks: list[CsvTags | JsonTags] = []
+        title = f"Tags by {run.resolve().name}"
+        sinks: list[Sink] = photos.sinks(files, title, predictor.classes, cuts) if photos else []
         cell = for_spreadsheet if spreadsheet else str
         if to is not None and leads():
             temporary = files.enter_context(replacing(to))
@@ -206,7 +217,7 @@ def predict(
             sinks.append(CsvTags(file, predictor.classes, cuts, cell))
         if as_json:
             sinks.append(JsonTags(sys.stdout, predictor.classes, cuts))
-        elif to is None:
+        elif to is None and not photos:
             cell = printable if sys.stdout.isatty() else cell
             sinks.append(CsvTags(sys.stdout, predictor.classes, cuts, cell))
         for batch in predict_all(predictor, items):
@@ -227,6 +238,8 @@ def predict(
         say(f"{len(skipped)} of {total} images skipped")
     if to is not None:
         say(f"{done} items in {to}")
+    for sentence in photos.sentences():
+        say(sentence)
 
 
 def _shown(predictor: Predictor, crops: Literal["one", "five"] | None) -> Predictor:

@@ -37,16 +37,17 @@ CHIPS = {
 
 
 @cache
-def _environment() -> Environment:
-    environment = Environment(
+def environment() -> Environment:
+    """Renders the templates of this package; what is put into them is escaped."""
+    made = Environment(
         loader=PackageLoader("plusone.report"),
         autoescape=select_autoescape(default=True),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["own"] = Markup  # HTML that this package made itself
-    return environment
+    made.filters["own"] = Markup  # HTML that this package made itself
+    return made
 
 
 def render(title: str, sections: Sequence[Section], notes: Sequence[str] = ()) -> str:
@@ -58,7 +59,7 @@ def render(title: str, sections: Sequence[Section], notes: Sequence[str] = ()) -
         notes: Sentences above everything.
     """
     return (
-        _environment()
+        environment()
         .get_template("page.html")
         .render(
             title=title,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 import numpy as np
 import numpy.typing as npt
@@ -41,12 +41,14 @@ class Predictions:
         classes: Class names, `L` of them.
         probabilities: `[N, L]`.
         skipped: Items that could not be read.
+        paths: Their image files, or () if they have none.
     """
 
     ids: tuple[str, ...]
     classes: tuple[str, ...]
     probabilities: Tensor
     skipped: tuple[Skipped, ...] = ()
+    paths: tuple[Path, ...] = ()
 
     def labels(self, row: int, threshold: float | npt.NDArray[np.float64]) -> list[str]:
         """The classes of one item above their thresholds, most likely first.
@@ -58,6 +60,16 @@ class Predictions:
         scores = self.probabilities[row].double().numpy()
         above = scores > threshold
         return [self.classes[c] for c in np.argsort(-scores, kind="stable") if above[c]]
+
+
+class Sink(Protocol):
+    """Something that predictions are written to."""
+
+    def add(self, predictions: Predictions) -> None:
+        """Takes some items."""
+
+    def end(self, skipped: Sequence[Skipped]) -> None:
+        """Called once, after the last items, with all that were skipped."""
 
 
 def predict_all(predictor: Predictor, arguments: Sequence[Items]) -> Iterator[Predictions]:
@@ -89,16 +101,20 @@ def _all_gather(
         with single_process():
             own = next(batches, none)
         gathered: list[Any] = all_gather_values(
-            [own.ids, [(one.id, one.reason) for one in own.skipped]]
+            [
+                own.ids,
+                [str(path) for path in own.paths],
+                [(one.id, one.reason) for one in own.skipped],
+            ]
         )
-        counts = [len(ids) for ids, _ in gathered]
+        counts = [len(ids) for ids, _, _ in gathered]
         if sum(counts):
             scores = torch.split(all_gather(own.probabilities, counts), counts)
         else:
             scores = (own.probabilities,) * size
-        for (ids, skipped), part in zip(gathered, scores, strict=True):
+        for (ids, paths, skipped), part in zip(gathered, scores, strict=True):
             unread = tuple(Skipped(*one) for one in skipped)
-            yield Predictions(tuple(ids), predictor.classes, part, unread)
+            yield Predictions(tuple(ids), predictor.classes, part, unread, tuple(map(Path, paths)))
 
 
 def _from_inputs(predictor: Predictor, items: Items) -> Iterator[Predictions]:
@@ -139,24 +155,32 @@ def _from_files(
                 paths = items.paths[start : start + BATCH]
                 waiting.append((start, [pool.submit(decoded, path) for path in paths]))
             start, futures = waiting.popleft()
-            ids = items.ids[start : start + BATCH]
-            yield _predict_batch(predictor, ids, [future.result() for future in futures])
+            batch = items.ids[start : start + BATCH], items.paths[start : start + BATCH]
+            yield _predict_batch(predictor, *batch, [future.result() for future in futures])
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def _predict_batch(
-    predictor: Predictor, ids: Sequence[str], decoded: Sequence[Tensor | str]
+    predictor: Predictor,
+    ids: Sequence[str],
+    paths: Sequence[Path],
+    decoded: Sequence[Tensor | str],
 ) -> Predictions:
     """Predictions of the images that could be decoded; the others come as the reason why not."""
-    pairs = list(zip(ids, decoded, strict=True))
-    images = [(name, image) for name, image in pairs if isinstance(image, Tensor)]
-    skipped = tuple(Skipped(name, reason) for name, reason in pairs if isinstance(reason, str))
+    images = [image for image in decoded if isinstance(image, Tensor)]
+    good = [row for row, image in enumerate(decoded) if isinstance(image, Tensor)]
+    skipped = tuple(
+        Skipped(name, reason)
+        for name, reason in zip(ids, decoded, strict=True)
+        if isinstance(reason, str)
+    )
     if images:
-        scores = predictor.probabilities(ArrayInputs(torch.stack([image for _, image in images])))
+        scores = predictor.probabilities(ArrayInputs(torch.stack(images)))
     else:
         scores = torch.zeros(0, len(predictor.classes))
-    return Predictions(tuple(name for name, _ in images), predictor.classes, scores, skipped)
+    names, files = tuple(ids[row] for row in good), tuple(paths[row] for row in good)
+    return Predictions(names, predictor.classes, scores, skipped, files)
 
 
 def for_spreadsheet(text: str) -> str:
