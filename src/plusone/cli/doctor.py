@@ -66,6 +66,9 @@ EXTRAS = {
     "tune": Extra(("optuna",), "a search over the options of a method, plusone bench --tune"),
     "onnx": Extra(("onnx", "onnxscript", "onnxruntime"), "models as ONNX, plusone export --onnx"),
     "parquet": Extra(("pyarrow",), "label tables as parquet files"),
+    "tensorboard": Extra(("tensorboard",), "figures for TensorBoard, plusone train --track"),
+    "mlflow": Extra(("mlflow",), "figures for MLflow, plusone train --track"),
+    "wandb": Extra(("wandb",), "figures for Weights & Biases, plusone train --track"),
 }
 HINT = "pip install -c constraints.txt '.[{}]'"  # in a clone of the repository
 COMPILERS = ("c++", "g++", "clang++", "cl")

@@ -109,6 +109,14 @@ def train(
         ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume a stopped run.")] = False,
+    track: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--track",
+            metavar="NAME",
+            help="Send the figures to tensorboard, mlflow or wandb too (repeatable).",
+        ),
+    ] = None,
     form: Form = "auto",
     meaning: Meaning = "auto",
     report: Annotated[
@@ -142,8 +150,10 @@ def train(
     from plusone.training.rates import pick_rate, with_rate
     from plusone.training.run import train as run
     from plusone.training.task import make_task
+    from plusone.training.tracking import make_listeners
     from plusone.training.trainer import compiler_problem
 
+    listeners = make_listeners(track or ())
     flags: dict[str, Any] = {
         "method": method,
         "mode": mode,
@@ -263,6 +273,7 @@ def train(
             source=source,
             rules=sentences,
             features=features_folder,
+            listeners=listeners,
         )
     if leads() and (report if report is not None else not as_json):
         _report(folder)

@@ -12,6 +12,7 @@
 | `thresholds.json` | above which probability each class is predicted; may be edited |
 | `metrics.json` | the result; it exists only when the run is complete |
 | `stopped.json` | why training stopped, if it diverged |
+| `tracking.json` | under which ids trackers know the run, if there are any |
 
 `plusone train` adds `report.html`, and `broken.csv` if images had to be left out.
 """
@@ -54,6 +55,7 @@ from plusone.training.run_folder import (
 from plusone.training.summary import calibrate, summarise
 from plusone.training.task import Part, Task
 from plusone.training.thresholds import Thresholds, write_thresholds
+from plusone.training.tracking import Listener, Tracking
 from plusone.training.trainer import Training
 from plusone.types import Clock
 from plusone.version import __version__
@@ -74,6 +76,7 @@ def train(
     source: Mapping[str, Any] | None = None,
     rules: Sequence[str] = (),
     features: Path | None = None,
+    listeners: Sequence[Listener] = (),
 ) -> RunResult:
     """Trains into a run folder and returns what `metrics.json` holds.
 
@@ -90,6 +93,7 @@ def train(
         source: How the data was read, for a later evaluation.
         rules: Why settings that nobody gave are what they are, for the result.
         features: Folder where features of image files are cached for later runs.
+        listeners: Who is told about settings, epochs and the result, such as trackers.
     """
     if not resume and broadcast((folder / "recipe.toml").exists):
         raise InputError(
@@ -110,12 +114,13 @@ def train(
     spent = _restore(training, folder)
     mapped = _mapped_files(task)
     started = saved = time.perf_counter()
-    with closing(task.workers):
+    with closing(task.workers), _tracking(listeners, recipe, folder) as tracking:
         with _saving_best(training, folder):
             for record in training.epochs():
                 _check_unchanged(mapped)
                 if is_main_process():
                     append_jsonl(folder / "records.jsonl", record.to_json())
+                tracking.record(record)
                 if on_record is not None:
                     on_record(record)
                 now = time.perf_counter()
@@ -125,10 +130,20 @@ def train(
         seconds = spent + time.perf_counter() - started
         calibrated = _write_model(training, folder)
         result = summarise(training, folder, seconds, rules, calibrated)
+        tracking.finish(result)
     if is_main_process():
         write_json(folder / "metrics.json", result.to_json())
         (folder / "checkpoint.safetensors").unlink(missing_ok=True)
     return result
+
+
+def _tracking(listeners: Sequence[Listener], recipe: Recipe, folder: Path) -> Tracking:
+    """Tells the listeners of rank 0 about the run of a folder."""
+    tracking = Tracking()
+    if listeners and is_main_process():
+        epochs = len(list(read_jsonl(folder / "records.jsonl")))
+        tracking.start(listeners, folder, recipe, read_description(folder), epochs)
+    return tracking
 
 
 def _mapped_files(task: Task) -> dict[Path, tuple[int, int] | None]:
