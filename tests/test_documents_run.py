@@ -35,7 +35,7 @@ ELSEWHERE = {"make", "pip", "git", "cd", "python"}  # set-up, and benchmarks tha
 @pytest.fixture(scope="session")
 def example(tmp_path_factory):
     folder = tmp_path_factory.mktemp("documents") / "example"
-    write_example(folder, 160, audited=60)
+    write_example(folder, 160, audited=60, new=16)
     folder.with_name("features").mkdir()
     return folder
 

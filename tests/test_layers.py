@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import plusone
@@ -37,6 +38,12 @@ def module_name(path: Path) -> str:
     return ".".join(parts).removesuffix(".__init__")
 
 
+@cache
+def all_modules() -> frozenset[str]:
+    return frozenset(module_name(file) for file in SOURCE.rglob("*.py"))
+
+
+@cache
 def imports(path: Path) -> set[str]:
     """Modules of ours that a file imports, anywhere in it."""
     names: set[str] = set()
@@ -46,7 +53,7 @@ def imports(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{path}: relative import"
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    modules = {module_name(file) for file in SOURCE.rglob("*.py")}
+    modules = all_modules()
     parents = {name if name in modules else name.rpartition(".")[0] for name in names}
     return parents & modules
 

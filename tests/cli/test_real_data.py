@@ -39,12 +39,14 @@ def test_yeast(cli, shared, tmp_path):
 
 
 def test_ucmerced_with_the_small_cnn(cli, shared, tmp_path):
+    whole = cli("inspect", shared / "data" / "ucmerced", "--json").json
+    assert (whole["items"], whole["splits"]) == (2100, {"train": 1680, "test": 420})
     found = trained(
         cli,
-        *(shared / "data" / "ucmerced", "-m", "wan", "--epochs", 1, "--out", tmp_path / "r"),
-        *("-s", "image_size=64", "-s", "batch_size=64"),
+        *(few_images(shared / "data" / "ucmerced", tmp_path / "few", 525), "-m", "wan"),
+        *("--epochs", 2, "--out", tmp_path / "r", "-s", "image_size=64", "-s", "batch_size=32"),
     )
-    assert found["items"] == {"train": 1344, "val": 336, "test": 420}
+    assert found["items"] == {"train": 336, "val": 84, "test": 105}
     assert found["test_map"] > 0.2
     image = sorted((shared / "data" / "ucmerced").rglob("*.jpg"))[0]
     (item,) = cli("predict", tmp_path / "r", image, "--json").json["items"]

@@ -197,7 +197,7 @@ from plusone.types import TrainLabels
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 
-n, n_classes = int(sys.argv[1]), 1000
+n, n_classes = int(sys.argv[1]), 300
 draw = np.random.default_rng(0)
 seen = LabelMatrix.from_lists(draw.integers(n_classes, size=(n, 1)).tolist(), n_classes)
 vectors = LinearMap(16).fit(torch.from_numpy(draw.normal(size=(n, 16)).astype(np.float32)))
@@ -217,4 +217,4 @@ def test_recovery_needs_the_stated_number_of_tables() -> None:
     small, large = (
         int(subprocess.check_output([sys.executable, "-c", TABLES, str(n)])) for n in sizes
     )
-    assert (large - small) * 1024 / (6000 * 1000 * 4) < 12
+    assert (large - small) * 1024 / (6000 * 300 * 4) < 12
