@@ -52,6 +52,7 @@ def _known_score(name: str) -> str:
 
 Precision = Literal["float32", "bf16", "fp16"]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1)]
 MethodOptions = Annotated[dict[str, Any], AfterValidator(_given)]
 
 
@@ -110,6 +111,12 @@ class Recipe(BaseModel):
         description="positives per item (k); 'truth' counts them on the training items, as the "
         "papers do; 'estimate' estimates them from single positives; default, for methods that "
         "need k: counted on validation items with all labels, else estimated",
+    )
+    class_priors: tuple[Share, ...] | Literal["truth", "estimate"] | None = Field(
+        None,
+        description="share of items that have each class, in the order of the classes, for crisp; "
+        "'truth' counts them on the training items; 'estimate' estimates them from single "
+        "positives; default: the method's own way",
     )
 
     probe: Literal["auto", "on", "off"] = Field(

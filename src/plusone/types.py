@@ -24,6 +24,7 @@ class TrainLabels:
         places: Whether inputs have places (images, feature maps, tokens) or are single vectors.
         hints: Scores of the training items from elsewhere in [0, 1], float32 `[N, L]`, NaN where
             there is none; None if there are none at all.
+        class_priors: Share of items that have each class, `L` numbers, if they are known.
     """
 
     observed: LabelMatrix
@@ -31,6 +32,7 @@ class TrainLabels:
     seed: int = 0
     places: bool = True
     hints: Tensor | None = None
+    class_priors: tuple[float, ...] | None = None
 
     @property
     def n_items(self) -> int:

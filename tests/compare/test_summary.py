@@ -223,7 +223,7 @@ def test_the_tables_name_methods_and_data_that_exist():
         assert len(set(rows)) == len(rows)
         assert {mode for mode, *_ in rows} <= {"linear", "finetune", "linear_init"}
         for figure in info.published:
-            places = ("CVPR", "ECCV", "ICLR", "IJCAI", "NeurIPS")
+            places = ("CVPR", "ECCV", "ICLR", "IJCAI", "NeurIPS", "ICCV", "arXiv")
             assert any(place in figure.source for place in places)
 
 

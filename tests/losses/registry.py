@@ -309,6 +309,9 @@ LOSSES: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor | dict[str, Tensor]]
     "epr": lambda z, other, y: losses.expected_positives(z, y, k=2.0),
     "epr released": lambda z, other, y: losses.expected_positives(z, y, k=2.0, variant="released"),
     "role": lambda z, other, y: losses.online_estimation(z, other, y, k=2.0),
+    "crisp": lambda z, other, y: losses.class_prior_risk(
+        z, y, priors=torch.linspace(0.1, 0.9, z.shape[-1], dtype=z.dtype, device=z.device)
+    ),
     "plc": lambda z, other, y: losses.pseudo_label_consistency(z, other, y),
     "plc released": lambda z, other, y: losses.pseudo_label_consistency(
         z, other, y, variant="released"

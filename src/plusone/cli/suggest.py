@@ -108,8 +108,9 @@ def suggest(
     more_labels = labels or folder / ACCEPTED
     check_file(more_labels, flag="--accepted")
     recipe = read_recipe(run).model_copy(update={"device": device or "auto"})
-    if recipe.expected_positives == "truth":  # which must not be used here
-        recipe = recipe.model_copy(update={"expected_positives": "estimate"})
+    for name in ("expected_positives", "class_priors"):
+        if getattr(recipe, name) == "truth":  # which must not be used here
+            recipe = recipe.model_copy(update={name: "estimate"})
     if seed is not None:
         recipe = recipe.model_copy(update={"seed": seed})
     dataset = dataset_of(run, data, features, form, meaning, hints)

@@ -40,6 +40,7 @@ from plusone.losses.negatives import (
     sampled_negative,
     weak_negative,
 )
+from plusone.losses.prior_risk import class_prior_risk
 from plusone.losses.reduction import Reduction, reduce
 from plusone.losses.robust import (
     UnifiedLoss,
@@ -60,6 +61,7 @@ __all__ = [
     "assume_negative_smoothed",
     "asymmetric",
     "balanced_lambda",
+    "class_prior_risk",
     "confidence_weight",
     "consistency",
     "entropy_maximization",

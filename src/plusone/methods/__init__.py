@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 from plusone.errors import InputError
 from plusone.methods import (
+    crisp,
     em,
     en,
     epr,
@@ -50,6 +51,7 @@ METHODS: dict[str, MethodInfo] = {
         softmax.INFO,
         epr.INFO,
         role.INFO,
+        crisp.INFO,
         *large_loss.INFOS,
         splc.INFO,
         *en.INFOS,

@@ -271,6 +271,7 @@ class MethodInfo(Generic[O_co]):
         needs_k: Whether it needs the expected number of positives.
         needs_hints: Whether it needs scores from elsewhere (`TrainLabels.hints`). Without them a
             training is refused; the method itself can be built, for predictions.
+        uses_priors: Whether it uses the recipe's `class_priors`.
         phases: Options that change from one phase of training to the next. A method with two
             phases is trained twice the recipe's epochs, the second time from the best weights of
             the first; in the mode linear_init the linear stage is of the first phase.
@@ -303,6 +304,7 @@ class MethodInfo(Generic[O_co]):
     scheme: str = "single"
     needs_k: bool = False
     needs_hints: bool = False
+    uses_priors: bool = False
     phases: tuple[Mapping[str, Any], ...] = ({},)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     has_maps: bool = False

@@ -25,6 +25,10 @@ BOOSTLU = (
     "Kim et al., Bridging the Gap between Model Explanations in Partially Annotated Multi-label "
     "Classification, CVPR 2023, results with a single positive label"
 )
+LIU_TABLE_1 = (
+    "Liu et al., Can Class-Priors Help Single-Positive Multi-Label Learning?, arXiv 2309.13886 "
+    "(2023, last version), Table 1"
+)
 LASD_TABLE_2 = (
     "Leveraged Asymmetric Loss with Disambiguation for Multi-label Recognition with One-Positive "
     "Annotations, submitted to ICLR 2023, Table 2"

@@ -1,4 +1,4 @@
-"""The expected number of positives per item (the papers' k), and where it comes from."""
+"""The expected number of positives per item (the papers' k), class priors, and their sources."""
 
 from __future__ import annotations
 
@@ -80,6 +80,39 @@ def expected(recipe: Recipe, task: Task, folder: Path | None = None) -> Expected
     if task.val.truth is None or recipe.select_on == "observed":
         return Expected(estimated(recipe, task, folder=folder), "estimated")
     return Expected(float(task.val.truth.per_item(1).mean()), "validation")
+
+
+def class_priors(
+    recipe: Recipe, task: Task, folder: Path | None = None
+) -> tuple[float, ...] | None:
+    """The class priors of a training: as given, counted, estimated, or None.
+
+    Args:
+        recipe: The settings.
+        task: The data.
+        folder: Where features of images are cached, for an estimate.
+    """
+    given = recipe.class_priors
+    if given is None or not get_method(recipe.method).uses_priors:
+        return None
+    if given == "truth":
+        if task.train.truth is None:
+            raise InputError("class_priors = 'truth' needs a data set with all labels")
+        return tuple((task.train.truth.per_class(1) / len(task.train)).tolist())
+    if given == "estimate":
+        from plusone.priors.features import from_features, usable_rows
+        from plusone.training.features import vectors_of
+
+        rows = usable_rows(task.train.observed)
+        groups = None if task.train.groups is None else task.train.groups[rows]
+        seen = task.train.observed.take(rows)
+        vectors = vectors_of(recipe, task, rows, folder=folder)
+        return tuple(from_features(vectors, seen, groups).priors.tolist())
+    if len(given) != len(task.classes):
+        raise InputError(
+            f"class_priors has {len(given)} numbers for the {len(task.classes)} classes there are"
+        )
+    return given
 
 
 def expected_by_calibration(training: Training, held_out: HeldOut) -> Expected:

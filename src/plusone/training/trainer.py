@@ -47,7 +47,7 @@ from plusone.seeds import derive, generator, seeded
 from plusone.training.build import below, build, head_of
 from plusone.training.calibration import HeldOut
 from plusone.training.closed_form import solve
-from plusone.training.expected import expected
+from plusone.training.expected import class_priors, expected
 from plusone.training.features import FeatureCache
 from plusone.training.gamma import SAMPLED, best_gamma
 from plusone.training.loader import (
@@ -197,7 +197,8 @@ class Training:
                 f"the method {recipe.method} learns from hints, and {task.name} has none for its "
                 "training items; give them with --hints FILE; docs/hints.md describes it"
             )
-        labels = TrainLabels(observed, self.k, recipe.seed, len(task.shape) > 1, hints)
+        priors = class_priors(recipe, task, features)
+        labels = TrainLabels(observed, self.k, recipe.seed, len(task.shape) > 1, hints, priors)
         landmarks = n_landmarks(sum(len(part) for part in self.learned_parts))
         self.model, self.method = build(
             recipe,
