@@ -233,7 +233,7 @@ def test_wrong_suffixes_and_forms(tmp_path: Path) -> None:
         read(tmp_path / "nothing.csv")
     with pytest.raises(InputError, match="no such file or folder"):
         read(tmp_path / "nothing.csv", format="csv-long")
-    with pytest.raises(InputError, match="the format of this folder is not known"):
+    with pytest.raises(InputError, match="has no files in it; name a folder"):
         read(tmp_path)
 
 

@@ -339,7 +339,7 @@ def _print_summary(summary: Summary, name: str, classes: int, hint_auc: float | 
     rows.append(
         ("classes without a positive", ", ".join(summary.classes_without_positive) or "none")
     )
-    rows.append(("problems", "none"))
+    rows.append(("problems", "see the warnings below" if summary.warnings else "none"))
     out.print(table(name, ("what", ""), rows, text=2))
     columns = ("class", "seen positive", "seen negative", "all positives")
     counts = [
@@ -352,6 +352,8 @@ def _print_summary(summary: Summary, name: str, classes: int, hint_auc: float | 
         say(f"... and {len(counts) - classes} more classes (--classes N shows more)")
     for note in summary.notes:
         say(f"note: {note}")
+    for warning in summary.warnings:
+        say(f"warning: {warning}")
 
 
 def _group_rows(summary: Summary) -> list[tuple[str, object]]:

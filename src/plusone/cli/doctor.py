@@ -69,6 +69,7 @@ EXTRAS = {
     "tensorboard": Extra(("tensorboard",), "figures for TensorBoard, plusone train --track"),
     "mlflow": Extra(("mlflow",), "figures for MLflow, plusone train --track"),
     "wandb": Extra(("wandb",), "figures for Weights & Biases, plusone train --track"),
+    "heic": Extra(("pillow_heif",), "HEIC images, as phones take them"),
 }
 HINT = "pip install -c constraints.txt '.[{}]'"  # in a clone of the repository
 COMPILERS = ("c++", "g++", "clang++", "cl")

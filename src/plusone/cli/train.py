@@ -214,7 +214,7 @@ def train(
         f"{task.name}: {len(task.train)} train, {len(task.val)} val, {len(task.test or ())} test "
         f"items, {len(task.classes)} classes; labels seen: {scheme}; method {full.method}"
     )
-    for note in notes(task):
+    for note in (*(f"note: {text}" for text in dataset.table.notes), *notes(task)):
         say(note)
     for sentence in sentences:
         say(f"rule: {sentence}")
@@ -361,6 +361,8 @@ def _print(result: RunResult, data: str, *, closed: bool) -> None:
 
 def notes(task: Task) -> list[str]:
     """Warnings about the data, a sentence each."""
+    from plusone.data.names import name_warnings
+
     sentences = []
     if task.val.of is not None:
         sentences.append(
@@ -375,7 +377,8 @@ def notes(task: Task) -> list[str]:
             "warning: no seen positive, so nothing can be learned of "
             f"{'it' if len(names) == 1 else 'them'}: {', '.join(names[:NAMED])}{more}"
         )
-    return sentences
+    counts = dict(zip(task.classes, seen.tolist(), strict=True))
+    return sentences + [f"warning: {text}" for text in name_warnings(counts)]
 
 
 def methods(

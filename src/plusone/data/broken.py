@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from plusone.data.dataset import Broken, Dataset
-from plusone.data.images import fault
+from plusone.data.images import IMAGE_KINDS, fault
 from plusone.errors import Problems
 from plusone.io.files import cache_folder, in_turn, write_json, write_text
 from plusone.io.keys import content_key, file_state
@@ -125,7 +125,8 @@ def _cache_file(paths: Sequence[Path]) -> Path | None:
     if None in states:
         return None  # a missing file can reappear with the same state
     names = [str(path.absolute()) for path in paths]
-    return folder / "checked" / f"{content_key(VERSION, *zip(names, states, strict=True))}.json"
+    key = content_key((VERSION, IMAGE_KINDS), *zip(names, states, strict=True))
+    return folder / "checked" / f"{key}.json"
 
 
 def _read_cache(path: Path, count: int) -> dict[int, str] | None:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from stat import S_ISREG
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError, features
 
 from plusone.errors import InputError
 from plusone.io.files import replacing, reserve
@@ -26,10 +28,20 @@ from plusone.io.readers import MAX_PIXELS, MAX_SIDE
 if TYPE_CHECKING:  # torch takes a second to load, and pages need no tensors
     from torch import Tensor
 
+# What some installations can decode: suffix -> kind. Pillow has AVIF from 11.3 on, in most builds;
+# the package pillow-heif (extra `heic`) brings HEIC, the format of phones.
+SOMETIMES = {".avif": "AVIF", ".heic": "HEIC", ".heif": "HEIC", ".hif": "HEIC"}
+MORE_KINDS = {"AVIF"} if features.check("avif") else set()
+MORE_KINDS |= {"HEIC"} if find_spec("pillow_heif") is not None else set()
+NEEDED = {"AVIF": "a newer Pillow: pip install -U pillow", "HEIC": "pip install pillow-heif"}
+
 # The kinds that are decoded, whatever the file name. Pillow knows more; one of them (EPS) would run
 # another program on an untrusted file.
-IMAGE_KINDS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+IMAGE_KINDS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP", *sorted(MORE_KINDS))
+IMAGE_SUFFIXES = (
+    *(".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"),
+    *(suffix for suffix, kind in SOMETIMES.items() if kind in MORE_KINDS),
+)
 CROPPED = 256 / 224  # short side over the crop's side, the common choice for ImageNet models
 VERSION = 2  # of the cache of decoded images; increase it when decoding changes
 
@@ -154,7 +166,7 @@ def _opened(path: Path) -> Iterator[Image.Image]:
             raise InputError(f"{path}: cannot be read as an image (it is not a file)")
         if not status.st_size:
             raise InputError(f"{path}: cannot be read as an image (the file is empty)")
-        with Image.open(path, formats=IMAGE_KINDS) as opened:
+        with Image.open(path, formats=_pillow_names()) as opened:
             if opened.width * opened.height > MAX_PIXELS:
                 raise InputError(
                     f"{path}: {opened.width} x {opened.height} pixels are more than the "
@@ -174,11 +186,41 @@ def _opened(path: Path) -> Iterator[Image.Image]:
             "allowed)"
         ) from None
     except Exception as error:  # broken files make decoders fail in many ways
-        raise InputError(f"{path}: cannot be read as an image ({_reason(error)})") from None
+        raise InputError(f"{path}: cannot be read as an image ({_reason(path, error)})") from None
 
 
-def _reason(error: Exception) -> str:
+@cache
+def _pillow_names() -> tuple[str, ...]:
+    """The kinds as Pillow calls them; makes HEIC known to it."""
+    if "HEIC" not in IMAGE_KINDS:
+        return IMAGE_KINDS
+    import pillow_heif
+
+    pillow_heif.register_heif_opener(thumbnails=False)
+    return tuple("HEIF" if kind == "HEIC" else kind for kind in IMAGE_KINDS)
+
+
+def not_readable(names: Iterable[str]) -> str | None:
+    """How many images cannot be read here because of their kind, and what reads them; or None.
+
+    >>> not_readable(["a.jpg", "b.txt"]) is None
+    True
+    """
+    kinds = [SOMETIMES.get(name[name.rfind(".") :].lower(), "") for name in names]
+    counts = {kind: kinds.count(kind) for kind in NEEDED if kind not in IMAGE_KINDS}
+    parts = [
+        f"{count} {kind} image{'' if count == 1 else 's'} cannot be read here ({NEEDED[kind]})"
+        for kind, count in counts.items()
+        if count
+    ]
+    return ", ".join(parts) or None
+
+
+def _reason(path: Path, error: Exception) -> str:
     if isinstance(error, UnidentifiedImageError):
+        kind = SOMETIMES.get(path.suffix.lower())
+        if kind is not None and kind not in IMAGE_KINDS:
+            return f"it is {kind}, which needs {NEEDED[kind]}"
         return "it is of no known kind"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror

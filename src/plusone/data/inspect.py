@@ -9,6 +9,7 @@ import numpy as np
 
 from plusone.data.groups import group_numbers
 from plusone.data.matrix import LabelMatrix
+from plusone.data.names import name_warnings
 from plusone.data.table import LabelTable
 
 
@@ -78,6 +79,7 @@ class Summary:
         largest_group: Items of the largest one.
         divided_groups: Groups with items in several splits.
         hints: Counts of the hints; None if the table has none.
+        warnings: Sentences about class names that are probably mistakes.
     """
 
     items: int
@@ -101,6 +103,7 @@ class Summary:
     largest_group: int | None = None
     divided_groups: int | None = None
     hints: HintCounts | None = None
+    warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         """Plain values, ready for JSON."""
@@ -145,6 +148,7 @@ def summarise(table: LabelTable) -> Summary:
         observation=dict(table.observation),
         notes=table.notes,
         hints=_hints(table),
+        warnings=tuple(name_warnings(dict(zip(table.classes, per_class.tolist(), strict=True)))),
         **_groups(table),
     )
 

@@ -15,7 +15,7 @@ from plusone.data.checks import id_fault
 from plusone.data.dataset import Dataset
 from plusone.data.features import read_features
 from plusone.data.formats.csv_text import id_column, records, sidecar_root
-from plusone.data.images import IMAGE_SUFFIXES
+from plusone.data.images import IMAGE_SUFFIXES, SOMETIMES, not_readable
 from plusone.data.lazy import rows_of
 from plusone.data.source import EMBEDDED, load_source
 from plusone.device import device_of
@@ -160,11 +160,12 @@ def _images(argument: str, *, alone: bool) -> Items | None:
     if not os.path.exists(argument):
         return _matching(argument) if glob.has_magic(argument) else None
     if path.is_dir():
-        files = image_files(path)
-        if not files:
-            raise InputError(f"{argument}: has no images in it")
+        files = image_files(path, also=SOMETIMES)  # those of kinds that are not read are named
+        if not any(file.suffix.lower() in IMAGE_SUFFIXES for file in files):
+            unread = not_readable(file.name for file in files)
+            raise InputError(f"{argument}: {unread or 'has no images in it'}")
         return Items(_names(files, path if alone else None), files)
-    if path.suffix.lower() in IMAGE_SUFFIXES:
+    if path.suffix.lower() in (*IMAGE_SUFFIXES, *SOMETIMES):
         return Items(_names((path,), path.parent if alone else None), (path,))
     return _listed(path, alone=alone) if path.suffix.lower() == ".csv" else None
 
@@ -274,12 +275,13 @@ def _kind(shape: tuple[int, ...]) -> str:
     return f"images with {shape[0]} channel{'' if shape[0] == 1 else 's'}"
 
 
-def image_files(path: Path) -> tuple[Path, ...]:
-    """The image files at or below a path, sorted."""
+def image_files(path: Path, also: Iterable[str] = ()) -> tuple[Path, ...]:
+    """The image files at or below a path, sorted; `also` has suffixes that count, too."""
+    suffixes = {*IMAGE_SUFFIXES, *also}
     if path.is_dir():
-        images = (file for file in path.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES)
+        images = (file for file in path.rglob("*") if file.suffix.lower() in suffixes)
         return tuple(sorted(file for file in images if file.is_file()))
-    return (path,) if path.is_file() and path.suffix.lower() in IMAGE_SUFFIXES else ()
+    return (path,) if path.is_file() and path.suffix.lower() in suffixes else ()
 
 
 def _names(files: Iterable[Path], root: Path | None) -> tuple[str, ...]:

@@ -72,12 +72,11 @@ def detect(path: Path | str) -> str:
     if not path.exists():
         raise InputError(f"{path}: no such file or folder")
     detected = next((name for name, entry in FORMATS.items() if entry.detects(path)), None)
+    if path.is_dir() and detected in (None, "folders"):
+        folders.check_folder(path)
     if detected is None:
-        what = "folder" if path.is_dir() else "file"
         known = "; ".join(f"{name} ({entry.summary})" for name, entry in FORMATS.items())
-        raise InputError(
-            f"{path}: the format of this {what} is not known; the formats are: {known}"
-        )
+        raise InputError(f"{path}: the format of this file is not known; the formats are: {known}")
     return detected
 
 

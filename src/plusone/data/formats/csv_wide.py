@@ -9,6 +9,7 @@ The columns `split` and `group` are not classes.
 from __future__ import annotations
 
 import csv
+import re
 from array import array
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -43,6 +44,7 @@ from plusone.errors import InputError, Problems
 from plusone.io.files import replacing
 
 CELLS = {"1": 1, "1.0": 1, "0": 0, "0.0": 0, "-0.0": 0, "-1": -1, "-1.0": -1, "": 0}
+NUMBER = re.compile(r"[-+]?\.?\d")  # how a number begins
 SUFFIXES = (".csv",)
 RESERVED = ("split", "group", "labels")
 
@@ -94,7 +96,10 @@ def read_csv_wide(path: Path, options: ReadOptions) -> Dataset:
             body.splits.append(split or "")
         if group_at is not None:
             body.groups.append(row[group_at].strip())
-        _add_cells(body, [row[at] for at in class_at], classes, problems, line)
+        cells = [row[at] for at in class_at]
+        if len(body.ids) == 1:
+            _check_first(cells, classes, path, line)
+        _add_cells(body, cells, classes, problems, line)
     if not body.ids and not problems:
         problems.add("has a header but no rows")
     ids = id_array(body.ids, path)
@@ -153,6 +158,20 @@ def _check_classes(
             problems.add(f"class {name!r} is unknown", row=line)
     if not classes:
         problems.add("has no class column", row=line)
+
+
+def _check_first(cells: list[str], classes: tuple[str, ...], path: Path, line: int) -> None:
+    """Refuses a file whose first row has words where the wide form has numbers."""
+    words = [cell.strip() for cell in cells]
+    if any(word in CELLS for word in words if word):
+        return
+    for name, word in zip(classes, words, strict=True):
+        if word and not NUMBER.match(word):
+            raise InputError(
+                f"{path}, row {line}: column {name!r} has {word!r} in it, not 1, 0, -1 or empty; "
+                "if these are the labels of the items, name the column 'labels' (several labels "
+                "in a cell: cat|dog), or else remove it"
+            )
 
 
 def _add_cells(

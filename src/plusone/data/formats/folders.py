@@ -7,7 +7,8 @@ after splits. The other classes of an image are unobserved.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -15,19 +16,19 @@ import numpy as np
 from plusone.data.checks import check_ids, name_fault, split_name
 from plusone.data.dataset import Dataset
 from plusone.data.formats.base import ReadOptions
-from plusone.data.images import IMAGE_SUFFIXES
+from plusone.data.images import IMAGE_SUFFIXES, SOMETIMES, not_readable
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
 
+TABLES = (".csv", ".tsv", ".xlsx", ".npz", ".parquet", ".pq", ".json", ".arff")  # may hold labels
+SHOWN = 4  # names in a message
+MOST_FILES = 10_000  # that are looked at to say what a folder has in it
+
 
 def detects(path: Path) -> bool:
     """A folder with an image somewhere below one of its folders."""
-    return path.is_dir() and any(
-        name.lower().endswith(IMAGE_SUFFIXES)
-        for folder in _folders(path)
-        for name in _files(folder)
-    )
+    return path.is_dir() and any(_ for folder in _folders(path) for _ in _images(_files(folder)))
 
 
 def read_folders(path: Path, options: ReadOptions) -> Dataset:
@@ -47,7 +48,7 @@ def read_folders(path: Path, options: ReadOptions) -> Dataset:
     ids: list[str] = []
     columns: list[int] = []
     split: list[str] = []
-    others = 0
+    others: list[str] = []
     for kind, folder in groups:
         if fault := name_fault(folder.name):
             problems.add(f"class name {os.fsencode(folder.name)!r} {fault}")
@@ -56,10 +57,15 @@ def read_folders(path: Path, options: ReadOptions) -> Dataset:
             problems.add(f"class folder {folder.name!r} is not in the class list")
             continue
         names = list(_files(folder))
-        images = sorted(name for name in names if name.lower().endswith(IMAGE_SUFFIXES))
-        others += len(names) - len(images)
+        images = sorted(_images(names))
+        rest = [name for name in names if not name.lower().endswith(IMAGE_SUFFIXES)]
+        others += rest
         if not images:
-            problems.add(f"class folder {folder.relative_to(path).as_posix()!r} has no image in it")
+            unread = not_readable(rest)
+            problems.add(
+                f"class folder {folder.relative_to(path).as_posix()!r} has no image in it"
+                f"{f': {unread}' if unread else ''}"
+            )
         ids.extend(f"{folder.relative_to(path).as_posix()}/{name}" for name in images)
         columns.extend([classes.index(folder.name)] * len(images))
         split.extend([kind or ""] * len(images))
@@ -67,8 +73,11 @@ def read_folders(path: Path, options: ReadOptions) -> Dataset:
     check_ids(id_array, problems)
     problems.raise_if_any()
     labels = LabelMatrix.from_entries(np.arange(len(ids)), columns, 1, (len(ids), len(classes)))
-    notes = [f"{others} files that are not images were left out"] if others else []
-    if loose := sum(name.lower().endswith(IMAGE_SUFFIXES) for name in os.listdir(path)):
+    unread = not_readable(others)
+    foreign = sum(not name.lower().endswith(tuple(SOMETIMES)) for name in others)
+    notes = [f"left out: {unread}"] if unread else []
+    notes += [f"{foreign} files that are not images were left out"] if foreign else []
+    if loose := len(list(_images(os.listdir(path)))):
         notes.append(f"{loose} images outside the class folders were left out")
     table = LabelTable(
         id_array,
@@ -79,6 +88,56 @@ def read_folders(path: Path, options: ReadOptions) -> Dataset:
         notes=tuple(notes),
     )
     return Dataset(table, name=path.resolve().name)
+
+
+def check_folder(path: Path) -> None:
+    """Refuses a folder without class folders, and one that is a level too high.
+
+    Raises:
+        InputError: It says what the folder has in it and what to do.
+    """
+    tops = _folders(path)
+    pictured = [top for top in tops if any(_images(_files(top)))]
+    if len(tops) == 1 and pictured and split_name(tops[0].name) is None:
+        inner = [folder for folder in _folders(tops[0]) if any(_images(_files(folder)))]
+        if len(inner) > 1 and not any(_images(os.listdir(tops[0]))):
+            raise InputError(
+                f"{path}: the folders of the classes ({_some([f.name for f in inner])}) are one "
+                f"level further down; name {tops[0]} instead (--format folders takes "
+                f"{tops[0].name!r} for the only class)"
+            )
+    if pictured:
+        return
+    files = [name for name in os.listdir(path) if name[0] != "." and (path / name).is_file()]
+    below = [*files, *islice((name for top in tops for name in _files(top)), MOST_FILES)]
+    if tables := sorted(name for name in files if name.lower().endswith(TABLES)):
+        raise InputError(
+            f"{path}: has no class folders and no labels.csv, but {_some(tables)}; name the file "
+            f"with the labels, such as {path / tables[0]}"
+        )
+    if loose := len(list(_images(files))):
+        raise InputError(
+            f"{path}: has {loose} image{'' if loose == 1 else 's'} in it, but nothing says what "
+            f"their labels are; put the images of each label into a folder of its own "
+            f"({path / 'cat' / '1.jpg'}), or write {path / 'labels.csv'} with the columns "
+            "image,labels"
+        )
+    if (unread := not_readable(below)) is not None:
+        raise InputError(f"{path}: {unread}, and there are no others")
+    kinds = sorted({Path(name).suffix.lower() or name for name in below})
+    what = f"has no images in it, only {_some(kinds)}" if kinds else "has no files in it"
+    raise InputError(
+        f"{path}: {what}; name a folder with a folder of images for each label in it, or a file "
+        "with labels (docs/own-data.md shows all forms)"
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+
+
+def _images(names: Iterable[str]) -> Iterator[str]:
+    return (name for name in names if name.lower().endswith(IMAGE_SUFFIXES))
 
 
 def _folders(path: Path) -> list[Path]:
