@@ -161,6 +161,15 @@ class Recipe(BaseModel):
         description="pieces that a batch of images is computed in, one after the other, to save "
         "memory; the step is that of the whole batch, but for batch norm",
     )
+    group_weight: float = Field(
+        0.0,
+        ge=0,
+        description="weight of the consistency of items of a group: their probabilities should be "
+        "near the running mean of the group; needs a group column; 0 = off",
+    )
+    group_rate: float = Field(
+        0.001, gt=0, le=1, description="share of the running mean of a group that an item replaces"
+    )
     clip: Positive | None = Field(
         None, description="highest norm of the model's gradient; a larger one is scaled down"
     )

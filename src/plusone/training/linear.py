@@ -57,6 +57,7 @@ def why_alone(task: Task, recipe: Recipe) -> str | None:
         "its learning rate has a schedule": recipe.schedule != "constant",
         "its weights are averaged": recipe.ema is not None,
         "it may stop early": recipe.patience is not None,
+        "it has a mean for each group": recipe.group_weight > 0,
         "its loss is compiled": recipe.compile,
         "its gradients are clipped": recipe.clip is not None,
         "several processes share its work": world()[1] > 1,

@@ -22,6 +22,7 @@ from torch.optim import Optimizer
 from plusone.errors import DivergedError, InputError
 from plusone.losses import weigh_negatives
 from plusone.methods.base import Method
+from plusone.methods.groups import GroupConsistency
 from plusone.models.heads import Head
 from plusone.training.pieces import Pieces, forward_views, keeping_buffers, split_views
 from plusone.types import Batch, Clock, Outputs
@@ -101,6 +102,7 @@ def training_step(
     loss: Loss | None = None,
     sharing: Sharing | None = None,
     weigh: bool = False,
+    groups: GroupConsistency | None = None,
     gradients: Gradients = WHOLE_BATCH,
 ) -> Terms:
     """Minimises the sum of the method's loss terms by one step.
@@ -115,6 +117,7 @@ def training_step(
         loss: A compiled `method.loss`.
         sharing: How several processes divide a batch.
         weigh: Whether seen negatives are weighted, see `plusone.losses.weighting`.
+        groups: A term beside the method's loss for items that belong together.
         gradients: How gradients are computed and applied.
 
     Returns:
@@ -137,12 +140,16 @@ def training_step(
         p = method.probabilities(outs[0].logits.detach())
         charged = replace(batch, observed=weigh_negatives(p, batch.observed))
     terms = (loss or method.loss)(outs, charged, clock) | method.penalty(head)
+    if groups is not None:
+        terms["groups"] = groups.loss(method.log_odds(outs[0].logits), batch)
     optimizer.zero_grad()
     losses = [term.sum() for term in terms.values() if term.requires_grad]
     gradients.compute(losses, forward, pieces, sharing)
     gradients.apply(optimizer, forward)
     with torch.no_grad():
         method.after_step(outs, batch, clock)
+        if groups is not None:
+            groups.after_step(method.probabilities(outs[0].logits), batch)
     return {name: term.detach() for name, term in terms.items()}
 
 

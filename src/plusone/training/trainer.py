@@ -26,6 +26,7 @@ from plusone.data.matrix import LabelMatrix
 from plusone.device import CPU, allowing_tf32, autocasts, is_out_of_memory, resolve
 from plusone.errors import DivergedError, InputError, RunError
 from plusone.methods import get_method
+from plusone.methods.groups import GroupConsistency
 from plusone.metrics import mean_average_precision
 from plusone.metrics.probe import prober_for
 from plusone.metrics.seen_labels import get_score, score_name
@@ -214,6 +215,7 @@ class Training:
         with self.computing(None):
             self.model.place(self.device)
             self.method.move(self.device, memory=recipe.memory)
+        self.groups = self._group_consistency(labels)
         self._placed: dict[int, tuple[Inputs, Inputs]] = {}
         self.kernel = head_of(recipe, images=task.images) == "kernel"
         self.space: Space | None = None
@@ -284,6 +286,25 @@ class Training:
                 evaluated = self._evaluate()
                 probe = self.probe(self.train_logits)
             yield self.close_epoch(losses, evaluated, probe, started)
+
+    def _group_consistency(self, labels: TrainLabels) -> GroupConsistency | None:
+        """The recipe's `group_weight` as a term of the loss."""
+        recipe, numbers = self.recipe, numbered_groups([self.task.train])
+        if not recipe.group_weight:
+            return None
+        if numbers is None:
+            raise InputError(
+                f"group_weight = {recipe.group_weight:g} needs groups, and {self.task.name} has no "
+                "group column; docs/data.md describes it"
+            )
+        if any(self.closed_form and stage.inputs == "features" for stage in self.stages):
+            raise InputError(
+                f"group_weight is a term of gradient steps, and {recipe.method} has a closed form "
+                "on fixed features; choose another method, or leave group_weight out"
+            )
+        rate = recipe.group_rate
+        made = GroupConsistency(labels, numbers, weight=recipe.group_weight, rate=rate)
+        return made.to(self.device)
 
     def _check_settings(self) -> None:
         """Refuses settings that this device, backbone or number of processes does not have."""
@@ -400,6 +421,7 @@ class Training:
                         loss=self.loss,
                         sharing=self.sharing,
                         weigh=self.weighs,
+                        groups=self.groups,
                         gradients=self.gradients,
                     )
                 meter.add(terms)
@@ -710,6 +732,8 @@ class Training:
         tensors = _named("model", self.model.state_dict())
         tensors |= _named("method", self.method.state_dict())
         if not self.done:
+            if self.groups is not None:
+                tensors |= _named("groups", self.groups.state_dict())
             for number, slot in self.optimizer.state_dict()["state"].items():
                 moments = {key: value for key, value in slot.items() if value is not None}
                 tensors |= _named(f"optimizer.{number}", moments)
@@ -744,6 +768,8 @@ class Training:
         self.model.load_state_dict(below(tensors, "model."))
         self.method.load_state_dict(below(tensors, "method."))
         if not self.done:
+            if self.groups is not None:
+                self.groups.load_state_dict(below(tensors, "groups."))
             slots: dict[int, State] = {}
             for key, value in below(tensors, "optimizer.").items():
                 number, name = key.split(".", 1)
