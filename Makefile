@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BROWSER := $(VENV)/.browser
 SHARED ?= $(if $(PLUSONE_SHARED),$(PLUSONE_SHARED),../shared)
-EXTRAS := dev,lite0,lite2,image,plots,tune,review,onnx,heic
+EXTRAS := dev,lite0,lite2,image,plots,tune,review,onnx,heic,docs
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist worksteal
 
-.PHONY: demo loop test test-fast test-accelerator check bench results clean
+.PHONY: demo loop test test-fast test-accelerator check docs bench results clean
 
 demo: $(READY)
 	$(BIN)/plusone demo
@@ -31,6 +31,11 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The documentation as a site in site/, without the internet; a broken link is an error.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	@echo "To read it: $(BIN)/python -m http.server -d site --bind 127.0.0.1 8000, then http://127.0.0.1:8000"
 
 # One table of all speeds beside their goals, and bench.json: about ten minutes.
 bench: $(READY)
