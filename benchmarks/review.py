@@ -23,6 +23,7 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.review import reviewed_table
 from plusone.review.load import open_suggestions
+from plusone.review.questions import Selection
 from plusone.review.server import make_server
 from plusone.suggest import Suggestions, write_suggestions
 
@@ -71,8 +72,9 @@ class Page:
         return found
 
     def first_screen(self) -> None:
-        for path in ("/", "/static/review.css", "/static/items.js", "/static/page.js"):
-            self.get(path)
+        self.get("/")
+        for name in ("review.css", "items.js", "page.js", "labels.js", "zoom.js"):
+            self.get(f"/static/{name}")
         self.post("/api/next")
 
     def answer(self) -> None:
@@ -103,9 +105,11 @@ def main() -> None:
         write_suggestions(make(count), folder)
         rows: list[tuple[str, float, float]] = []
         for order in ("item", "worth"):
-            opened = seconds(lambda order=order: open_suggestions(folder, order=order), 3)
+            opened = seconds(
+                lambda order=order: open_suggestions(folder, selection=Selection(order)), 3
+            )
             rows.append((f"reading the folder, order {order}", opened, ONCE))
-        desk = open_suggestions(folder, order="worth")
+        desk = open_suggestions(folder, selection=Selection("worth"))
         server = make_server(desk, title="bench")
         thread = Thread(target=server.run, args=(600,), daemon=True)
         thread.start()

@@ -137,8 +137,9 @@ def confirm(page):
 
 def desk_of(folder, **options):
     from plusone.review.load import open_suggestions
+    from plusone.review.questions import Selection
 
-    return open_suggestions(folder, **options)
+    return open_suggestions(folder, selection=Selection(**options))
 
 
 def test_a_review_by_keyboard_alone(visit, serve, folder, artifacts):
@@ -147,7 +148,7 @@ def test_a_review_by_keyboard_alone(visit, serve, folder, artifacts):
     assert page.url.endswith("/")  # the token is not in the address any more
     assert "token" not in page.url
     assert now(page) == ("photos/0.png", "dog")
-    assert texts(page, "#seen .chip") == ["cat"]
+    assert texts(page, "#labels .chip span") == ["cat"]
     assert texts(page, "#questions .percent") == ["83 %", "40 %"]
     page.wait_for_selector("#image")
     page.locator("#image").evaluate("image => image.decode()")
@@ -294,6 +295,132 @@ def test_one_class_at_a_time(visit, serve, folder, artifacts):
     assert desk.progress()["left"] == 0
 
 
+def test_a_seen_label_is_wrong_and_one_is_added_by_keyboard(visit, serve, folder, artifacts):
+    desk = desk_of(folder)
+    page = visit(serve(desk))
+    press(page, "w")
+    assert texts(page, "#labels .chip") == ["cat wrong"]
+    assert now(page) == ("photos/0.png", "dog")  # the question stays
+    assert "1 seen label wrong" in page.inner_text("#agreement")
+    press(page, "l")
+    page.keyboard.type("own")
+    press(page, "Enter")
+    assert page.inner_text("#last") == "no class has this name"
+    page.keyboard.press("Backspace")
+    page.keyboard.press("Backspace")
+    page.keyboard.type("wl")  # w is typed, not taken as a key
+    press(page, "Enter")
+    assert texts(page, "#labels .chip") == ["cat wrong", "owl added"]
+    assert "1 added" in page.inner_text("#agreement")
+    page.screenshot(path=artifacts / "review-corrected.png")
+    press(page, "l")
+    page.keyboard.type("fox")  # which is also asked: its question is answered
+    press(page, "Enter")
+    assert texts(page, "#questions .mark") == ["", "✓"]
+    assert [(one.label, one.action) for one in desk.store.since()] == [
+        ("cat", "no"), ("owl", "yes"), ("fox", "yes")
+    ]  # fmt: skip
+    press(page, "u", "u", "u")
+    assert texts(page, "#labels .chip") == ["cat wrong?"]
+    assert desk.progress()["wrong"] == desk.progress()["added"] == 0
+    press(page, "y", "n", "y", "y", "u")
+    assert now(page) == ("photos/1.png", "owl")
+    page.click("#labels button.chip")  # dog, by a click
+    page.wait_for_selector(IDLE)
+    press(page, "y")
+    page.keyboard.press("u")
+    page.keyboard.press("u")
+    page.wait_for_selector(IDLE)
+    press(page, "u")
+    assert texts(page, "#labels .chip") == ["dog wrong?"]
+
+
+def test_zoom_by_key_click_and_touch(visit, serve, folder, artifacts):
+    desk = desk_of(folder)
+    url = serve(desk)
+    page = visit(url)
+    press(page, "z")
+    page.locator("#zoom-image").evaluate("image => image.decode()")
+    fitted = page.locator("#zoom-image").bounding_box()
+    assert fitted["width"] == 1200
+    page.screenshot(path=artifacts / "review-zoom.png")
+    page.mouse.click(900, 200)
+    assert page.locator("#zoom-image").bounding_box()["width"] == 3 * fitted["width"]
+    assert page.evaluate("document.getElementById('zoom-sheet').scrollLeft") > 1200
+    press(page, "ArrowRight", "-", "z")
+    assert not page.is_visible("#zoom")
+    assert desk.progress()["answered"] == desk.progress()["skipped"] == 0
+    press(page, "z", "Escape", "z", "y")  # an answer closes it
+    assert not page.is_visible("#zoom")
+    assert desk.progress()["yes"] == 1
+    page.click("#image")
+    assert page.is_visible("#zoom")
+    page.close()
+    phone = visit(url, viewport={"width": 390, "height": 844}, has_touch=True)
+    phone.goto(phone.url + "grid")
+    phone.wait_for_selector("#tiles li")
+    phone.wait_for_selector(IDLE)
+    phone.locator("#tiles .enlarge").nth(1).tap()
+    assert phone.is_visible("#zoom")
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+    phone.locator("#zoom-labels button.chip").first.tap()
+    phone.wait_for_selector("#zoom-labels .wrong")
+    phone.wait_for_selector(IDLE)
+    phone.screenshot(path=artifacts / "review-phone-zoom.png")
+    phone.tap("#zoom-close")
+    assert desk.progress()["wrong"] == 1
+    assert "marked-yes" not in phone.locator("#tiles li").nth(1).get_attribute("class")
+    phone.locator("#tiles li").nth(0).tap()
+    phone.tap("text=Undo")  # takes the correction back, and keeps the marks
+    phone.wait_for_selector(IDLE)
+    assert desk.progress()["wrong"] == 0
+    assert phone.locator("#tiles li").nth(0).get_attribute("class") == "marked-yes"
+
+
+def test_the_grid_begins_with_the_most_probable(visit, serve, tmp_path):
+    found = make_suggestions(None, items=12)
+    p = np.linspace(0.25, 0.9, len(found)).astype(np.float32)
+    write_suggestions(replace(found, probability=p), tmp_path / "s")
+    page = visit(serve(desk_of(tmp_path / "s")))
+    page.goto(page.url + "grid")
+    page.wait_for_selector("#tiles li")
+    shown = [int(text[:-2]) for text in texts(page, "#tiles .below span:last-child")]
+    assert shown == sorted(shown, reverse=True)
+    assert len(shown) == 6
+
+
+def test_order_and_number_of_questions_are_chosen_on_the_page(visit, serve, folder, artifacts):
+    desk = desk_of(folder, least=0.5)
+    page = visit(serve(desk))
+    assert page.inner_text("#counts") == "0 of 9 questions answered"
+    page.click("#choose")
+    page.wait_for_selector("#selection[open]")
+    assert page.inner_text("#selection-now") == "0 of 9 questions answered, of 18 suggestions."
+    assert (page.input_value("#order"), page.input_value("#least")) == ("item", "50")
+    page.screenshot(path=artifacts / "review-selection.png")
+    press(page, "y")  # no answer while the window is open
+    page.select_option("#order", "likely")
+    page.fill("#least", "0")
+    page.fill("#budget", "4")
+    page.click("#apply")
+    page.wait_for_selector(IDLE)
+    assert page.inner_text("#counts") == "0 of 4 questions answered"
+    assert desk.questions.selection.order == "likely"
+    page.click("#choose")
+    page.fill("#budget", "-1")  # not sent
+    page.click("#apply")
+    assert page.is_visible("#selection")
+    page.fill("#budget", "")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(IDLE)
+    assert page.inner_text("#counts") == "0 of 18 questions answered"
+    page.click("#choose")
+    press(page, "Escape")
+    assert not page.is_visible("#selection")
+    press(page, "y")
+    assert desk.progress()["yes"] == 1
+
+
 def test_a_page_fits_the_screen_so_that_nothing_unseen_becomes_a_no(visit, serve, tmp_path):
     write_suggestions(make_suggestions(None, items=200), tmp_path / "s")
     url = serve(desk_of(tmp_path / "s"))
@@ -363,7 +490,7 @@ def test_hostile_names_are_only_text(visit, serve, tmp_path):
     assert page.inner_text("#name") == names[0]
     page.locator("#image").evaluate("image => image.decode()")
     assert page.locator("#image").get_attribute("alt") == names[0]
-    assert texts(page, "#seen .chip") == [EVIL]
+    assert texts(page, "#labels .chip span") == [EVIL]
     assert texts(page, "#questions .class") == ["{{ 7 * 7 }}", "a' \"b"]
     press(page, "y", "y")
     assert page.inner_text("#name") == names[1]

@@ -24,7 +24,10 @@ A = "a" * 16
 
 @pytest.fixture
 def reviewed(folder, tmp_path):
-    """Suggestions about the small data set; two answers yes, one no, one skipped."""
+    """Suggestions about the small data set; two answers yes, one no, one skipped.
+
+    The seen label of item 39, about which nothing else was said, is wrong.
+    """
     truth = read(folder / "labels.csv").table
     labels = LabelMatrix.from_lists([[row[0]] for row in map(truth.truth.positives, range(60))], 3)
     table = LabelTable(truth.ids, truth.classes, labels, split=truth.split)
@@ -36,6 +39,7 @@ def reviewed(folder, tmp_path):
     desk = open_suggestions(tmp_path / "s")
     for step, (pair, action) in enumerate(zip(asked, ("yes", "no", "yes", "skip"), strict=False)):
         desk.answer(A, f"{step:016x}", [(*pair, action)])
+    desk.answer(A, "f" * 16, [(39, int(labels.positives(39)[0]), "no")])
     desk.store.close()
     return tmp_path / "s"
 
@@ -45,6 +49,10 @@ def test_summary(cli, reviewed):
     assert answer.code == 0, answer.err
     progress = answer.json["progress"]
     assert (progress["yes"], progress["no"], progress["skipped"]) == (2, 1, 1)
+    assert (progress["wrong"], progress["added"]) == (1, 0)
+    asked = progress["questions"]
+    every = cli("review", reviewed, "--summary", "--min-probability", 0, "--json")
+    assert asked < every.json["progress"]["questions"] == 120
     assert progress["accepted"] == pytest.approx(2 / 3)
     assert sum(one["yes"] for one in answer.json["classes"]) == 2
     shown = cli("review", reviewed, "--summary")
@@ -57,16 +65,18 @@ def test_export_is_a_label_table_that_train_takes(cli, folder, reviewed, tmp_pat
     to = tmp_path / f"labels.{suffix}"
     answer = cli("review", reviewed, "--export", to, "--json")
     assert answer.code == 0, answer.err
-    assert (answer.json["yes"], answer.json["no"], answer.json["left_out"]) == (2, 1, 0)
+    assert (answer.json["yes"], answer.json["no"], answer.json["left_out"]) == (2, 2, 0)
+    assert answer.json["wrong"] == 1
     labels = read(to, check_images=False).table.labels
-    assert int(labels.per_class(1).sum()) == 62
-    assert int(labels.per_class(-1).sum()) == 1
+    assert int(labels.per_class(1).sum()) == 61
+    assert int(labels.per_class(-1).sum()) == 2
+    assert len(labels.positives(39)) == 0
     if suffix == "csv":
         run = tmp_path / "run"
         trained = cli("train", to, "-x", folder / "x.npz", "--epochs", 1, "--out", run, "--json")
         assert trained.code == 0, trained.err
         seen = read(run / "observed.npz", check_images=False).table.labels
-        assert int(seen.per_class(-1).sum()) == 1
+        assert int(seen.per_class(-1).sum()) == 2
 
 
 def test_an_export_elsewhere_finds_the_images(cli, folder, tmp_path):

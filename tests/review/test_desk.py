@@ -10,11 +10,12 @@ import pytest
 from PIL import Image
 
 from plusone.data.digits import load_digits_scenes
-from plusone.data.formats import read
+from plusone.data.formats import read, write
 from plusone.errors import InputError
 from plusone.review import class_counts, reviewed_table
 from plusone.review.desk import ITEM, UnknownQuestionError
 from plusone.review.load import open_new_items, open_suggestions, read_unlabelled
+from plusone.review.questions import Selection
 from plusone.suggest import write_suggestions
 
 from .conftest import make_suggestions
@@ -33,7 +34,8 @@ def names(item):
 
 def test_items_come_in_order_with_what_is_seen(desk):
     item = desk.next_item(A)
-    assert (item["row"], item["name"], item["seen"]) == (0, "photos/0.png", ["cat"])
+    assert (item["row"], item["name"]) == (0, "photos/0.png")
+    assert item["labels"] == [{"label": 0, "class": "cat", "seen": 1, "has": True}]
     assert names(item) == ["dog", "fox"]
     assert item["questions"][0]["probability"] == pytest.approx(0.8)
     assert item["after"] == 1
@@ -86,8 +88,8 @@ def test_undo_shows_the_item_again(desk):
     assert desk.next_item(A)["row"] == 1
     taken = desk.undo(A, "02")
     assert taken == [
-        {"row": 0, "label": 1, "action": "yes"},
-        {"row": 0, "label": 2, "action": "no"},
+        {"row": 0, "label": 1, "action": "yes", "asked": True},
+        {"row": 0, "label": 2, "action": "no", "asked": True},
     ]
     assert desk.next_item(A, row=taken[0]["row"])["row"] == 0
     assert desk.progress()["answered"] == 0
@@ -97,18 +99,18 @@ def test_undo_shows_the_item_again(desk):
 def test_a_page_of_one_class(desk):
     page = desk.next_page(A, 1, 0, 2)
     assert page["name"] == "dog"
-    assert [tile["row"] for tile in page["tiles"]] == [0, 3]
-    assert [tile["row"] for tile in desk.next_page(B, 1, 0, 2)["tiles"]] == [4]
+    assert [tile["row"] for tile in page["tiles"]] == [4, 0]  # the most probable first
+    assert [tile["row"] for tile in desk.next_page(B, 1, 0, 2)["tiles"]] == [3]
     assert page["classes"][1] == {"label": 1, "name": "dog", "questions": 3, "left": 3}
-    desk.answer(A, "01", [(0, 1, "yes"), (3, 1, "no")])
+    desk.answer(A, "01", [(0, 1, "yes"), (4, 1, "no")])
     desk.release(B)
     page = desk.next_page(A, 1, 0, 24)
-    assert [tile["row"] for tile in page["tiles"]] == [4]
+    assert [tile["row"] for tile in page["tiles"]] == [3]
     assert page["classes"][1]["left"] == 1
 
 
 def test_a_budget_asks_the_first_of_the_order_item_by_item(suggestions):
-    desk = open_suggestions(suggestions, order="likely", budget=3)
+    desk = open_suggestions(suggestions, selection=Selection("likely", 3))
     assert desk.progress()["questions"] == 3
     asked = []
     while (item := desk.next_item(A))["row"] is not None:
@@ -119,8 +121,8 @@ def test_a_budget_asks_the_first_of_the_order_item_by_item(suggestions):
     assert asked == [(5, ["fox"]), (4, ["dog"]), (3, ["cat"])]
 
 
-@pytest.mark.parametrize("wrong", [(0, 0, "yes"), (0, 3, "yes"), (99, 1, "no"), (0, ITEM, "skip")])
-def test_only_what_is_asked_can_be_answered(desk, wrong):
+@pytest.mark.parametrize("wrong", [(0, 4, "yes"), (99, 1, "no"), (0, ITEM, "skip")])
+def test_only_items_and_classes_of_the_table_can_be_answered(desk, wrong):
     with pytest.raises(UnknownQuestionError):
         desk.answer(A, "01", [(0, 1, "yes"), wrong])
     assert desk.progress()["answered"] == 0
@@ -141,6 +143,46 @@ def test_the_labels_hold_yes_and_no(desk, suggestions):
         {"class": "dog", "yes": 1, "no": 0, "skip": 0},
         {"class": "fox", "yes": 0, "no": 1, "skip": 0},
     ]
+
+
+def test_a_seen_label_is_wrong_and_another_is_added(desk, suggestions, tmp_path):
+    before = {path.name: path.read_bytes() for path in suggestions.glob("*.[nc]*")}
+    desk.answer(A, "01", [(0, 0, "no")])  # the seen cat
+    desk.answer(A, "02", [(0, 3, "yes")])  # an owl that was not suggested
+    item = desk.next_item(A)
+    assert names(item) == ["dog", "fox"]  # the questions stay
+    assert item["labels"] == [
+        {"label": 0, "class": "cat", "seen": 1, "has": False},
+        {"label": 3, "class": "owl", "seen": 0, "has": True},
+    ]
+    now = item["progress"]
+    assert (now["wrong"], now["added"], now["answered"]) == (1, 1, 0)
+    found = reviewed_table(desk)
+    assert (found.yes, found.no, found.wrong) == (1, 1, 1)
+    assert found.table.labels.dense([0]).tolist() == [[-1, 0, 0, 1]]
+    write(found.table, tmp_path / "labels.csv")
+    assert read(tmp_path / "labels.csv").table.labels.dense([0]).tolist() == [[-1, 0, 0, 1]]
+    again = open_suggestions(suggestions)  # kept like any answer
+    assert again.progress()["wrong"] == 1
+    again.answer(B, "03", [(0, 0, "yes")])  # another person: it is right
+    assert desk.next_item(A)["progress"]["wrong"] == 0
+    again.undo(B, "04")
+    assert desk.undo(A, "05") == [{"row": 0, "label": 3, "action": "yes", "asked": False}]
+    assert desk.undo(A, "06") == [{"row": 0, "label": 0, "action": "no", "asked": False}]
+    assert reviewed_table(desk).table.labels.digest() == desk.table.labels.digest()
+    assert len(desk.store.since()) == 6  # the history stays
+    assert {path.name: path.read_bytes() for path in suggestions.glob("*.[nc]*")} == before
+
+
+def test_the_questions_can_be_chosen_during_a_review(desk):
+    desk.answer(A, "01", [(0, 1, "yes")])
+    desk.select(Selection("likely", 3, 0.5))
+    assert desk.progress()["questions"] == 3  # the answer, and two more
+    assert desk.next_item(A)["row"] == 5
+    assert desk.selection() == {"order": "likely", "budget": 3, "least": 0.5, "suggestions": 12}
+    assert desk.next_item(A, row=1)["questions"] == []  # may still be looked at and corrected
+    desk.select(Selection())
+    assert desk.progress()["questions"] == 12
 
 
 def test_answers_outlive_new_suggestions(desk, suggestions):
@@ -207,7 +249,9 @@ def test_new_items_undo_later_and_nothing_fits(tmp_path, suggestions):
     first = desk.next_question(A)
     desk.answer(A, "01", [(0, first["label"], "yes")])
     assert desk.next_question(A)["row"] == 1
-    assert desk.undo(A, "02") == [{"row": 0, "label": first["label"], "action": "yes"}]
+    assert desk.undo(A, "02") == [
+        {"row": 0, "label": first["label"], "action": "yes", "asked": True}
+    ]
     assert desk.next_question(A)["label"] == first["label"]
     desk.answer(A, "03", [(0, ITEM, "skip")])
     assert desk.next_question(A)["row"] == 1
@@ -225,7 +269,8 @@ def test_items_that_have_a_label_are_not_asked(tmp_path):
     desk = open_new_items(tmp_path / "t.csv")
     assert desk.progress()["questions"] == 2
     item = desk.next_question(A)
-    assert (item["row"], item["class"], item["negative"]) == (1, "cat", ["dog"])
+    assert (item["row"], item["class"]) == (1, "cat")
+    assert item["labels"] == [{"label": 1, "class": "dog", "seen": -1, "has": False}]
     desk.answer(A, "01", [(1, 0, "yes")])
     assert desk.next_question(A)["row"] == 2
 

@@ -9,7 +9,7 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.review import ORDERS, order_questions
-from plusone.review.questions import Suggested
+from plusone.review.questions import WORTH, Selection, Suggested, select_by_default
 from plusone.review.store import Verdict
 from plusone.suggest import Suggestions
 
@@ -93,7 +93,7 @@ def test_answers_correct_the_rest_and_the_order_follows():
     n = 60
     suggestions = found(list(range(n)), [k % 2 for k in range(n)], np.linspace(0.3, 0.58, n))
     queue = order_questions(suggestions, "uncertain", 50)
-    questions = Suggested(suggestions, queue, "uncertain")
+    questions = Suggested(suggestions, Selection("uncertain", 50))
     first = questions.progress()["rest"]
     asked = questions.queue[:20].tolist()
     answered(questions, asked, "no")
@@ -111,7 +111,7 @@ def test_answers_correct_the_rest_and_the_order_follows():
 
 
 def test_few_answers_change_little_and_other_classes_less(some):
-    questions = Suggested(some, order_questions(some))
+    questions = Suggested(some, Selection())
     answered(questions, [0], "no")
     change = some.probability - questions.probability
     assert (change[1:] > 0).all()
@@ -123,13 +123,46 @@ def test_classes_keep_their_turns_and_earlier_answers_use_the_budget():
     label = np.arange(n) % 4
     suggestions = found(list(range(n)), label.tolist(), rng.uniform(0.2, 0.4 + 0.15 * label), 4)
     queue = order_questions(suggestions, "balanced", 80)
-    questions = Suggested(suggestions, queue, "balanced")
+    questions = Suggested(suggestions, Selection("balanced", 80))
     for _ in range(40):
         place = questions.next_item(frozenset(), 0)[0]
         answered(questions, [place], "yes" if rng.random() < 0.4 else "no")
     assert set(questions.queue.tolist()) != set(queue.tolist())  # others are nearer to one half now
     assert np.bincount(label[questions.queue]).tolist() == [20] * 4
     assert np.bincount(label[questions.state != 0]).tolist() == [10] * 4
-    later = Suggested(suggestions, order_questions(suggestions, "balanced", 30), "balanced")
+    later = Suggested(suggestions, Selection("balanced", 30))
     answered(later, np.flatnonzero(questions.state != 0), "yes")
     assert later.progress()["left"] == 0
+
+
+def test_by_default_only_what_is_worth_asking_is_asked(some):
+    questions = Suggested(some, select_by_default())
+    assert questions.queue.tolist() == [0, 1, 2, 3, 4, 5, 6, 8]  # not 7, of probability 0.1
+    assert select_by_default() == Selection("item", None, WORTH)
+    assert select_by_default(budget=3) == Selection("worth", 3, 0.0)
+    assert select_by_default("likely", 3, 0.5) == Selection("likely", 3, 0.5)
+    answered(questions, [7], "yes")  # added by a person: it stays, and makes nothing more likely
+    assert questions.of_item(6).tolist() == [7]
+    assert 7 in questions.queue
+    np.testing.assert_allclose(questions.probability, some.probability, atol=1e-5)
+    questions.select(Selection("likely", 3, 0.9))
+    assert questions.queue.tolist() == [8, 5, 7]
+    questions.select(Selection())
+    assert sorted(questions.queue.tolist()) == list(range(9))
+    with pytest.raises(InputError, match="from 0 to 1, not 7"):
+        Selection(least=7)
+
+
+def test_answers_end_a_review_that_is_no_longer_worth_it():
+    suggestions = found(list(range(60)), [0] * 60, [0.25] * 60)
+    questions = Suggested(suggestions, select_by_default())
+    assert questions.progress()["left"] == 60
+    answered(questions, range(10), "no")
+    assert questions.progress()["left"] == 0
+    answered(questions, range(10), None)
+    assert questions.progress()["left"] == 60
+
+
+def test_a_page_of_a_class_begins_with_the_most_probable(some):
+    questions = Suggested(some, Selection())
+    assert questions.next_page(0, frozenset(), 0, 3).tolist() == [8, 5, 0]

@@ -18,6 +18,7 @@ import pytest
 from PIL import Image
 
 from plusone.errors import InputError
+from plusone.review._guard import Keys
 from plusone.review.load import open_new_items, open_suggestions
 from plusone.suggest import read_suggestions, write_suggestions
 
@@ -104,6 +105,41 @@ def test_without_the_key_nothing_is_shown(client, path):
     for cookie in (None, f"plusone_review_{client.port}=wrong", "plusone_review_1=x", "=;;,,"):
         assert client.get(path, cookie=cookie) == 403
         assert client.text.startswith(b"open the address that plusone review printed")
+
+
+def test_every_endpoint_is_behind_the_guard(tmp_path, suggestions, client):
+    """Those of the app itself, so that a new one is not forgotten."""
+    from plusone.review.server import make_app
+
+    app = make_app(open_suggestions(suggestions), title="", keys=Keys(port=1)).app
+    routes = [(method, route.path) for route in app.routes for method in route.methods]
+    assert ("POST", "/api/selection") in routes
+    before = client.post("/api/hold")["progress"]
+    sent = body(client, order="likely", budget=1, least=0.0)
+    for method, path in routes:
+        inside = path.format(name="page.js", size="large", row=0)
+        content = sent if method == "POST" else None
+        assert client.ask(method, inside, content, cookie=None).status == 403, path
+        assert client.ask(method, inside, content, host="evil.example").status == 421, path
+        assert client.ask(method, inside, content, sec_fetch_site="cross-site").status == 403, path
+        if method == "POST":
+            assert client.ask(method, inside, content, origin="http://evil.example").status == 403
+            assert client.ask(method, inside, content, content_type="text/plain").status == 415
+    assert client.post("/api/hold")["progress"] == before
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"order": "best"}, {"budget": 0}, {"budget": 1.5}, {"least": -0.1}, {"least": 2},
+     {"least": float("nan")}, {"least": "0"}, {"seed": 1}],
+)  # fmt: skip
+def test_the_choice_of_questions_is_checked(client, wrong):
+    sent = body(client, **({"order": "likely", "budget": None, "least": 0} | wrong))
+    assert client.ask("POST", "/api/selection", sent).status in (404, 422)
+    assert client.get("/api/selection") == 200
+    assert json.loads(client.text) == {
+        "order": "item", "budget": None, "least": 0.0, "suggestions": 12
+    }  # fmt: skip
 
 
 def test_the_token_opens_the_first_page_only(client):
@@ -259,7 +295,8 @@ def test_pages_hold_no_script_of_their_own_and_escape_the_title(client):
         assert "<b>test" not in page
         assert page.count("<script") == page.count('<script type="module" src="static/') == 1
         assert "http" not in page.replace("http-equiv", "")  # nothing from elsewhere
-    for name in ("page.js", "items.js", "grid.js", "annotate.js", "review.css"):
+    for name in ("page.js", "items.js", "grid.js", "labels.js", "zoom.js", "annotate.js",
+                 "review.css"):  # fmt: skip
         assert client.get(f"/static/{name}") == 200
         assert b"://" not in client.text
         assert b"innerHTML" not in client.text
@@ -406,7 +443,7 @@ def test_nonsense_is_refused_without_a_word_of_it(client, sent):
 
 def test_answers_to_what_is_not_asked_are_refused(client):
     for row, label, action, status in (
-        (0, 0, "yes", 404),
+        (0, 4, "yes", 404),
         (5000, 1, "yes", 404),
         (0, 1, "undo", 422),
         (0, 1, "maybe", 422),
@@ -439,7 +476,7 @@ def test_a_review_over_the_wire(serve, suggestions):
     assert client.answer(0, 2, "no")["progress"]["left"] == 10
     assert client.post("/api/undo", step="2" * 16)["undone"][0]["action"] == "no"
     page = client.post("/api/page", label=2)
-    assert [tile["row"] for tile in page["tiles"]] == [0, 1, 4, 5]
+    assert [tile["row"] for tile in page["tiles"]] == [5, 1, 4, 0]
     second = serve(open_suggestions(suggestions))  # another process on the same file
     assert second.post("/api/hold")["progress"]["yes"] == 1
 

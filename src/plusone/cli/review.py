@@ -43,6 +43,16 @@ def review(
         int | None,
         typer.Option(min=1, help="Ask this many questions in all, also counting earlier answers."),
     ] = None,
+    least: Annotated[
+        float | None,
+        typer.Option(
+            "--min-probability",
+            min=0,
+            max=1,
+            help="Ask about suggestions of at least this probability; 0.2 by default, 0 with a "
+            "budget.",
+        ),
+    ] = None,
     export: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write the labels (.csv, .npz, .parquet) and stop."),
@@ -66,9 +76,9 @@ def review(
 ) -> None:
     """Accept or reject suggested labels on a page of your own computer.
 
-    One key each: Y yes, N no, S skip, U undo, → next. Every answer is kept at once; stop at any
-    time and start again. --export writes a label table with positives and confirmed negatives
-    that plusone train takes.
+    One key each: Y yes, N no, S skip, U undo, → next. A seen label may be called wrong, and one
+    that was not suggested added. Every answer is kept at once; stop at any time and start again.
+    --export writes a label table with positives and confirmed negatives that plusone train takes.
 
     Example: [bold]plusone review suggestions --budget 500[/bold], then
     [bold]plusone review suggestions --export labels.csv[/bold]
@@ -77,15 +87,13 @@ def review(
         raise InputError("name either a folder of suggestions or --annotate DATA")
     if export is not None:
         check_file(export, flag="--export")
-    order = order or ("item" if budget is None else "worth")
-    desk = _open(suggestions, annotate, classes, order, budget, seed, db)
+    desk = _open(suggestions, annotate, classes, order, budget, least, seed, db)
     try:
         if summary or export is not None:
             _report(desk, export, summary, as_json)
             return
         title = (suggestions or annotate or Path()).resolve().name
-        note = "" if order == "item" else f"order {order}"
-        _serve(desk, title, note, port, browser, stop_after, as_json)
+        _serve(desk, title, port, browser, stop_after, as_json)
     finally:
         desk.store.close()
 
@@ -96,19 +104,24 @@ def _open(
     classes: Path | None,
     order: str,
     budget: int | None,
+    least: float | None,
     seed: int,
     db: Path | None,
 ) -> Desk:
     from plusone.review.load import open_new_items, open_suggestions
+    from plusone.review.questions import select_by_default
 
     if annotate is not None:
-        if order != "item" or budget is not None:
-            raise InputError("--order and --budget are for suggestions, not for --annotate")
+        if order or budget is not None or least is not None:
+            raise InputError(
+                "--order, --budget and --min-probability are for suggestions, not for --annotate"
+            )
         return open_new_items(annotate, classes, seed=seed, database=db)
     if classes is not None:
         raise InputError("--classes is for --annotate; suggestions have their classes")
     assert suggestions is not None
-    return open_suggestions(suggestions, order=order, budget=budget, seed=seed, database=db)
+    selection = select_by_default(order, budget, least, seed)
+    return open_suggestions(suggestions, selection=selection, database=db)
 
 
 def _report(desk: Desk, export: Path | None, summary: bool, as_json: bool) -> None:
@@ -123,9 +136,12 @@ def _report(desk: Desk, export: Path | None, summary: bool, as_json: bool) -> No
             "out": str(export),
             "yes": reviewed.yes,
             "no": reviewed.no,
+            "wrong": reviewed.wrong,
             "left_out": reviewed.left_out,
         }
         say(f"{reviewed.yes} positives and {reviewed.no} negatives from answers in {export}")
+        if reviewed.wrong:
+            say(f"{reviewed.wrong} of them replace seen labels that are wrong")
         if reviewed.left_out:
             count = reviewed.left_out
             say(f"{count} answers are about items or classes that no longer exist")
@@ -153,7 +169,6 @@ def _print_summary(result: dict[str, Any]) -> None:
 def _serve(
     desk: Desk,
     title: str,
-    note: str,
     port: int,
     browser: bool,
     stop_after: float | None,
@@ -161,16 +176,23 @@ def _serve(
 ) -> None:
     from contextlib import nullcontext
 
+    from plusone.review.desk import SuggestionDesk
+
     try:
         from plusone.review.server import make_server, opened_in_browser
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "uvicorn", "starlette"):
             raise
         raise InputError(INSTALL) from None
-    server = make_server(desk, title=title, note=note, port=port)
+    server = make_server(desk, title=title, port=port)
     progress = desk.progress()
     what = "items" if desk.mode == "annotate" else "questions"
     say(f"{progress['left']} of {progress['questions']} {what} are open; Ctrl-C stops the server")
+    if isinstance(desk, SuggestionDesk):
+        selection = desk.selection()
+        left_out = selection["suggestions"] - progress["questions"]
+        if left_out:
+            say(f"{left_out} suggestions are left out; the page, or --min-probability 0, asks all")
     try:
         if as_json:
             emit({"url": server.url, "port": server.port, "db": str(desk.store.path)} | progress)

@@ -24,8 +24,8 @@ from plusone.io.jsonl import append_jsonl, read_jsonl, write_jsonl
 from plusone.methods import get_method
 from plusone.metrics import mean_average_precision
 from plusone.recipe import Recipe
-from plusone.review import ORDERS, apply_answers, order_questions
-from plusone.review.questions import Suggested
+from plusone.review import ORDERS, apply_answers
+from plusone.review.questions import Selection, Suggested
 from plusone.review.store import Verdict
 from plusone.suggest import Suggestions, read_suggestions, write_suggestions
 from plusone.suggest.find import suggest
@@ -343,7 +343,7 @@ def reviewed(
         seed: Seed of the order `random`.
         truth: All labels of the items.
     """
-    review = Suggested(suggestions, order_questions(suggestions, order, budget, seed), order, seed)
+    review = Suggested(suggestions, Selection(order, budget, seed=seed))
     asked: list[int] = []
     while len(places := review.next_item(frozenset(), 0)):
         asked += places.tolist()

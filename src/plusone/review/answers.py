@@ -65,12 +65,14 @@ class Reviewed:
         table: The items with seen positives and negatives.
         yes: Number of answers that became positives.
         no: Number of answers that became negatives.
+        wrong: Number of answers that replace a seen label by its opposite.
         left_out: Number of answers about items or classes that the table does not have.
     """
 
     table: LabelTable
     yes: int
     no: int
+    wrong: int
     left_out: int
 
 
@@ -91,7 +93,13 @@ def reviewed_table(desk: Desk) -> Reviewed:
     row, label, yes = np.array(entries, dtype=np.int64).reshape(-1, 3).T
     positives = int(yes.sum())
     answered = apply_answers(table, row, label, yes.astype(bool))
-    return Reviewed(answered, positives, len(yes) - positives, left_out)
+    return Reviewed(
+        table=answered,
+        yes=positives,
+        no=len(yes) - positives,
+        wrong=desk.progress().get("wrong", 0),
+        left_out=left_out,
+    )
 
 
 def class_counts(desk: Desk) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from plusone.data.table import LabelTable
 from plusone.review.pictures import Pictures
-from plusone.review.questions import ANSWERS, WHOLE, NewItems, Places, Suggested
+from plusone.review.questions import ANSWERS, WHOLE, NewItems, Places, Selection, Suggested
 from plusone.review.store import Answer, Ledger, Pair, Store, Verdict
 
 ITEM = -1  # in place of a class number: the item itself
@@ -55,7 +55,7 @@ class Desk(ABC):
                 (self._numbers(answer.item, answer.label), answer.action) for answer in undone
             ]
         return [
-            {"row": pair[0], "label": pair[1], "action": action}
+            {"row": pair[0], "label": pair[1], "action": action, "asked": self._asked(*pair)}
             for pair, action in numbers
             if pair is not None
         ]
@@ -91,14 +91,20 @@ class Desk(ABC):
     def _item(self, row: int) -> dict[str, Any]:
         own, classes = self.table.labels, self.table.classes
         entries = slice(own.indptr[row], own.indptr[row + 1])
-        seen = list(zip(own.indices[entries].tolist(), own.values[entries].tolist(), strict=True))
+        seen = zip(own.indices[entries].tolist(), own.values[entries].tolist(), strict=True)
         return {
             "row": row,
             "name": str(self.table.ids[row]),
             "image": bool(self.pictures),
-            "seen": [classes[label] for label, value in seen if value == 1],
-            "negative": [classes[label] for label, value in seen if value == -1],
+            "labels": [
+                {"label": label, "class": classes[label], "seen": value, "has": value == 1}
+                for label, value in sorted(seen, key=lambda one: (-one[1], one[0]))
+            ],
         }
+
+    def _asked(self, row: int, label: int) -> bool:
+        """Whether the review has this question; otherwise it was answered without being asked."""
+        return True
 
     @abstractmethod
     def _update(self, changed: dict[Pair, Verdict]) -> None: ...
@@ -166,7 +172,11 @@ class NewItemDesk(Desk):
 
 
 class SuggestionDesk(Desk):
-    """A review of suggestions, item by item or class by class."""
+    """A review of suggestions, item by item or class by class.
+
+    Besides the questions, any label of any item may be answered: a no to a seen positive says that
+    it is wrong, and a yes to a label that was not suggested adds it.
+    """
 
     mode = "items"
 
@@ -175,29 +185,36 @@ class SuggestionDesk(Desk):
     ) -> None:
         super().__init__(questions.suggestions.table, store, pictures)
         self.questions = questions
-        self._places = {
-            (row, label): place
-            for place, (row, label) in enumerate(
-                zip(
-                    questions.suggestions.row.tolist(),
-                    questions.suggestions.label.tolist(),
-                    strict=True,
-                )
-            )
-        }
+        self._rows = {name: row for row, name in enumerate(self.table.ids.tolist())}
+        self._labels = {name: label for label, name in enumerate(self.table.classes)}
+        self._unasked: dict[int, dict[int, bool]] = {}  # item -> class -> whether it has it
         self._sync()
 
+    def select(self, selection: Selection) -> None:
+        """Chooses and orders the questions that are left, on all open pages."""
+        with self._lock:
+            self._sync()
+            self.questions.select(selection)
+
+    def selection(self) -> dict[str, Any]:
+        """Which questions are asked, and how many suggestions there are."""
+        now = self.questions.selection
+        number = len(self.questions.suggestions)
+        return {
+            "order": now.order, "budget": now.budget, "least": now.least, "suggestions": number
+        }  # fmt: skip
+
     def next_item(self, session: str, again: int = 0, row: int | None = None) -> dict[str, Any]:
-        """The next item with all its questions; `row` is None if there is none."""
+        """The next or the given item with all its questions; `row` is None if none is left."""
         if row is not None and row >= len(self.table):
             raise UnknownQuestionError
         with self._lock:
             places = self._lease(session, lambda busy: self.questions.next_item(busy, again, row))
             progress = self.progress()
-            if not len(places):
+            if row is None and not len(places):
                 return {"row": None, "progress": progress}
             open_places = set(places.tolist())
-            item = int(self.questions.suggestions.row[places[0]])
+            item = int(self.questions.suggestions.row[places[0]]) if row is None else row
             return self._item(item) | {
                 "questions": [
                     self._question(place) | {"open": place in open_places}
@@ -253,22 +270,46 @@ class SuggestionDesk(Desk):
             "answer": ANSWERS[int(self.questions.state[place])],
         }
 
+    def _item(self, row: int) -> dict[str, Any]:
+        item = super()._item(row)
+        unasked = dict(self._unasked.get(row, {}))
+        for one in item["labels"]:
+            one["has"] = unasked.pop(one["label"], one["has"])
+        item["labels"] += [
+            {"label": label, "class": self.table.classes[label], "seen": 0, "has": has}
+            for label, has in sorted(unasked.items())
+        ]
+        return item
+
+    def _asked(self, row: int, label: int) -> bool:
+        return self._names(row, label) in self.questions.place
+
     def _update(self, changed: dict[Pair, Verdict]) -> None:
         self.questions.update(changed)
+        for pair, now in changed.items():
+            numbers = self._numbers(*pair)
+            if numbers is None or self._asked(*numbers):
+                continue
+            row, label = numbers
+            own = self._unasked.setdefault(row, {})
+            if now.answer in ("yes", "no"):
+                own[label] = now.answer == "yes"
+            else:
+                own.pop(label, None)
 
     def _progress(self) -> dict[str, Any]:
-        return self.questions.progress()
+        rows = [row for row, own in self._unasked.items() if own]
+        labels = [one for row in rows for one in self._item(row)["labels"]]
+        return self.questions.progress() | {
+            "wrong": sum(one["seen"] == (-1 if one["has"] else 1) for one in labels),
+            "added": sum(one["seen"] == 0 and one["has"] for one in labels),
+        }
 
     def _names(self, row: int, label: int) -> Pair:
-        place = self._places.get((row, label))
-        if place is None:
+        if row >= len(self.table) or not 0 <= label < len(self.table.classes):
             raise UnknownQuestionError
-        return self.questions.pairs[place]
+        return str(self.table.ids[row]), self.table.classes[label]
 
     def _numbers(self, item: str, name: str) -> tuple[int, int] | None:
-        place = self.questions.place.get((item, name))
-        if place is None:
-            return None
-        return int(self.questions.suggestions.row[place]), int(
-            self.questions.suggestions.label[place]
-        )
+        row, label = self._rows.get(item), self._labels.get(name)
+        return None if row is None or label is None else (row, label)

@@ -18,7 +18,7 @@ from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
 from plusone.review.desk import NewItemDesk, SuggestionDesk
 from plusone.review.pictures import Scenes
-from plusone.review.questions import NewItems, Suggested, order_questions
+from plusone.review.questions import NewItems, Selection, Suggested
 from plusone.review.store import Store
 from plusone.suggest import read_suggestions
 
@@ -28,27 +28,22 @@ DATABASE = "review.sqlite"
 def open_suggestions(
     folder: Path,
     *,
-    order: str = "item",
-    budget: int | None = None,
-    seed: int = 0,
+    selection: Selection | None = None,
     database: Path | None = None,
 ) -> SuggestionDesk:
     """Opens a review of a folder of suggestions.
 
     Args:
         folder: A folder that `plusone suggest` wrote.
-        order: A name in `ORDERS`.
-        budget: Number of questions to ask; None for all.
-        seed: Seed of the order `random`.
+        selection: Which questions are asked; all by default.
         database: File of the answers; `review.sqlite` in the folder by default.
     """
     suggestions = read_suggestions(folder)
-    queue = order_questions(suggestions, order, budget, seed)
     table = suggestions.table
     embedded = table.root is None and suggestions.about.get("data") in EMBEDDED
     pictures = Scenes(table.ids.tolist()) if embedded else None
     with _opened(database or _database(folder)) as store:
-        return SuggestionDesk(Suggested(suggestions, queue, order, seed), store, pictures)
+        return SuggestionDesk(Suggested(suggestions, selection or Selection()), store, pictures)
 
 
 def open_new_items(

@@ -19,7 +19,7 @@ from PIL import Image
 from plusone.data.images import IMAGE_SUFFIXES, open_image
 from plusone.errors import InputError
 
-SIDES = {"large": 1600, "small": 360}
+SIDES = {"full": 4096, "large": 1600, "small": 360}
 MAX_FILE_BYTES = 500_000_000
 CACHE_BYTES = 64_000_000
 LOSSLESS = 256  # images up to this side are sent without loss

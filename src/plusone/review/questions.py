@@ -3,6 +3,7 @@
 - `order_questions` orders suggestions, and selects some if there is no time for all. With
   calibrated probabilities an answer is worth most at a probability of one half, which decides the
   order within a class. Classes take turns: the k-th question of a class comes at time k / weight.
+- `Selection` says which questions are asked; without a budget those of at least `WORTH`.
 - `Suggested` keeps the state of the questions about suggestions.
 - `NewItems` labels new items by yes/no questions until a yes (LASD, section 5.1). The classes of an
   item are asked about in a random order, drawn for each item, and the first yes ends it: the
@@ -13,7 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ from plusone.suggest.folder import Suggestions
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]  # positions in the arrays of `Suggestions`
 States = npt.NDArray[np.int8]
+
+WORTH = 0.2  # below, more than five questions are needed for one missing label
 
 
 def _by_item(suggestions: Suggestions, rng: np.random.Generator) -> Places:
@@ -90,6 +93,47 @@ ORDERS: Mapping[str, Callable[[Suggestions, np.random.Generator], Places]] = {
 }
 
 
+@dataclass(frozen=True)
+class Selection:
+    """Which questions are asked, and in which order.
+
+    Args:
+        order: A name in `ORDERS`.
+        budget: Largest number of questions, including those answered before; None for no limit.
+        least: Suggestions of a lower probability are not asked about.
+        seed: Seed of the order `random`.
+    """
+
+    order: str = "item"
+    budget: int | None = None
+    least: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.order not in ORDERS:
+            raise InputError(f"unknown order {self.order!r}; known: {', '.join(ORDERS)}")
+        if self.budget is not None and self.budget < 1:
+            raise InputError(f"the budget must be at least 1 question, not {self.budget}")
+        if not 0 <= self.least <= 1:
+            raise InputError(f"the least probability must be from 0 to 1, not {self.least:g}")
+
+
+def select_by_default(
+    order: str = "", budget: int | None = None, least: float | None = None, seed: int = 0
+) -> Selection:
+    """The selection of a review; what is not given depends on whether there is a budget.
+
+    Args:
+        order: A name in `ORDERS`; `item`, or `worth` with a budget, if empty.
+        budget: Largest number of questions.
+        least: Least probability; `WORTH`, or 0 with a budget, if None.
+        seed: Seed of the order `random`.
+    """
+    if budget is None:
+        return Selection(order or "item", None, WORTH if least is None else least, seed)
+    return Selection(order or "worth", budget, least or 0.0, seed)
+
+
 def order_questions(
     suggestions: Suggestions, order: str = "item", budget: int | None = None, seed: int = 0
 ) -> npt.NDArray[np.int64]:
@@ -111,10 +155,7 @@ def order_questions(
         budget: Largest number of questions; None for all.
         seed: Seed of the order `random`.
     """
-    if order not in ORDERS:
-        raise InputError(f"unknown order {order!r}; known: {', '.join(ORDERS)}")
-    if budget is not None and budget < 1:
-        raise InputError(f"the budget must be at least 1 question, not {budget}")
+    Selection(order, budget)  # refuses what is unknown
     return ORDERS[order](suggestions, np.random.default_rng(seed))[:budget]
 
 
@@ -174,23 +215,16 @@ class Suggested:
     """The state of every suggestion, and which ones to ask about next.
 
     Answers correct the probabilities of the other suggestions, as those of an audit do
-    (`plusone.suggest.correction`), and the questions that are left are chosen and ordered anew. How
-    many are asked stays the same.
+    (`plusone.suggest.correction`), and the questions that are left are chosen and ordered anew.
 
     Args:
         suggestions: The suggestions.
-        queue: Positions of those to ask about, in order (`order_questions`).
-        order: The order, a name in `ORDERS`.
-        seed: Seed of the order `random`.
+        selection: Which of them to ask about.
     """
 
-    def __init__(
-        self, suggestions: Suggestions, queue: Places, order: str = "item", seed: int = 0
-    ) -> None:
+    def __init__(self, suggestions: Suggestions, selection: Selection) -> None:
         self.suggestions = suggestions
-        self.queue, self._budget = queue, len(queue)
         self.probability = suggestions.probability  # corrected by the answers
-        self._order, self._seed = order, seed
         self._fitted_on = 0  # answers behind the correction
         ids, classes = suggestions.table.ids.tolist(), suggestions.table.classes
         self.pairs: list[Pair] = [
@@ -202,9 +236,23 @@ class Suggested:
         self._decided = np.zeros(
             len(suggestions), dtype=np.int64
         )  # number of the row that decided it
-        self._queued = np.zeros(len(suggestions), dtype=bool)
-        self._queued[queue] = True
         self._starts = np.searchsorted(suggestions.row, np.arange(len(suggestions.table) + 1))
+        self.select(selection)
+
+    def select(self, selection: Selection) -> None:
+        """Chooses and orders the questions that are left; answered ones stay."""
+        self.selection = selection
+        # Answered ones rank first in their class, so that the turns they took count.
+        ranked = np.where(self.state == OPEN, self.probability, np.float32(0.5))
+        places = ORDERS[selection.order](
+            replace(self.suggestions, probability=ranked), np.random.default_rng(selection.seed)
+        )
+        self._queued = self.state != OPEN
+        worth = places[~self._queued[places] & (self.probability[places] >= selection.least)]
+        if selection.budget is not None:
+            worth = worth[: max(selection.budget - int(self._queued.sum()), 0)]
+        self._queued[worth] = True
+        self.queue: Places = places[self._queued[places]]
 
     def update(self, changed: Mapping[Pair, Verdict]) -> None:
         """Applies new verdicts; those about other suggestions are ignored."""
@@ -219,27 +267,29 @@ class Suggested:
 
     def _correct(self, answered: Places) -> None:
         before, label = self.suggestions.probability, self.suggestions.label
+        asked = answered[self._asked(answered)]
         correction = fit_correction(
-            before[answered],
-            label[answered],
-            self.state[answered] == YES,
+            before[asked],
+            label[asked],
+            self.state[asked] == YES,
             len(self.suggestions.table.classes),
         )
         self.probability = correction(before, label).astype(np.float32)
         self._fitted_on = len(answered)
-        # Answered ones rank first in their class, so that the turns they took count.
-        ranked = np.where(self.state == OPEN, self.probability, np.float32(0.5))
-        corrected = replace(self.suggestions, probability=ranked)
-        places = ORDERS[self._order](corrected, np.random.default_rng(self._seed))
-        self._queued = self.state != OPEN
-        left = max(self._budget - int(self._queued.sum()), 0)
-        self._queued[places[~self._queued[places]][:left]] = True
-        self.queue = places[self._queued[places]]
+        self.select(self.selection)
+
+    def _asked(self, places: Places) -> npt.NDArray[np.bool_]:
+        """Which answers are to questions.
+
+        Labels that a person adds without being asked are all yes, so nothing is learned from them.
+        """
+        likely = self.suggestions.probability[places] >= min(self.selection.least, WORTH)
+        return np.asarray(likely)
 
     def of_item(self, row: int) -> Places:
         """The questions about one item."""
         every = np.arange(self._starts[row], self._starts[row + 1])
-        chosen: Places = every[self._queued[every]]
+        chosen: Places = every[self._queued[every] | (self.state[every] != OPEN)]
         return chosen
 
     def next_item(self, busy: Set[Pair], again: int, row: int | None = None) -> Places:
@@ -248,13 +298,12 @@ class Suggested:
         Args:
             busy: Questions leased to other sessions.
             again: Questions skipped up to this row of the history are asked again.
-            row: An item to prefer if it has an open question.
+            row: The item to ask about; the first one with an open question by default.
         """
         if row is not None:
             own = self.of_item(row)
-            preferred: Places = own[self._askable(own, again, frozenset())]
-            if len(preferred):
-                return preferred
+            wanted: Places = own[self._askable(own, again, frozenset())]
+            return wanted
         first = self.queue[self._askable(self.queue, again, busy)][:1]
         if not len(first):
             return first
@@ -263,8 +312,9 @@ class Suggested:
         return free
 
     def next_page(self, label: int, busy: Set[Pair], again: int, size: int) -> Places:
-        """The next open questions about one class."""
+        """The next open questions about one class, the most probable first."""
         own = self.queue[self.suggestions.label[self.queue] == label]
+        own = own[np.argsort(-self.probability[own], kind="stable")]
         free: Places = own[self._askable(own, again, busy)][:size]
         return free
 
@@ -290,7 +340,8 @@ class Suggested:
         """Counts and agreement over the queue; `rest` is the share of yes expected of the rest."""
         states, left = self.state[self.queue], self.queue[self.state[self.queue] == OPEN]
         rest = float(self.probability[left].mean(dtype=np.float64)) if len(left) else None
-        agreed = agreement(states, self.suggestions.probability[self.queue])
+        asked = self._asked(self.queue)
+        agreed = agreement(states[asked], self.suggestions.probability[self.queue][asked])
         return counts(states) | agreed | {"rest": rest}
 
     def _askable(self, places: Places, again: int, busy: Set[Pair]) -> npt.NDArray[np.bool_]:

@@ -37,6 +37,7 @@ from plusone.errors import InputError, RunError
 from plusone.review._guard import Guard, Keys
 from plusone.review.desk import Desk, NewItemDesk, SuggestionDesk, UnknownQuestionError
 from plusone.review.pictures import SIDES
+from plusone.review.questions import ORDERS, Selection
 from plusone.version import __version__
 
 HOST = "127.0.0.1"
@@ -45,6 +46,8 @@ STATIC = {
     "page.js": SCRIPT,
     "items.js": SCRIPT,
     "grid.js": SCRIPT,
+    "labels.js": SCRIPT,
+    "zoom.js": SCRIPT,
     "annotate.js": SCRIPT,
     "review.css": "text/css; charset=utf-8",
     "icon.svg": "image/svg+xml",
@@ -102,6 +105,14 @@ class NextPage(Session):
     size: Annotated[int, Field(ge=1, le=MOST_TILES)] = 24
 
 
+class Select(Session):
+    """Chooses which questions are asked."""
+
+    order: str
+    budget: Annotated[int, Field(ge=1, lt=2**31)] | None
+    least: Annotated[float, Field(ge=0, le=1)]
+
+
 @cache
 def _templates() -> Environment:
     return Environment(
@@ -113,13 +124,12 @@ def _templates() -> Environment:
     )
 
 
-def make_app(desk: Desk, *, title: str, note: str = "", keys: Keys) -> Guard:
+def make_app(desk: Desk, *, title: str, keys: Keys) -> Guard:
     """The app behind its guard.
 
     Args:
         desk: The review.
         title: Heading of the page.
-        note: A short text above the heading, such as the order of the questions.
         keys: The secrets of the server.
     """
     app = FastAPI(
@@ -129,7 +139,7 @@ def make_app(desk: Desk, *, title: str, note: str = "", keys: Keys) -> Guard:
     def page(mode: str) -> HTMLResponse:
         modes = ["items", "grid"] if isinstance(desk, SuggestionDesk) else []
         text = _templates().get_template(f"{mode}.html")
-        context = {"mode": mode, "modes": modes, "title": title, "note": note}
+        context = {"mode": mode, "modes": modes, "title": title, "orders": ORDERS}
         return HTMLResponse(text.render(context, version=__version__))
 
     @app.get("/enter", response_class=HTMLResponse)
@@ -201,6 +211,22 @@ def _add_suggested(app: FastAPI, desk: SuggestionDesk, page: Any) -> None:
     @app.get("/api/classes")
     def classes() -> dict[str, Any]:
         return {"classes": desk.classes()}
+
+    @app.get("/api/names")
+    def names() -> dict[str, Any]:
+        return {"names": desk.table.classes}
+
+    @app.get("/api/selection")
+    def selection() -> dict[str, Any]:
+        return desk.selection()
+
+    @app.post("/api/selection")
+    def select(request: Select) -> dict[str, Any]:
+        if request.order not in ORDERS:
+            raise UnknownQuestionError
+        seed = desk.questions.selection.seed
+        desk.select(Selection(request.order, request.budget, request.least, seed))
+        return desk.selection() | {"progress": desk.progress()}
 
     @app.post("/api/next")
     def next_item(request: NextItem) -> dict[str, Any]:
@@ -308,13 +334,12 @@ class _TimedProtocol(H11Protocol):
             self._patience = None
 
 
-def make_server(desk: Desk, *, title: str, note: str = "", port: int = 0) -> ReviewServer:
+def make_server(desk: Desk, *, title: str, port: int = 0) -> ReviewServer:
     """Binds a server for a review.
 
     Args:
         desk: The review.
         title: Heading of the page.
-        note: A short text above the heading, such as the order of the questions.
         port: Port to listen on; 0 takes a free one.
     """
     # asyncio sends small replies at once (TCP_NODELAY) only if the protocol is given.
@@ -329,7 +354,7 @@ def make_server(desk: Desk, *, title: str, note: str = "", port: int = 0) -> Rev
         raise InputError(f"port {port} {why}; choose another --port, or 0 for any") from None
     keys = Keys(port=int(listener.getsockname()[1]))
     config = uvicorn.Config(
-        make_app(desk, title=title, note=note, keys=keys),
+        make_app(desk, title=title, keys=keys),
         access_log=False,  # it would contain the token
         log_level="error",
         http=_TimedProtocol,

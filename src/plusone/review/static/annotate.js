@@ -1,5 +1,7 @@
 // New items: one class after the other, in random order, until one applies.
+import { drawLabels } from "./labels.js";
 import { answer, begin, find, post, said, show, showDone, showItem, state, undo } from "./page.js";
+import { openZoom } from "./zoom.js";
 
 const annotate = {
   item: null,
@@ -8,6 +10,7 @@ const annotate = {
     this.item = found.row === null ? null : found;
     if (!this.item) { showDone(found.progress); return; }
     const shown = showItem(found);
+    drawLabels(find("labels"), found);
     find("asked-class").textContent = found.class;
     find("number").textContent = "question " + found.number + " of at most " + found.classes;
     show("work");
@@ -16,6 +19,7 @@ const annotate = {
   async do(what) {
     if (what === "undo") { return undo((first) => this.load(first.row)); }
     if (!this.item) { return undefined; }
+    if (what === "zoom") { return this.item.image ? openZoom(this.item) : undefined; }
     const { row, label } = this.item;
     if (what === "next") {
       await answer([{ row: row, label: -1, action: "skip" }]);
@@ -26,7 +30,7 @@ const annotate = {
     said(this.item.class + ": " + what);
     return what === "yes" ? this.load() : this.load(row);
   },
-  keys: { y: "yes", n: "no", s: "skip", u: "undo", ArrowRight: "next" },
+  keys: { y: "yes", n: "no", s: "skip", u: "undo", z: "zoom", ArrowRight: "next" },
 };
 
 begin(annotate);

@@ -1,7 +1,9 @@
 // One class at a time: mark the items that have it, then confirm the page.
+import { callWrong, drawLabels } from "./labels.js";
 import {
   alone, answer, begin, element, find, percent, post, said, show, showDone, state, undo,
 } from "./page.js";
+import { openZoom } from "./zoom.js";
 
 // As many tiles as fit on the screen: what is not marked becomes a "no", so all must be in sight.
 // The lengths are those of review.css, in rem.
@@ -73,11 +75,20 @@ const grid = {
       picture.append(image);
     } else { picture.append(element("p", "", one.name)); }
     const below = element("div", "below");
-    const seen = element("span", "", one.seen.join(", ") || one.name);
-    if (one.seen.length) { seen.prepend(element("i", "word", "seen ")); }
-    seen.title = one.name + (one.seen.length ? ": " + one.seen.join(", ") : "");
-    below.append(seen, element("span", "", percent(one.probability)));
-    tile.append(picture, element("span", "mark"), below);
+    below.append(element("span", "seen"), element("span", "", percent(one.probability)));
+    const zoom = element("button", "enlarge", "⤢");
+    zoom.type = "button";
+    zoom.tabIndex = -1;
+    zoom.setAttribute("aria-label", "Enlarge " + one.name);
+    zoom.addEventListener("click", (event) => {
+      event.stopPropagation();
+      if (state.busy) { return; }
+      this.at = place;
+      this.paint();
+      this.focus();
+      this.zoom();
+    });
+    tile.append(picture, zoom, element("span", "mark"), below);
     tile.addEventListener("click", () => {
       if (state.busy) { return; }
       this.at = place;
@@ -94,11 +105,30 @@ const grid = {
     Array.from(find("tiles").children).forEach((tile, place) => {
       const mark = this.marks[place];
       tile.className = "marked-" + mark;
+      this.describe(tile.querySelector(".seen"), this.page.tiles[place]);
       tile.setAttribute("aria-checked", mark === "skip" ? "mixed" : String(mark === "yes"));
       tile.tabIndex = place === this.at ? 0 : -1;
       tile.querySelector(".mark").textContent = mark === "yes" ? "✓" : mark === "skip" ? "skip" : "";
       tile.querySelector(".mark").hidden = mark === "no";
     });
+  },
+  describe(line, one) {
+    const names = (some) => some.map((other) => other.class).join(", ");
+    const had = one.labels.filter((other) => other.has);
+    line.textContent = names(had) || one.name;
+    if (had.length) { line.prepend(element("i", "word", "seen ")); }
+    line.title = one.name + (had.length ? ": " + names(had) : "");
+  },
+  // The image of the tile and its labels; what is said about them is kept at once.
+  zoom() {
+    const one = this.page.tiles[this.at];
+    const changed = (label, has) => {
+      if (label === this.page.label) { this.marks[this.at] = has ? "yes" : "no"; }
+      drawLabels(find("zoom-labels"), one, changed);
+      this.paint();
+    };
+    openZoom(one);
+    drawLabels(find("zoom-labels"), one, changed);
   },
   focus() { const tile = find("tiles").children[this.at]; if (tile) { tile.focus(); } },
   mark(what) { this.marks[this.at] = what; this.paint(); },
@@ -110,8 +140,17 @@ const grid = {
     if (to >= 0 && to < this.marks.length) { this.at = to; this.paint(); this.focus(); }
   },
   async do(what) {
-    if (what === "undo") { return undo((first, all) => this.load(first.label, all)); }
+    if (what === "undo") {
+      return undo((first, all) => {
+        if (first.asked || !this.page) { return this.load(first.label, all); }
+        const kept = this.page.tiles.map((one, place) => (
+          { row: one.row, action: this.marks[place] }));  // a correction: the page stays
+        return this.load(this.page.label, kept);
+      });
+    }
     if (!this.page) { return undefined; }
+    if (what === "zoom") { return this.zoom(); }
+    if (what === "wrong") { return callWrong(this.page.tiles[this.at], () => this.paint()); }
     const now = this.marks[this.at];
     if (what === "confirm") {
       if (this.waiting.size) { said("the images are still loading"); return undefined; }
@@ -140,7 +179,7 @@ const grid = {
   },
   keys: { " ": "toggle", y: "yes", n: "no", s: "skip", a: "all", u: "undo", Enter: "confirm",
     ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down",
-    "[": "previous", "]": "following" },
+    "[": "previous", "]": "following", w: "wrong", z: "zoom" },
 };
 
 find("classes").addEventListener("change", function () {

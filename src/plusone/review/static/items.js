@@ -1,8 +1,10 @@
 // Item by item: the image, the labels seen, and the labels it may also have.
+import { callWrong, drawLabels, startAdding } from "./labels.js";
 import {
   answer, begin, element, find, percent, plural, post, said, show, showDone, showItem,
   state, undo,
 } from "./page.js";
+import { openZoom } from "./zoom.js";
 
 const MARKS = { yes: "✓", no: "✕", skip: "–" };
 const items = {
@@ -11,15 +13,21 @@ const items = {
     const found = await post("api/next", { again: state.again, row: row === undefined ? null : row });
     this.item = found.row === null ? null : found;
     if (!this.item) { showDone(found.progress); return; }
-    this.at = Math.max(0, found.questions.findIndex(
-      (one) => one.open && (label === undefined || one.label === label)));
+    const wanted = found.questions.findIndex((one) => one.open && one.label === label);
+    this.at = wanted >= 0 ? wanted : Math.max(0, found.questions.findIndex((one) => one.open));
     const shown = showItem(found);
     this.draw();
     show("work");
     await shown;
     if (found.image && found.after !== null) { new Image().src = "image/large/" + found.after; }
   },
+  // After a correction, which may be the answer to a question, the server says what is left.
+  corrected(label) {
+    const at = this.item.questions[this.at];
+    return this.load(this.item.row, at && at.label !== label ? at.label : undefined);
+  },
   draw() {
+    drawLabels(find("labels"), this.item, (label) => this.corrected(label), find("adding"));
     find("questions").replaceChildren(...this.item.questions.map((one, place) => {
       const line = element("li", one.answer ? "said-" + one.answer : "");
       if (place === this.at) { line.setAttribute("aria-current", "true"); }
@@ -32,10 +40,14 @@ const items = {
       line.addEventListener("click", () => { if (!state.busy) { this.at = place; this.draw(); } });
       return line;
     }));
-    find("questions").children[this.at].scrollIntoView({ block: "nearest" });
+    const line = find("questions").children[this.at];
+    if (line) { line.scrollIntoView({ block: "nearest" }); } else {
+      find("questions").append(element("li", "small", "nothing more is asked about this item"));
+    }
   },
   async say(action) {
     const one = this.item.questions[this.at];
+    if (!one) { return; }
     await answer([{ row: this.item.row, label: one.label, action: action }]);
     one.answer = action;
     one.open = false;
@@ -49,19 +61,25 @@ const items = {
     if (!this.item) { return undefined; }
     if (what === "next") {
       const left = this.item.questions.filter((one) => one.open);
-      await answer(left.map((one) => ({ row: this.item.row, label: one.label, action: "skip" })));
-      said(plural(left.length, "question") + " skipped");
+      if (left.length) {
+        await answer(left.map((one) => ({ row: this.item.row, label: one.label, action: "skip" })));
+        said(plural(left.length, "question") + " skipped");
+      }
       return this.load();
     }
     if (what === "up" || what === "down") {
       const count = this.item.questions.length;
+      if (!count) { return undefined; }
       this.at = (this.at + (what === "up" ? count - 1 : 1)) % count;
       return this.draw();
     }
+    if (what === "zoom") { return this.item.image ? openZoom(this.item) : undefined; }
+    if (what === "wrong") { return callWrong(this.item, (label) => this.corrected(label)); }
+    if (what === "add") { return startAdding(); }
     return this.say(what);
   },
   keys: { y: "yes", n: "no", s: "skip", u: "undo", ArrowRight: "next", Enter: "next",
-    ArrowUp: "up", ArrowDown: "down" },
+    ArrowUp: "up", ArrowDown: "down", w: "wrong", l: "add", z: "zoom" },
 };
 
 begin(items);

@@ -1,5 +1,7 @@
 // What all ways to review share: talking to the server, progress, images, keys.
 // Names come from files and are only ever set as text, never as HTML.
+import { openZoom, zoomKey } from "./zoom.js";
+
 export const mode = document.body.dataset.mode;
 export const find = (id) => document.getElementById(id);
 export const state = {
@@ -130,6 +132,8 @@ function showProgress(now) {
     parts.push("agreement " + percent(now.agreement));
     if (now.rest !== null) { parts.push("corrected: " + percent(now.rest) + " of the rest"); }
   }
+  if (now.wrong) { parts.push(plural(now.wrong, "seen label") + " wrong"); }
+  if (now.added) { parts.push(now.added + " added"); }
   if (now.repeated) { parts.push("asked twice " + now.repeated + ", same answer " + now.agreeing); }
   find("agreement").textContent = parts.join(" · ");
 }
@@ -159,10 +163,6 @@ export function showDone(now) {
 export async function showItem(item) {
   find("name").textContent = item.name;
   find("name").title = item.name;
-  const chips = item.seen.map((name) => element("span", "chip", name));
-  item.negative.forEach((name) => chips.push(element("span", "chip negative", "not " + name)));
-  chips.unshift(element("span", "small", chips.length ? "seen" : "no label seen yet"));
-  find("seen").replaceChildren(...chips);
   const image = find("image"), none = find("noimage");
   image.hidden = !item.image;
   none.hidden = item.image;
@@ -171,6 +171,7 @@ export async function showItem(item) {
   const source = "image/large/" + item.row;
   if (image.getAttribute("src") !== source) { image.src = source; }
   image.alt = item.name;
+  image.onclick = () => openZoom(item);
   image.classList.add("loading");
   try {
     await image.decode();
@@ -190,6 +191,28 @@ export async function undo(back) {
   await back(found.undone[0], found.undone);
 }
 
+// The questions that are asked: order, least probability and number, for all tabs of this server.
+function offerSelection() {
+  const dialog = find("selection");
+  find("choose").addEventListener("click", () => alone(async () => {
+    const now = await (await fetch("api/selection")).json();
+    find("selection-now").textContent = find("counts").textContent + ", of "
+      + plural(now.suggestions, "suggestion") + ".";
+    find("order").value = now.order;
+    find("least").value = Number((100 * now.least).toPrecision(6));
+    find("budget").value = now.budget === null ? "" : now.budget;
+    dialog.showModal();
+  }));
+  find("cancel").addEventListener("click", () => dialog.close());
+  dialog.querySelector("form").addEventListener("submit", () => alone(async () => {
+    await post("api/selection", {
+      order: find("order").value, least: Number(find("least").value) / 100,
+      budget: find("budget").value ? Number(find("budget").value) : null,
+    });
+    await desk.load();
+  }));
+}
+
 function askAgain() {
   state.again = Number(find("again").dataset.last);
   return desk.load();
@@ -198,8 +221,9 @@ function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) { return; }
   const pressing = event.key === "Enter" || event.key === " ";
   const on = event.target.closest ? event.target : document.body;
-  if (on.closest("select") || (pressing && on.closest("button, a"))) { return; }
+  if (on.closest("select, input, #selection") || (pressing && on.closest("button, a"))) { return; }
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  if (zoomKey(event, key)) { return; }
   if (key === "r" && !find("done").hidden && !find("again").hidden) {
     event.preventDefault();
     alone(askAgain);
@@ -220,6 +244,7 @@ export function begin(chosen) {
     });
   });
   find("again").addEventListener("click", () => alone(askAgain));
+  if (find("choose")) { offerSelection(); }
   setInterval(function () { if (!document.hidden) { mention("api/hold"); } }, 40000);
   window.addEventListener("pagehide", () => mention("api/release"));
   window.addEventListener("pageshow", function (event) {
