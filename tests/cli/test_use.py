@@ -41,6 +41,38 @@ def test_evaluate_on_named_data(cli, bad, folder, run_folder, photo_run, tmp_pat
     assert "its classes are not those of the model; missing: cat; unknown: dog" in err
 
 
+def test_unknown_labels_are_left_out_and_both_ends_are_shown(cli, folder, run_folder, tmp_path):
+    """A test split in which every third label is unknown."""
+    rows = (folder / "labels.csv").read_text().splitlines()
+    head = rows[0].split(",")
+    table = [dict(zip(head, row.split(","), strict=True)) for row in rows[1:]]
+    truth = np.array([[2 * int(row[name]) - 1 for name in ("ant", "bee", "cat")] for row in table])
+    known = truth * (np.arange(truth.size).reshape(truth.shape) % 7 > 1)
+    split = [row["split"] for row in table]
+    ids = np.array([row[head[0]] for row in table])
+    classes = np.array(["ant", "bee", "cat"])
+    for name, states in (("known", known), ("negative", np.where(known == 0, -1, known))):
+        np.savez(tmp_path / f"{name}.npz", y=states, ids=ids, classes=classes, split=split)
+    words = ("evaluate", run_folder, tmp_path / "known.npz", "-x", folder / "x.npz")
+    found = cli(*words, "--json").json
+    assert (found["against"], found["items"]) == ("known", 20)
+    assert found["unknown"] == (known[np.array(split) == "test"] == 0).sum() > 0
+    complete = cli(
+        "evaluate", run_folder, tmp_path / "negative.npz", "-x", folder / "x.npz", "--json"
+    ).json
+    assert complete["against"] == "truth"
+    assert found["if_negative"]["map"] == pytest.approx(complete["map"])
+    assert len({found["map"], found["if_negative"]["map"], found["if_positive"]["map"]}) == 3
+    shown = cli(*words)
+    assert "labels are unknown and are left out" in shown.err
+    row = next(line for line in shown.out.splitlines() if line.split()[:1] == ["map"])
+    cells = [f"{found[k]['map'] if k else found['map']:.4f}" for k in ("", *ENDS)]
+    assert row.split()[1:] == cells
+
+
+ENDS = ("if_negative", "if_positive")
+
+
 def test_validation_items_of_named_data_are_those_of_the_run(cli, bad, folder, tmp_path):
     """In another order, `--split val` once drew new items: four fifths of them trained on."""
     rows = (folder / "labels.csv").read_text().splitlines()

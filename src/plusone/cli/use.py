@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from plusone.training.thresholds import Thresholds
 
 
-COUNTS = ("items", "of", "against")
+COUNTS = ("items", "of", "against", "unknown")
 SHOWN = 20  # skipped images that are listed
 
 Run = Annotated[
@@ -85,6 +85,9 @@ def evaluate(
 ) -> None:
     """Measure a trained model on labelled data.
 
+    Where some labels are unknown they are left out, and the metrics with all of them negative and
+    with all of them positive are shown beside.
+
     Example: [bold]plusone evaluate runs/digits-gr-seed0[/bold]
     """
     from plusone.training.build import load_run
@@ -128,16 +131,32 @@ def evaluate(
         return
     if absent := result.not_measured:
         say(f"not measured, as the data does not have these classes: {', '.join(absent)}")
-    rows = [
-        (key, value if key in COUNTS else "-" if value is None else f"{value:.4f}")
+    ends = result.ends.values()
+    rows: list[tuple[object, ...]] = [
+        (key, value, *([""] * len(ends)))
         for key, value in result.to_json().items()
-        if key != "not_measured"
+        if key in COUNTS
     ]
-    out.print(table(f"{run} on {dataset.name} ({split})", ("metric", "value"), rows))
+    rows += [
+        (key, *(_shown_value(values[key]) for values in (result.metrics, *ends)))
+        for key in result.metrics
+    ]
+    head: tuple[str, ...] = ("metric", "value")
+    if ends:
+        head = ("metric", "known labels", *(f"unknown = {end}" for end in result.ends))
+        say(
+            f"{result.unknown:,} labels are unknown and are left out; the other columns show the "
+            "metrics if all of them were negative, and if all were positive"
+        )
+    out.print(table(f"{run} on {dataset.name} ({split})", head, rows))
     say(cuts.sentence())
     say(predictor.calibration.sentence())
     if (sentence := result.calibration()) is not None:
         say(sentence)
+
+
+def _shown_value(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
 
 
 def predict(

@@ -1,6 +1,6 @@
 """Metrics: pure functions of scores `[N, L]` and true labels `[N, L]`."""
 
-from plusone.metrics._inputs import Array, Cut
+from plusone.metrics._inputs import Array, Cut, Unknown
 from plusone.metrics.calibration import brier_score, expected_calibration_error
 from plusone.metrics.ranking import (
     average_precision,
@@ -21,6 +21,7 @@ from plusone.metrics.threshold import (
 __all__ = [
     "Array",
     "Cut",
+    "Unknown",
     "average_precision",
     "brier_score",
     "coverage_error",

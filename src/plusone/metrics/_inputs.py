@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,26 +21,38 @@ Cut = float | NDArray[np.floating[Any]]
 Empty = Literal["skip", "zero"]
 """Classes without a positive: left out of a mean over classes, or counted as 0."""
 
+Unknown = Literal["auto", "masked", "negative", "positive"]
+"""What a 0 in the truth means.
+
+`"masked"`: the label is unknown and does not count. `"negative"` and `"positive"`: unknown labels
+count as such, which gives the two ends of what a metric would be if all were known. `"auto"`:
+`"masked"` if the truth holds a -1, else `"negative"`: a table of 0 and 1 has no unknown label.
+"""
+
 BLOCK = 1 << 24  # labels processed at once
 
 
-def validate(scores: Array, truth: Array) -> tuple[Floats, Bools]:
+def validate(
+    scores: Array, truth: Array, unknown: Unknown = "auto"
+) -> tuple[Floats, Bools, Bools | None]:
     """Checks scores and true labels, and returns them as numpy arrays on the CPU.
 
     Args:
         scores: `[N, L]`, any float type; infinite values are allowed, NaN is not.
-        truth: `[N, L]`, 1 for a positive; 0 and -1 both mean negative.
+        truth: `[N, L]`, 1 for a positive, -1 for a negative, and 0 as `unknown` says.
+        unknown: What a 0 means.
 
     Returns:
-        The scores `[N, L]` (float32 if they had at most 32 bits, else float64; never rounded) and
-        the positives `[N, L]` as booleans. Both may share memory with the inputs.
+        The scores `[N, L]` (float32 if they had at most 32 bits, else float64; never rounded), the
+        positives `[N, L]` as booleans, and which labels are known `[N, L]`, None if all are. They
+        may share memory with the inputs.
 
     Raises:
         ValueError: An input has a wrong shape, type or value.
 
     >>> import torch
-    >>> validate(torch.tensor([[0.5, 0.25]]), torch.tensor([[1, -1]]))[1]
-    array([[ True, False]])
+    >>> validate(torch.tensor([[0.5, 0.25, 0.5]]), torch.tensor([[1, -1, 0]]))[1:]
+    (array([[ True, False, False]]), array([[ True,  True, False]]))
     """
     values = _numpy(scores)
     if values.ndim != 2 or values.size == 0:
@@ -56,7 +68,27 @@ def validate(scores: Array, truth: Array) -> tuple[Floats, Bools]:
     if nan.any():
         row, column = np.argwhere(nan)[0]
         raise ValueError(f"scores must not be NaN, got NaN at item {row}, label {column}.")
-    return values, validate_labels(truth, values.shape, "truth") == 1
+    return values, *_states(validate_labels(truth, values.shape, "truth"), unknown)
+
+
+def _states(labels: NDArray[Any], unknown: Unknown) -> tuple[Bools, Bools | None]:
+    """The positives, and which labels are known; None if all are."""
+    if unknown not in get_args(Unknown):
+        raise ValueError(f"unknown must be one of {get_args(Unknown)}, got {unknown!r}.")
+    if unknown == "positive":
+        return labels >= 0, None
+    three = unknown == "masked" or (
+        unknown == "auto" and labels.dtype.kind in "fi" and bool((labels == -1).any())
+    )
+    known = labels != 0 if three else None
+    return labels == 1, None if known is None or known.all() else known
+
+
+def three_states(positive: Bools, known: Bools | None) -> tuple[Array, Unknown]:
+    """A truth for other metrics that has the same labels known, and what its zeros mean."""
+    if known is None:
+        return positive, "negative"
+    return np.where(known, 2 * positive.astype(np.int8) - 1, 0), "masked"
 
 
 def validate_labels(labels: Array, shape: tuple[int, ...], name: str) -> NDArray[Any]:
@@ -93,12 +125,14 @@ def validate_labels(labels: Array, shape: tuple[int, ...], name: str) -> NDArray
     return values
 
 
-def row_blocks(values: Floats, positive: Bools) -> Iterator[tuple[Floats, Bools]]:
-    """Scores and positives in blocks of rows, to bound the memory of what is computed from them."""
+def row_blocks(
+    values: Floats, positive: Bools, known: Bools | None = None
+) -> Iterator[tuple[Floats, Bools, Bools | Literal[True]]]:
+    """Scores, positives and what is known of a block of rows, to bound memory; True for all."""
     step = max(1, BLOCK // values.shape[1])
     for start in range(0, len(values), step):
         rows = slice(start, start + step)
-        yield values[rows], positive[rows]
+        yield values[rows], positive[rows], True if known is None else known[rows]
 
 
 def mean_over_classes(values: Floats, has_positive: Bools, empty: Empty) -> float:
@@ -128,7 +162,9 @@ def mean_over_classes(values: Floats, has_positive: Bools, empty: Empty) -> floa
     return float(counted.sum() / count) if count else float("nan")
 
 
-def ratio(part: float, whole: float, otherwise: float = float("nan")) -> float:
+def ratio(
+    part: float | np.integer[Any], whole: float | np.integer[Any], otherwise: float = float("nan")
+) -> float:
     """`part / whole`, or `otherwise` if `whole` is 0.
 
     >>> ratio(1, 4), ratio(0, 0), ratio(0, 0, otherwise=0.0)

@@ -20,9 +20,11 @@ from plusone.metrics._inputs import (
     Bools,
     Empty,
     Floats,
+    Unknown,
     mean_over_classes,
     ratio,
     row_blocks,
+    three_states,
     validate,
 )
 
@@ -30,15 +32,17 @@ CHUNK_CLASSES = 16  # columns copied at once: one cache line of float32 per item
 CHUNK_ROWS = 8192
 
 
-def average_precision(scores: Array, truth: Array) -> Tensor:
+def average_precision(scores: Array, truth: Array, unknown: Unknown = "auto") -> Tensor:
     """Step-wise average precision of each class, exact also for tied scores.
 
     Args:
         scores: `[N, L]`, higher means more likely positive.
-        truth: `[N, L]`, 1 for a positive, 0 or -1 for a negative.
+        truth: `[N, L]`, 1 for a positive, -1 for a negative, 0 as `unknown` says.
+        unknown: What a 0 means (`Unknown`). Masked, a class is ranked among its known labels.
 
     Returns:
-        `[L]`, float64 on the CPU; NaN for a class without a positive.
+        `[L]`, float64 on the CPU; NaN for a class without a positive, and for one with unknown
+        labels of which no negative is known: nothing could be ranked wrongly.
 
     Raises:
         ValueError: An input has a wrong shape, type or value.
@@ -46,7 +50,11 @@ def average_precision(scores: Array, truth: Array) -> Tensor:
     >>> average_precision(torch.tensor([[0.9], [0.8], [0.7]]), torch.tensor([[1], [0], [1]]))
     tensor([0.8333], dtype=torch.float64)
     """
-    values, positive = validate(scores, truth)
+    values, positive, known = validate(scores, truth, unknown)
+    if known is not None:
+        result = masked_average_precision(values, positive, known)
+        result[~(known & ~positive).any(0) & ~known.all(0)] = np.nan
+        return torch.from_numpy(result)
     result = np.empty(values.shape[1])
     for start in range(0, result.size, CHUNK_CLASSES):
         chunk = slice(start, start + CHUNK_CLASSES)
@@ -57,6 +65,19 @@ def average_precision(scores: Array, truth: Array) -> Tensor:
             column.sort()
             result[start + offset] = sorted_average_precision(column, positive_scores)
     return torch.from_numpy(result)
+
+
+def masked_average_precision(values: Floats, positive: Bools, counted: Bools) -> Floats:
+    """Average precision of each class over its counted labels, `[L]`; NaN without a positive."""
+    result = np.empty(values.shape[1])
+    for start in range(0, result.size, CHUNK_CLASSES):
+        chunk = slice(start, start + CHUNK_CLASSES)
+        parts = (np.ascontiguousarray(each[:, chunk].T) for each in (values, positive, counted))
+        for offset, (column, mask, free) in enumerate(zip(*parts, strict=True)):
+            result[start + offset] = sorted_average_precision(
+                np.sort(column[free]), column[mask & free]
+            )
+    return result
 
 
 def sorted_average_precision(ordered: Floats, positives: Floats) -> float:
@@ -80,14 +101,17 @@ def sorted_average_precision(ordered: Floats, positives: Floats) -> float:
     return float((hits / retrieved).mean())
 
 
-def mean_average_precision(scores: Array, truth: Array, empty: Empty = "skip") -> float:
+def mean_average_precision(
+    scores: Array, truth: Array, empty: Empty = "skip", unknown: Unknown = "auto"
+) -> float:
     """The mean over classes of `average_precision`, in `[0, 1]`.
 
     Args:
         scores: `[N, L]`.
-        truth: `[N, L]`, 1 for a positive, 0 or -1 for a negative.
+        truth: `[N, L]`, 1 for a positive, -1 for a negative, 0 as `unknown` says.
         empty: `"skip"` leaves classes without a positive out (NaN if no class has one);
             `"zero"` counts them as 0, as the protocol of Cole et al. 2021 does.
+        unknown: What a 0 means. Masked, classes without a known negative are left out.
 
     Returns:
         The mean average precision.
@@ -101,11 +125,15 @@ def mean_average_precision(scores: Array, truth: Array, empty: Empty = "skip") -
     >>> mean_average_precision(scores, truth, empty="zero")
     0.5
     """
-    values = average_precision(scores, truth).numpy()
-    return mean_over_classes(values, ~np.isnan(values), empty)
+    values, positive, known = validate(scores, truth, unknown)
+    states, meaning = three_states(positive, known)
+    per_class = average_precision(values, states, meaning).numpy()
+    has_positive = np.asarray(positive.any(axis=0))
+    measured = ~(has_positive & np.isnan(per_class))
+    return mean_over_classes(per_class[measured], has_positive[measured], empty)
 
 
-def coverage_error(scores: Array, truth: Array) -> float:
+def coverage_error(scores: Array, truth: Array, unknown: Unknown = "auto") -> float:
     """Mean number of top-ranked labels needed to include all positives of an item.
 
     Per item `|{l: s_l >= min over positives of s}|`, so tied labels all count. An item without a
@@ -113,7 +141,8 @@ def coverage_error(scores: Array, truth: Array) -> float:
 
     Args:
         scores: `[N, L]`.
-        truth: `[N, L]`, 1 for a positive, 0 or -1 for a negative.
+        truth: `[N, L]`, 1 for a positive, -1 for a negative, 0 as `unknown` says.
+        unknown: What a 0 means. Masked, the item has its known labels only.
 
     Returns:
         The mean over items, in `[0, L]`; the best value is the mean number of positives.
@@ -125,14 +154,14 @@ def coverage_error(scores: Array, truth: Array) -> float:
     3.0
     """
     needed = []
-    for values, positive in row_blocks(*validate(scores, truth)):
+    for values, positive, known in row_blocks(*validate(scores, truth, unknown)):
         lowest = np.where(positive, values, np.inf).min(axis=1, keepdims=True)
-        count = np.count_nonzero(values >= lowest, axis=1)
+        count = np.count_nonzero((values >= lowest) & known, axis=1)
         needed.append(np.where(positive.any(axis=1), count, 0))
     return float(np.concatenate(needed).mean())
 
 
-def ranking_loss(scores: Array, truth: Array) -> float:
+def ranking_loss(scores: Array, truth: Array, unknown: Unknown = "auto") -> float:
     """Mean share of the (positive, negative) label pairs of an item in the wrong order.
 
     Per item `|{(p, n): s_p <= s_n}| / (|P| |N|)`, so a tie counts as wrong. An item with positives
@@ -140,7 +169,8 @@ def ranking_loss(scores: Array, truth: Array) -> float:
 
     Args:
         scores: `[N, L]`.
-        truth: `[N, L]`, 1 for a positive, 0 or -1 for a negative.
+        truth: `[N, L]`, 1 for a positive, -1 for a negative, 0 as `unknown` says.
+        unknown: What a 0 means. Masked, the item has its known labels only.
 
     Returns:
         The mean over items, in `[0, 1]`, 0 is best.
@@ -151,15 +181,16 @@ def ranking_loss(scores: Array, truth: Array) -> float:
     >>> ranking_loss(torch.tensor([[0.9, 0.8, 0.7]]), torch.tensor([[1, 0, 1]]))
     0.5
     """
-    values, positive = validate(scores, truth)
+    values, positive, known = validate(scores, truth, unknown)
+    negative = ~positive if known is None else ~positive & known
     total = 0.0
     for start in range(0, len(values), CHUNK_ROWS):
         rows = slice(start, start + CHUNK_ROWS)
-        total += float(_item_ranking_losses(values[rows], positive[rows]).sum())
+        total += float(_item_ranking_losses(values[rows], positive[rows], negative[rows]).sum())
     return total / len(values)
 
 
-def _item_ranking_losses(values: Floats, positive: Bools) -> Floats:
+def _item_ranking_losses(values: Floats, positive: Bools, negative: Bools) -> Floats:
     """The ranking loss of each row, `[n, L] -> [n]`, by one binary search per score."""
     count = np.count_nonzero(positive, axis=1)
     ordered = np.where(positive, values, values.dtype.type(np.inf))
@@ -169,20 +200,21 @@ def _item_ranking_losses(values: Floats, positive: Bools) -> Floats:
     ).numpy()
     # A score of +inf also counts the padding that follows the positives: exclude it.
     not_above = np.minimum(not_above, count[:, None])
-    wrong = np.where(positive, 0, not_above).sum(axis=1)
-    pairs = count * (values.shape[1] - count)
+    wrong = np.where(negative, not_above, 0).sum(axis=1)
+    pairs = count * np.count_nonzero(negative, axis=1)
     losses: Floats = wrong / np.maximum(pairs, 1)
     return losses
 
 
-def one_error(scores: Array, truth: Array) -> float:
+def one_error(scores: Array, truth: Array, unknown: Unknown = "auto") -> float:
     """The share of items whose label with the highest score is not a positive.
 
     Items without a positive are left out; of tied labels the one with the lower index counts.
 
     Args:
         scores: `[N, L]`.
-        truth: `[N, L]`, 1 for a positive, 0 or -1 for a negative.
+        truth: `[N, L]`, 1 for a positive, -1 for a negative, 0 as `unknown` says.
+        unknown: What a 0 means. Masked, the item has its known labels only.
 
     Returns:
         The share, in `[0, 1]`, 0 is best; NaN if no item has a positive.
@@ -193,8 +225,8 @@ def one_error(scores: Array, truth: Array) -> float:
     >>> one_error(torch.tensor([[0.9, 0.1], [0.9, 0.1]]), torch.tensor([[1, 0], [0, 1]]))
     0.5
     """
-    values, positive = validate(scores, truth)
-    top = values.argmax(axis=1)
+    values, positive, known = validate(scores, truth, unknown)
+    top = (values if known is None else np.where(known, values, -np.inf)).argmax(axis=1)
     counted = positive.any(axis=1)
     hit = positive[np.arange(len(values)), top]
     return ratio((counted & ~hit).sum(), counted.sum())

@@ -21,7 +21,7 @@ from plusone.metrics._inputs import (
     validate_labels,
 )
 from plusone.metrics.ranking import (
-    CHUNK_CLASSES,
+    masked_average_precision,
     mean_average_precision,
     sorted_average_precision,
 )
@@ -32,7 +32,7 @@ def hidden_average_precision(scores: Array, truth: Array, observed: Array) -> Te
 
     Args:
         scores: `[N, L]`, of the training items; predictions or a method's own estimates.
-        truth: `[N, L]`, 1 for a positive, 0 or -1 for a negative.
+        truth: `[N, L]`, 1 for a positive, -1 for a negative; beside -1, a 0 is unknown and masked.
         observed: `[N, L]`, what training saw: 1 and -1 for a seen label, 0 for an unobserved one.
 
     Returns:
@@ -46,16 +46,10 @@ def hidden_average_precision(scores: Array, truth: Array, observed: Array) -> Te
     >>> hidden_average_precision(scores, truth, observed)
     tensor([0.5000], dtype=torch.float64)
     """
-    values, positive = validate(scores, truth)
+    values, positive, known = validate(scores, truth)
     unseen = validate_labels(observed, values.shape, "observed") == 0
-    result = np.empty(values.shape[1])
-    for start in range(0, result.size, CHUNK_CLASSES):
-        chunk = slice(start, start + CHUNK_CLASSES)
-        parts = (np.ascontiguousarray(each[:, chunk].T) for each in (values, positive, unseen))
-        for offset, (column, mask, free) in enumerate(zip(*parts, strict=True)):
-            hidden = column[mask & free]
-            result[start + offset] = sorted_average_precision(np.sort(column[free]), hidden)
-    return torch.from_numpy(result)
+    counted = unseen if known is None else unseen & known
+    return torch.from_numpy(masked_average_precision(values, positive, counted))
 
 
 def evaluate_recovery(
@@ -71,7 +65,7 @@ def evaluate_recovery(
 
     Args:
         scores: `[N, L]`, of the training items; predictions or a method's own estimates.
-        truth: `[N, L]`, 1 for a positive, 0 or -1 for a negative.
+        truth: `[N, L]`, 1 for a positive, -1 for a negative; beside -1, a 0 is unknown and masked.
         observed: `[N, L]`, what training saw: 1 and -1 for a seen label, 0 for an unobserved one.
         threshold: A hidden positive is found if its score is above it.
         empty: For `recovery_map`: classes without a positive are left out of the mean (`"skip"`) or
@@ -101,15 +95,16 @@ def evaluate_recovery(
     {'recovery_map': 0.833, 'hidden_map': 0.5, 'hidden_ap': 0.5, 'hidden_recall': 0.5,
      'hidden_found': 0.5, 'hidden_positives': 2.0}
     """
-    values, positive = validate(scores, truth)
+    values, positive, known = validate(scores, truth)
     unseen = validate_labels(observed, values.shape, "observed") == 0
+    unseen = unseen if known is None else unseen & known
     hidden = positive & unseen
     order = values if ranking is None else validate(ranking, truth)[0]
-    per_class = hidden_average_precision(order, positive, observed).numpy()
+    per_class = masked_average_precision(order, positive, unseen)
     count = np.count_nonzero(hidden, axis=0)
     found = np.count_nonzero(hidden & (values > threshold), axis=0)
     return {
-        "recovery_map": mean_average_precision(order, positive, empty),
+        "recovery_map": mean_average_precision(order, truth, empty),
         "hidden_map": mean_over_classes(per_class, count > 0, "skip"),
         "hidden_ap": sorted_average_precision(np.sort(order[unseen]), order[hidden]),
         "hidden_recall": mean_over_classes(found / np.maximum(count, 1), count > 0, "skip"),

@@ -31,7 +31,7 @@ def seen_positives(probabilities: Array, observed: Array) -> tuple[Floats, Bools
     Raises:
         ValueError: A shape or a value is wrong, or no label is a seen positive.
     """
-    values, positive = validate(probabilities, observed)
+    values, positive, _ = validate(probabilities, observed)
     if not positive.any():
         raise ValueError("no label is a seen positive, so nothing can be scored.")
     return values, positive

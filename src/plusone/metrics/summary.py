@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plusone.metrics._inputs import Array, Cut, Empty, validate
+from plusone.metrics._inputs import Array, Cut, Empty, Unknown, three_states, validate
 from plusone.metrics.calibration import brier_score, expected_calibration_error
 from plusone.metrics.ranking import (
     coverage_error,
@@ -21,18 +21,22 @@ def evaluate(
     top_k: int = 3,
     empty: Empty = "skip",
     ranking: Array | None = None,
+    unknown: Unknown = "auto",
 ) -> dict[str, float]:
     """Every metric that needs scores and true labels only.
 
     Args:
         scores: `[N, L]`; probabilities, unless `threshold` is chosen for another scale.
-        truth: `[N, L]`, 1 for a positive, 0 or -1 for a negative.
+        truth: `[N, L]`, 1 for a positive, -1 for a negative, 0 as `unknown` says.
         threshold: A label is predicted if its score is above it; one for all or `[L]`.
         top_k: Number of labels per item that the `_top{k}` values predict.
         empty: Classes without a positive are left out of means over classes (`"skip"`) or count as
             0 (`"zero"`, the protocol of Cole et al. 2021).
         ranking: What labels are ranked by, `[N, L]`, if not by the scores: their log-odds, where
             scores round to 1.
+        unknown: What a 0 in the truth means: `"masked"` leaves unknown labels out of every metric;
+            `"negative"` and `"positive"` count them as such; `"auto"`, the default, masks them if
+            the truth holds a -1, and takes a table of 0 and 1 for complete.
 
     Returns:
         The keys `map`; `cp, cr, cf1, op, or, of1, hamming` at the threshold, and the same with
@@ -49,21 +53,22 @@ def evaluate(
     >>> result["map"], result["cr"], result["op_top2"]
     (1.0, 0.75, 0.5)
     """
-    values, positive = validate(scores, truth)
+    values, labels, known = validate(scores, truth, unknown)
     order = values if ranking is None else validate(ranking, truth)[0]
-    at_top = precision_recall(order, positive, top_k=top_k, empty=empty)
-    at_top["hamming"] = hamming_loss(order, positive, top_k=top_k)
+    positive, unknown = three_states(labels, known)
+    at_top = precision_recall(order, positive, top_k=top_k, empty=empty, unknown=unknown)
+    at_top["hamming"] = hamming_loss(order, positive, top_k=top_k, unknown=unknown)
     calibrated = bool(values.min() >= 0 and values.max() <= 1)
     nan = float("nan")
     return {
-        "map": mean_average_precision(order, positive, empty),
-        **precision_recall(values, positive, threshold=threshold, empty=empty),
-        "hamming": hamming_loss(values, positive, threshold=threshold),
+        "map": mean_average_precision(order, positive, empty, unknown),
+        **precision_recall(values, positive, threshold=threshold, empty=empty, unknown=unknown),
+        "hamming": hamming_loss(values, positive, threshold=threshold, unknown=unknown),
         **{f"{key}_top{top_k}": value for key, value in at_top.items()},
-        **predictive_values(values, positive, threshold=threshold),
-        "coverage": coverage_error(order, positive),
-        "ranking_loss": ranking_loss(order, positive),
-        "one_error": one_error(order, positive),
-        "ece": expected_calibration_error(values, positive) if calibrated else nan,
-        "brier": brier_score(values, positive) if calibrated else nan,
+        **predictive_values(values, positive, threshold=threshold, unknown=unknown),
+        "coverage": coverage_error(order, positive, unknown),
+        "ranking_loss": ranking_loss(order, positive, unknown),
+        "one_error": one_error(order, positive, unknown),
+        "ece": expected_calibration_error(values, positive, unknown=unknown) if calibrated else nan,
+        "brier": brier_score(values, positive, unknown) if calibrated else nan,
     }

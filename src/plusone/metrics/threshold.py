@@ -35,6 +35,7 @@ from plusone.metrics._inputs import (
     Cut,
     Empty,
     Floats,
+    Unknown,
     mean_over_classes,
     ratio,
     row_blocks,
@@ -56,6 +57,7 @@ def precision_recall(
     threshold: Cut = 0.5,
     top_k: int | None = None,
     empty: Empty = "skip",
+    unknown: Unknown = "auto",
 ) -> dict[str, float]:
     """Precision, recall and F1, averaged over classes (`c`) and pooled over all entries (`o`).
 
@@ -68,13 +70,14 @@ def precision_recall(
 
     Args:
         scores: `[N, L]`.
-        truth: `[N, L]`, 1 for a positive, 0 or -1 for a negative.
+        truth: `[N, L]`, 1 for a positive, -1 for a negative, 0 as `unknown` says.
         threshold: A label is predicted if its score is above it, one for all or `[L]`; not used
             with `top_k`.
         top_k: Predict exactly this many labels per item instead, those of highest score (of tied
             ones those of lower index); all labels if there are not more.
         empty: Classes without a positive are left out of `cp` and `cr` (`"skip"`) or count as 0
             (`"zero"`).
+        unknown: What a 0 means. Masked, predictions of unknown labels do not count.
 
     Returns:
         The keys `cp, cr, cf1, op, or, of1`; recall and F1 are NaN if there is no positive to find.
@@ -86,10 +89,10 @@ def precision_recall(
     >>> {key: round(value, 3) for key, value in precision_recall(scores, truth).items()}
     {'cp': 0.75, 'cr': 0.75, 'cf1': 0.75, 'op': 0.667, 'or': 0.667, 'of1': 0.667}
     """
-    values, labels = validate(scores, truth)
+    values, labels, mask = validate(scores, truth, unknown)
     hits, predictions = np.zeros((2, values.shape[1]), dtype=np.int64)
-    for part, positive in row_blocks(values, labels):
-        predicted = predict(part, threshold=threshold, top_k=top_k)
+    for part, positive, known in row_blocks(values, labels, mask):
+        predicted = predict(part, threshold=threshold, top_k=top_k) & known
         hits += np.count_nonzero(predicted & positive, axis=0)
         predictions += np.count_nonzero(predicted, axis=0)
     present = np.count_nonzero(labels, axis=0)
@@ -108,15 +111,21 @@ def precision_recall(
 
 
 def hamming_loss(
-    scores: Array, truth: Array, *, threshold: Cut = 0.5, top_k: int | None = None
+    scores: Array,
+    truth: Array,
+    *,
+    threshold: Cut = 0.5,
+    top_k: int | None = None,
+    unknown: Unknown = "auto",
 ) -> float:
-    """The share of all entries whose prediction is wrong.
+    """The share of all known entries whose prediction is wrong.
 
     Args:
         scores: `[N, L]`.
-        truth: `[N, L]`, 1 for a positive, 0 or -1 for a negative.
+        truth: `[N, L]`, 1 for a positive, -1 for a negative, 0 as `unknown` says.
         threshold: As in `precision_recall`.
         top_k: As in `precision_recall`.
+        unknown: As in `precision_recall`.
 
     Returns:
         The share, in `[0, 1]`, 0 is best.
@@ -127,15 +136,17 @@ def hamming_loss(
     >>> hamming_loss(np.array([[0.9, 0.6], [0.2, 0.7]]), np.array([[1, 0], [1, 1]]))
     0.5
     """
-    values, labels = validate(scores, truth)
+    values, labels, mask = validate(scores, truth, unknown)
     wrong = sum(
-        np.count_nonzero(predict(part, threshold=threshold, top_k=top_k) != positive)
-        for part, positive in row_blocks(values, labels)
+        np.count_nonzero((predict(part, threshold=threshold, top_k=top_k) != positive) & known)
+        for part, positive, known in row_blocks(values, labels, mask)
     )
-    return float(wrong / values.size)
+    return ratio(wrong, values.size if mask is None else np.count_nonzero(mask))
 
 
-def predictive_values(scores: Array, truth: Array, *, threshold: Cut = 0.5) -> dict[str, float]:
+def predictive_values(
+    scores: Array, truth: Array, *, threshold: Cut = 0.5, unknown: Unknown = "auto"
+) -> dict[str, float]:
     """Positive and negative predictive values.
 
     Per label `PPV = TP / (TP + FP)` and `NPV = TN / (TN + FN)`; `ppv` and `npv` are the means over
@@ -144,8 +155,9 @@ def predictive_values(scores: Array, truth: Array, *, threshold: Cut = 0.5) -> d
 
     Args:
         scores: `[N, L]`.
-        truth: `[N, L]`, 1 for a positive, 0 or -1 for a negative.
+        truth: `[N, L]`, 1 for a positive, -1 for a negative, 0 as `unknown` says.
         threshold: The τ of the paper: a label is predicted if its score is above it.
+        unknown: As in `precision_recall`.
 
     Returns:
         The keys `ppv, npv, ppv_pooled, npv_pooled`; NaN where there is no such prediction at all.
@@ -157,13 +169,13 @@ def predictive_values(scores: Array, truth: Array, *, threshold: Cut = 0.5) -> d
     >>> {key: round(value, 3) for key, value in predictive_values(scores, truth).items()}
     {'ppv': 0.75, 'npv': 0.0, 'ppv_pooled': 0.667, 'npv_pooled': 0.0}
     """
-    values, labels = validate(scores, truth)
+    values, labels, mask = validate(scores, truth, unknown)
     counts = np.zeros((2, 2, values.shape[1]), dtype=np.int64)
-    for part, positive in row_blocks(values, labels):
+    for part, positive, known in row_blocks(values, labels, mask):
         predicted = predict(part, threshold=threshold)
         for row, (chosen, correct) in enumerate(((predicted, positive), (~predicted, ~positive))):
-            counts[row, 0] += np.count_nonzero(chosen, axis=0)
-            counts[row, 1] += np.count_nonzero(chosen & correct, axis=0)
+            counts[row, 0] += np.count_nonzero(chosen & known, axis=0)
+            counts[row, 1] += np.count_nonzero(chosen & correct & known, axis=0)
     result = {}
     pooled = {}
     for key, (predictions, hits) in zip(("ppv", "npv"), counts, strict=True):
@@ -233,7 +245,7 @@ def thresholds_from(
     array([0.55])
     """
     states = validate_labels(observed, np.shape(scores), "observed")
-    values, positive = validate(scores, states)
+    values, positive, _ = validate(scores, states)
     if values.min() < 0 or values.max() > 1:
         raise ValueError("scores must be in [0, 1].")
     counts = np.count_nonzero(positive, axis=0)

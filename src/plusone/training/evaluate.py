@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from plusone.data.dataset import Dataset
 from plusone.data.formats import read
 from plusone.data.table import hold_out_validation
 from plusone.errors import InputError
-from plusone.metrics import Cut, evaluate
+from plusone.metrics import Cut, Unknown, evaluate
 from plusone.metrics.calibration import mean_and_rate
 from plusone.recipe import Recipe
 from plusone.results import finite
@@ -34,9 +34,12 @@ class Evaluation:
     Args:
         items: How many items were evaluated.
         of: How many there are, if those are a sample.
-        against: "truth", or "seen" where only observed labels are known.
+        against: "truth"; "known" where some labels are unknown, which are left out; "seen" where
+            only positives were observed, and everything else counts as negative.
         not_measured: Classes of the model that the data does not have.
         metrics: Values by name; None for those that are not finite.
+        unknown: How many labels are unknown, where they are left out.
+        ends: The metrics if all unknown labels were "negative", and if all were "positive".
     """
 
     items: int
@@ -44,6 +47,8 @@ class Evaluation:
     against: str
     not_measured: tuple[str, ...]
     metrics: dict[str, float | None]
+    unknown: int = 0
+    ends: Mapping[str, dict[str, float | None]] = field(default_factory=dict)
 
     def calibration(self) -> str | None:
         """How well probabilities agree with true labels, in a sentence; None without the truth."""
@@ -61,7 +66,8 @@ class Evaluation:
         values |= {} if self.of is None else {"of": self.of}
         values["against"] = self.against
         values |= {"not_measured": list(self.not_measured)} if self.not_measured else {}
-        return values | self.metrics
+        values |= {"unknown": self.unknown} if self.ends else {}
+        return values | self.metrics | {f"if_{end}": found for end, found in self.ends.items()}
 
 
 def check_split(split: str) -> None:
@@ -158,10 +164,10 @@ def evaluate_run(
     """All metrics of a model on one split ("train", "val", "test" or "all") of a data set.
 
     With `hold_out`, the recipe draws the same validation items as the training did from the same
-    data, if the data has none. Where the data does not have all
-    labels, observed positives are the positives and everything else counts as negative. Of very
-    many items a sample is evaluated. Classes are matched by name; those that the data does not have
-    are not measured.
+    data, if the data has none. Where some labels of the items are unknown, they are left out, and
+    the metrics with all of them negative and with all of them positive are given too. Without a
+    seen negative, everything but observed positives counts as negative. Of very many items a sample
+    is evaluated. Classes are matched by name; those that the data does not have are not measured.
 
     Raises:
         InputError: The data has a class that the model does not know.
@@ -200,18 +206,27 @@ def evaluate_run(
         columns = [predictor.classes.index(name) for name in shared]
         log_odds = log_odds[:, columns]
         threshold = threshold if isinstance(threshold, float) else threshold[columns]
-    p, labels = torch.sigmoid(log_odds), target.dense() == 1
-    metrics = evaluate(
-        p, labels, threshold=threshold, top_k=top_k, empty=recipe.empty, ranking=log_odds
-    )
-    if items.truth is not None:
-        metrics |= mean_and_rate(p, labels)
+    p, states = torch.sigmoid(log_odds), target.dense()
+    partly = bool((states == 0).any() and (states == -1).any())
+
+    def measured(unknown: Unknown) -> dict[str, float | None]:
+        found = evaluate(
+            p, states, threshold=threshold, top_k=top_k, empty=recipe.empty, ranking=log_odds,
+            unknown=unknown,
+        )  # fmt: skip
+        found |= {} if items.truth is None else mean_and_rate(p, states)
+        values: dict[str, float | None] = finite(found)
+        return values
+
+    ends: tuple[Unknown, ...] = ("negative", "positive") if partly else ()
     return Evaluation(
         items=len(rows),
         of=None if chosen is None else total,
-        against="seen" if items.truth is None else "truth",
+        against="known" if partly else "seen" if items.truth is None else "truth",
         not_measured=tuple(name for name in predictor.classes if name not in known),
-        metrics=finite(metrics),
+        metrics=measured("masked" if partly else "negative"),
+        unknown=int((states == 0).sum()) if partly else 0,
+        ends={end: measured(end) for end in ends},
     )
 
 

@@ -138,7 +138,7 @@ class Validator:
 
     def __call__(self, log_odds: Tensor) -> Validation:
         """Evaluates log-odds of scores `[N, L]`; probabilities would tie where they round to 1."""
-        val_map = mean_average_precision(log_odds, self._labels, empty=self._empty)
+        val_map = mean_average_precision(log_odds, self._labels, self._empty, "negative")
         if self.selected_by == "map":
             return Validation(val_map, val_map)
         score = get_score(self.selected_by)
