@@ -24,6 +24,7 @@ COMMANDS = (
     "inspect",
     "observe",
     "features",
+    "hints",
     "priors",
     "choose",
     "train",

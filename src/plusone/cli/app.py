@@ -40,6 +40,7 @@ COMMANDS = {
     "inspect": "data",
     "observe": "data",
     "features": "data",
+    "hints": "data",
     "priors": "priors",
     "choose": "bench",
     "train": "train",

@@ -52,7 +52,7 @@ Hints = Annotated[
     typer.Option(
         "--hints",
         metavar="FILE",
-        help="npz with scores of a zero-shot tagger or an older model.",
+        help="npz with scores of a zero-shot tagger or an older model (plusone hints).",
     ),
 ]
 Form = Annotated[

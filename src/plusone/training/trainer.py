@@ -196,7 +196,7 @@ class Training:
         if info.needs_hints and (hints is None or bool(hints.isnan().all())):
             raise InputError(
                 f"the method {recipe.method} learns from hints, and {task.name} has none for its "
-                "training items; give them with --hints FILE; docs/hints.md describes it"
+                "training items; give them with --hints FILE (plusone hints makes such a file)"
             )
         priors = class_priors(recipe, task, features)
         labels = TrainLabels(observed, self.k, recipe.seed, len(task.shape) > 1, hints, priors)
