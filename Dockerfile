@@ -1,0 +1,29 @@
+# Two images from one file:
+#   docker build -t plusone:cpu .
+#   docker build -t plusone:cuda --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu126 .
+# Use: docker run --rm -v "$PWD":/data plusone:cpu train photos
+#      docker run --rm --gpus all --shm-size 2g -v "$PWD":/data plusone:cuda train photos
+# The wheels of torch bring the CUDA libraries; the host brings the driver.
+ARG PYTHON=3.12
+
+FROM python:${PYTHON}-slim-bookworm AS build
+WORKDIR /source
+COPY pyproject.toml README.md LICENSE ./
+COPY src src
+COPY recipes recipes
+RUN pip install --no-cache-dir "build==1.2.2" && python -m build --wheel --outdir /dist
+
+FROM python:${PYTHON}-slim-bookworm
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+ARG EXTRAS=lite0,image,plots,review,onnx,parquet
+COPY constraints.txt /tmp/constraints.txt
+COPY --from=build /dist /tmp/dist
+SHELL ["/bin/bash", "-o", "pipefail", "-c"]
+RUN pip install --no-cache-dir -c /tmp/constraints.txt --index-url "${TORCH_INDEX}" torch torchvision \
+    && pip install --no-cache-dir -c /tmp/constraints.txt "$(echo /tmp/dist/*.whl)[${EXTRAS}]" \
+    && rm -r /tmp/dist /tmp/constraints.txt \
+    && useradd --create-home --uid 1000 plusone
+USER 1000
+WORKDIR /data
+ENTRYPOINT ["plusone"]
+CMD ["--help"]

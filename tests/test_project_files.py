@@ -1,0 +1,71 @@
+"""Files around the package that nothing else reads here: they are valid and agree with it."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from plusone.version import __version__
+
+ROOT = Path(__file__).parents[1]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def test_the_citation_names_this_version():
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.search(r"^version: (.+)$", text, re.MULTILINE)[1] == __version__
+
+
+def test_workflows_call_what_there_is():
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    jobs = {}
+    for path in WORKFLOWS:
+        jobs |= yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"]
+    versions = jobs["tests"]["strategy"]["matrix"]["python"]
+    lowest = re.search(r'^requires-python = ">=(.+)"', project, re.MULTILINE)[1]
+    assert versions[0] == lowest
+    commands = "\n".join(step.get("run", "") for job in jobs.values() for step in job["steps"])
+    targets = re.findall(r"\bmake (\S+)", commands)
+    assert targets
+    for target in targets:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    for extras in re.findall(r"\[([a-z0-9,]+)\]", commands):
+        for extra in extras.split(","):
+            assert re.search(rf"^{extra} = ", project, re.MULTILINE), extra
+    for name in re.findall(r"tests/[\w/]+\.py", commands):
+        assert (ROOT / name).exists(), name
+
+
+def test_bug_reports_ask_for_the_doctor():
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    form = yaml.safe_load((ROOT / ".github" / "ISSUE_TEMPLATE" / "bug.yml").read_text("utf-8"))
+    (field,) = (part for part in form["body"] if part.get("id") == "doctor")
+    assert "plusone doctor" in field["attributes"]["label"]
+    assert field["validations"]["required"] is True
+
+
+@pytest.mark.skipif(shutil.which("hadolint") is None, reason="there is no hadolint")
+def test_the_dockerfile_has_no_findings():
+    done = subprocess.run(["hadolint", ROOT / "Dockerfile"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_dockerfile_copies_what_there_is():
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    copied = [
+        name
+        for line in re.findall(r"^COPY (?!--)(.+) \S+$", text, re.MULTILINE)
+        for name in line.split()
+    ]
+    assert "src" in copied
+    for name in copied:
+        assert (ROOT / name).exists(), name
+        assert f"!{name}" in ignored, name
+    for extra in re.search(r"^ARG EXTRAS=(.+)$", text, re.MULTILINE)[1].split(","):
+        assert re.search(rf"^{extra} = ", project, re.MULTILINE), extra
