@@ -196,7 +196,8 @@ def observe(
         str,
         typer.Option(
             help="single, all, positives_and_negatives(1, 1), fraction(0.5), "
-            "biased((1, 2, ...)) with a weight per class, yes_no"
+            "biased((1, 2, ...)) with a weight per class, yes_no, frequent(1.0), "
+            "named('weights.csv'), size('instances.json'), location(...), dominant(...)"
         ),
     ] = "single",
     seed: Seed = 1200,

@@ -9,16 +9,22 @@ are shuffled even if none is kept, so that the random numbers match those of the
 from __future__ import annotations
 
 import ast
+import csv
+import io
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from plusone.data.boxes import CENTRAL, Boxes, read_boxes
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
+from plusone.io.readers import read_text
 
 ROWS_AT_ONCE = 4096
 
@@ -189,7 +195,103 @@ class YesNo:
         return Observation(LabelMatrix.concatenate(parts or [empty]), questions)
 
 
-Scheme = Single | All | PositivesAndNegatives | Fraction | Biased | YesNo
+@dataclass(frozen=True)
+class Frequent:
+    """One positive per item: annotators prefer frequent classes, or rare ones.
+
+    Args:
+        power: A class is picked in proportion to the share of items that have it, to this power:
+            0 is uniform, below 0 rare classes are preferred.
+    """
+
+    power: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.power):
+            raise InputError(f"frequent(power) needs a finite number, not {self.power}")
+
+    def __call__(self, truth: LabelMatrix, seed: int) -> Observation:
+        share = truth.per_class(1) / max(len(truth), 1)
+        weights = np.where(share > 0, np.maximum(share, 1e-300) ** self.power, 0.0)
+        return Biased(weights / max(weights.max(initial=0.0), 1e-300))(truth, seed)
+
+
+@dataclass(frozen=True)
+class Named:
+    """One positive per item, in proportion to how often people name a class ("semantic").
+
+    Args:
+        weights: A CSV file with the columns `class` and `weight`, a row for every class.
+    """
+
+    weights: str
+
+    def __call__(self, truth: LabelMatrix, seed: int) -> Observation:
+        raise InputError(f"named('{self.weights}') needs a table with class names")
+
+    def for_table(self, table: LabelTable) -> Biased:
+        """The same with a weight for each class of the table."""
+        rows = read_class_weights(Path(self.weights))
+        if missing := [name for name in table.classes if name not in rows]:
+            raise InputError(f"{self.weights}: has no weight for the class {missing[0]!r}")
+        return Biased(tuple(rows[name] for name in table.classes))
+
+
+@dataclass(frozen=True)
+class Boxed:
+    """One positive per item, picked by its objects; how, subclasses say.
+
+    A positive without a box is not picked where its item has boxes. Items without any box get one
+    of their positives uniformly.
+
+    Args:
+        boxes: A COCO instances file, a folder with some, or the folder `Annotations` of VOC.
+    """
+
+    boxes: str
+
+    def __call__(self, truth: LabelMatrix, seed: int) -> Observation:
+        raise InputError(f"the boxes of {self.boxes} need a table with the names of its items")
+
+    def for_table(self, table: LabelTable) -> Biased:
+        """The same with a weight for each label of the table."""
+        boxes = read_boxes(self.boxes, table)
+        if table.truth is not None:
+            boxes = boxes.of(table.truth.dense() == 1)
+        return Biased(np.where((boxes.area > 0).any(axis=1, keepdims=True), self.weigh(boxes), 1.0))
+
+    def weigh(self, boxes: Boxes) -> npt.NDArray[np.float64]:
+        """Weights `[N, L]`."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Size(Boxed):
+    """In proportion to the area of the class's objects (Arroyo et al. 2023)."""
+
+    def weigh(self, boxes: Boxes) -> npt.NDArray[np.float64]:
+        return boxes.area
+
+
+@dataclass(frozen=True)
+class Location(Boxed):
+    """In inverse proportion to the distance from the centre (Arroyo et al. 2023)."""
+
+    def weigh(self, boxes: Boxes) -> npt.NDArray[np.float64]:
+        weights: npt.NDArray[np.float64] = 1 / np.maximum(boxes.distance, CENTRAL)
+        return weights
+
+
+@dataclass(frozen=True)
+class Dominant(Boxed):
+    """The label whose objects have the largest area."""
+
+    def weigh(self, boxes: Boxes) -> npt.NDArray[np.float64]:
+        largest: npt.NDArray[np.int64] = boxes.area.argmax(axis=1)
+        return np.eye(boxes.area.shape[1], dtype=np.float64)[largest]
+
+
+Scheme = Single | All | PositivesAndNegatives | Fraction | Biased | YesNo | Frequent | Named | Boxed
 
 SCHEMES: Mapping[str, Callable[..., Scheme]] = {
     "single": Single,
@@ -198,6 +300,11 @@ SCHEMES: Mapping[str, Callable[..., Scheme]] = {
     "fraction": Fraction,
     "biased": Biased,
     "yes_no": YesNo,
+    "frequent": Frequent,
+    "named": Named,
+    "size": Size,
+    "location": Location,
+    "dominant": Dominant,
 }
 
 
@@ -241,6 +348,25 @@ def describe_scheme(scheme: Scheme) -> str:
         options = {"weights": tuple(weights.tolist())}
     values = ", ".join(f"{key}={value!r}" for key, value in options.items())
     return f"{name}({values})" if values else name
+
+
+def read_class_weights(path: Path) -> dict[str, float]:
+    """Weights by class name of a CSV file with the columns `class` and `weight`."""
+    try:
+        text = read_text(path, encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: is not readable ({error})") from None
+    rows = list(csv.reader(io.StringIO(text)))
+    if not rows or rows[0] != ["class", "weight"]:
+        raise InputError(f"{path}, row 1: needs the columns class,weight")
+    weights: dict[str, float] = {}
+    for number, row in enumerate(rows[1:], start=2):
+        try:
+            name, weight = row
+            weights[name] = float(weight)
+        except ValueError:
+            raise InputError(f"{path}, row {number}: {row} is not a class and a number") from None
+    return weights
 
 
 def _with_all_negatives(seen: LabelMatrix, truth: LabelMatrix) -> LabelMatrix:
@@ -301,10 +427,11 @@ def observe_table(
             "need all labels (read it with labels=complete if its zeros are negatives)"
         )
     rule = parse_scheme(scheme) if isinstance(scheme, str) else scheme
+    own = rule.for_table(table) if isinstance(rule, Boxed | Named) else rule
     order, labels, questions = [], [], []
     for name in ["train"] if table.split is None else list(dict.fromkeys(table.split.tolist())):
         rows = table.rows_of(name)
-        result = _for_rows(rule, rows)(table.truth.take(rows), seed)
+        result = _for_rows(own, rows)(table.truth.take(rows), seed)
         order.append(rows)
         labels.append(result.labels)
         questions.append(result.questions)

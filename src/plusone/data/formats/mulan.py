@@ -11,7 +11,6 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from xml.parsers import expat
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +22,7 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
 from plusone.io.readers import UNPACKED_RATIO
+from plusone.io.xml import parse_xml
 
 LARGEST = 2**31  # bytes of all values; sparse text data can be this wide
 NUMERIC = ("numeric", "real", "integer")
@@ -259,35 +259,18 @@ def _find(path: Path) -> tuple[Path, dict[str, Path]]:
 def read_xml(path: Path, problems: Problems) -> list[str]:
     """Label names of a MULAN XML file, including nested ones; document types are refused."""
     names: dict[str, None] = {}
-    parser = expat.ParserCreate()
 
-    def start(tag: str, attributes: dict[str, str]) -> None:
+    def start(tag: str, attributes: dict[str, str], row: int) -> None:
         if tag.rpartition(":")[2] != "label":
             return
         name = attributes.get("name", "")
         if fault := name_fault(name):
-            problems.add(f"label name {name!r} {fault}", row=parser.CurrentLineNumber, source=path)
+            problems.add(f"label name {name!r} {fault}", row=row, source=path)
         elif name in names:
-            problems.add(f"label {name!r} occurs twice", row=parser.CurrentLineNumber, source=path)
+            problems.add(f"label {name!r} occurs twice", row=row, source=path)
         names[name] = None
 
-    def refuse(*_: object) -> None:
-        raise InputError(f"{path}: has a document type or entities in it, which are not read")
-
-    parser.StartElementHandler = start
-    parser.StartDoctypeDeclHandler = refuse
-    parser.EntityDeclHandler = refuse
-    try:
-        parser.Parse(path.read_bytes(), True)
-    except expat.ExpatError as error:
-        raise InputError(
-            f"{path}, row {error.lineno}, column {error.offset + 1}: is not XML "
-            f"({expat.ErrorString(error.code)})"
-        ) from None
-    except (LookupError, ValueError) as error:  # unknown encodings
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path}: is not readable as XML ({error})") from None
+    parse_xml(path, start)
     if not names:
         problems.add("names no label", source=path)
     return list(names)
