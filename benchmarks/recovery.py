@@ -15,6 +15,8 @@ Ablation: the parts that `plusone ablate` varies, more rounds, and the true k, o
 validation items.
 
 Finished parts are kept in DIR, so a stopped run goes on. The tables are in DIR/recovery.md.
+`--rows` measures some rows only: names of methods, "ablation", "full" and "full + val" (all
+labels).
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -56,6 +59,7 @@ OWN = {
     "ridge on the seen labels": {"method": "ridge"},
 }  # fmt: skip
 LINEAR = "recovery, linear head"
+FULL = {"full": False, "full + val": True}  # all labels; whether of validation items too
 SIZES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0)
 
 
@@ -180,66 +184,79 @@ def efficiency(full: dict[str, Any], value: float) -> float:
     return needed / (full["items"] / full["k"])
 
 
-def measure(name: str, dataset: Dataset, folder: Path, seeds: tuple[int, ...]) -> dict[str, Any]:
-    """All figures of a data set; finished ones are read."""
-    rows: dict[str, Any] = {}
+def measure(
+    name: str, dataset: Dataset, folder: Path, seeds: list[int], rows: list[str] | None
+) -> dict[str, list[dict[str, Any]]]:
+    """The figures of a data set by row, one for each seed; finished ones are read.
 
-    def once(part: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        file = folder / "parts" / f"{name}-{part}.json"
-        if not file.exists():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            started = time.perf_counter()
-            write_json(file, made := make())
-            print(f"{name} {part}: {made.get('map', '')} in {time.perf_counter() - started:.0f} s")
-        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        return found
-
+    Args:
+        name: Of the data set.
+        dataset: The data set.
+        folder: Where finished figures are kept.
+        seeds: Of the seen labels.
+        rows: Which rows; by default all, or fewer methods where each takes minutes.
+    """
+    own = OWN | {LINEAR: {"head": "linear"}}
+    wanted = rows or [*own, "ablation", *FULL, *FEWER.get(name, METHODS)]
+    results: dict[str, list[dict[str, Any]]] = {row: [] for row in wanted}
     for seed in seeds:
-        for label, more in (OWN | {LINEAR: {"head": "linear"}}).items():
-            key = f"{label.replace(' ', '-').replace(',', '')}-{seed}"
-            rows.setdefault(label, []).append(
-                once(key, lambda more=more, seed=seed: own_map(dataset, more, seed))
-            )
-        rows.setdefault("ablation", []).append(
-            once(f"ablation-{seed}", lambda seed=seed: ablation_maps(dataset, seed))
-        )
-    rows["full"] = once("full", lambda: full_maps(dataset, val=False))
-    rows["full + val"] = once("full-val", lambda: full_maps(dataset, val=True))
-    for method in FEWER.get(name, METHODS):
-        for seed in seeds:
-            rows.setdefault(method, []).append(
-                once(f"{method}-{seed}", lambda m=method, seed=seed: method_map(dataset, m, seed))
-            )
-    return rows
+        for row in wanted:
+            if row in FULL and results[row]:
+                continue  # there is nothing to draw
+            if row in own:
+                make = partial(own_map, dataset, own[row], seed)
+            elif row == "ablation":
+                make = partial(ablation_maps, dataset, seed)
+            elif row in FULL:
+                make = partial(full_maps, dataset, val=FULL[row])
+            else:
+                make = partial(method_map, dataset, row, seed)
+            part = "".join(c if c.isalnum() or c == "_" else "-" for c in f"{name}-{row}-{seed}")
+            file = folder / "parts" / f"{part}.json"
+            if not file.exists():
+                file.parent.mkdir(parents=True, exist_ok=True)
+                started = time.perf_counter()
+                write_json(file, made := make())
+                seconds = time.perf_counter() - started
+                print(f"{part}: {made.get('map', '')} in {seconds:.0f} s", flush=True)
+            results[row].append(json.loads(file.read_text(encoding="utf-8")))
+    return results
 
 
-def table(results: dict[str, dict[str, Any]]) -> str:
-    """Test mAP by method and data set, and label efficiency."""
+def table(results: dict[str, dict[str, list[dict[str, Any]]]]) -> str:
+    """Test mAP by method and data set, label efficiency and ablation."""
     names = list(results)
-    methods = [*OWN, LINEAR, *METHODS]
-    lines = []
-    for method in methods:
-        cells = []
-        for name in names:
-            values = [each["map"] for each in results[name].get(method, [])]
-            spread = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
-            cells.append(f"{fmean(values):.2f}{spread}" if values else "-")
-        lines.append([method, *cells])
-    for label, key in (("all labels, training items", "full"), ("all labels", "full + val")):
-        lines.append([label, *(f"{results[name][key]['points'][-1][1]:.2f}" for name in names)])
-    worth = []
-    for label, key in (("recovery, training items", "full"), ("recovery", "full + val")):
-        cells = [
-            f"{efficiency(results[name][key], fmean(e['map'] for e in results[name][label])):.2f}"
-            for name in names
-        ]
-        worth.append([label, *cells])
-    parts = [
-        [label, *(f"{fmean(e[label] for e in results[name]['ablation']):.2f}" for name in names)]
-        for label in results[names[0]]["ablation"][0]
+
+    def row(label: str, cell: Callable[[dict[str, list[dict[str, Any]]]], str]) -> list[str]:
+        return [label, *(cell(results[name]) for name in names)]
+
+    def mean(rows: dict[str, list[dict[str, Any]]], label: str, key: str = "map") -> str:
+        values = [each[key] for each in rows.get(label, [])]
+        spread = f" ± {stdev(values):.2f}" if len(values) > 1 and key == "map" else ""
+        return f"{fmean(values):.2f}{spread}" if values else "-"
+
+    def worth(rows: dict[str, list[dict[str, Any]]], label: str, full: str) -> str:
+        if not rows.get(label) or not rows.get(full):
+            return "-"
+        return f"{efficiency(rows[full][0], fmean(each['map'] for each in rows[label])):.2f}"
+
+    def last(rows: dict[str, list[dict[str, Any]]], full: str) -> str:
+        return f"{rows[full][0]['points'][-1][1]:.2f}" if rows.get(full) else "-"
+
+    maps = [row(m, lambda rows, m=m: mean(rows, m)) for m in (*OWN, LINEAR, *METHODS)]
+    both = (("all labels, training items", "full"), ("all labels", "full + val"))
+    maps += [row(label, lambda rows, key=key: last(rows, key)) for label, key in both]
+    worths = [
+        row(label, lambda rows, label=label, full=full: worth(rows, label, full))
+        for label, full in (("recovery, training items", "full"), ("recovery", "full + val"))
     ]
-    tables = [("test mAP", lines), ("label efficiency", worth), ("ablation, test mAP", parts)]
-    return "\n\n".join(markdown([title, *names], each) for title, each in tables) + "\n"
+    ablations = [each for rows in results.values() for each in rows.get("ablation", [])]
+    cut = [
+        row(part, lambda rows, part=part: mean(rows, "ablation", part))
+        for part in dict.fromkeys(part for each in ablations for part in each)
+    ]
+    tables = [("test mAP", maps), ("label efficiency", worths), ("ablation, test mAP", cut)]
+    return "\n\n".join(markdown([title, *names], lines) for title, lines in tables) + "\n"
 
 
 def main() -> None:
@@ -250,13 +267,14 @@ def main() -> None:
     parser.add_argument("--ucmerced-features", type=Path)
     parser.add_argument("--out", type=Path, default=Path("recovery"))
     parser.add_argument("--sets", nargs="+", default=None)
+    parser.add_argument("--rows", nargs="+", default=None)
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
     given = parser.parse_args()
     torch.set_num_threads(1)
     known = sources(given.data, given.ucmerced_features)
     results = {}
     for name in given.sets or list(known):
-        results[name] = measure(name, known[name](), given.out, tuple(given.seeds))
+        results[name] = measure(name, known[name](), given.out, given.seeds, given.rows)
     text = table(results)
     write_text(given.out / "recovery.md", text)
     print(text)

@@ -142,8 +142,33 @@ class KernelMap(FeatureMap):
 
     def fit(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
         self.similarity.fit(x)
+        exact = self.rank == len(x) and weights is None
+        return self._fit_exact() if exact else self._fit_sample(x, weights)
+
+    def _fit_exact(self) -> Tensor:
+        """The map and the vectors of the landmarks, which are all items, by one decomposition.
+
+        With P = I - 1 1'/n, P K P = U S U'. The vectors U S^1/2 have the products of the centred
+        kernel, and `(k(x) - mean k) P U S^-1/2` is the vector of any item.
+        """
+        unit = self.similarity.landmarks
+        kernel = ((unit @ unit.T - 1) * self.similarity.rate).exp_()
+        mean = kernel.mean(0)
+        kernel -= mean
+        kernel -= kernel.mean(1, keepdim=True)
+        sizes, axes = eigh(kernel)
+        sizes.clamp_(min=0)
+        axes /= (sizes + JITTER * len(kernel) ** 0.5).sqrt()
+        axes -= axes.mean(0)
+        self.rotation.copy_(axes)
+        self.centre.copy_(mean @ axes)
+        return axes.mul_(sizes)
+
+    def _fit_sample(self, x: Tensor, weights: Tensor | None) -> Tensor:
+        """The map of a sample of the items `[n, D]`, or of weighted items; the vectors of all."""
         # With C C' = K the kernel of the landmarks, k(x) C'^-1 has the products of the kernel.
-        kernel = self.similarity_of_landmarks()
+        unit = self.similarity.landmarks
+        kernel = ((unit @ unit.T - 1) * self.similarity.rate).exp().cpu().double()
         kernel.diagonal().add_(JITTER * len(kernel) ** 0.5)
         lower = torch.linalg.cholesky(kernel)
         whiten = torch.linalg.solve_triangular(
@@ -161,11 +186,6 @@ class KernelMap(FeatureMap):
         for block in torch.split(vectors, BLOCK):
             block.copy_((block - centre) @ axes)
         return vectors
-
-    def similarity_of_landmarks(self) -> Tensor:
-        """The kernel between all landmarks, float64 `[m, m]` on the CPU."""
-        unit = self.similarity.landmarks
-        return ((unit @ unit.T - 1) * self.similarity.rate).exp().cpu().double()
 
     def forward(self, x: Tensor) -> Tensor:
         vectors: Tensor = self.similarity(x) @ self.rotation - self.centre
@@ -195,9 +215,14 @@ def principal_axes(vectors: Tensor, weights: Tensor | None = None) -> tuple[Tens
     for rows, own in zip(torch.split(vectors, BLOCK), torch.split(weights, BLOCK), strict=True):
         centred = rows - centre
         gram.addmm_(centred.T, centred * own[:, None])
+    return centre, eigh(gram)[1]
+
+
+def eigh(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues `[r]` and eigenvectors `[r, r]` of a symmetric matrix, the largest first."""
     # Only CUDA has it among the accelerators.
-    _, axes = torch.linalg.eigh(gram if gram.is_cuda else gram.cpu())
-    return centre, axes.flip(1).to(vectors.device)
+    values, axes = torch.linalg.eigh(matrix if matrix.is_cuda else matrix.cpu())
+    return values.flip(0).to(matrix.device), axes.flip(1).to(matrix.device)
 
 
 class LinearMap(FeatureMap):
