@@ -27,7 +27,15 @@ import torch
 from torch import Tensor
 
 from plusone.losses import assume_negative, class_prior_risk, reduce
-from plusone.methods.base import Method, MethodInfo, Options, Part, PublishedFigure, Range
+from plusone.methods.base import (
+    Choice,
+    Method,
+    MethodInfo,
+    Options,
+    Part,
+    PublishedFigure,
+    Range,
+)
 from plusone.methods.papers import LIU_TABLE_1
 from plusone.priors.best_bin import best_bin_priors
 from plusone.types import Batch, Clock, Outputs, TrainLabels
@@ -95,7 +103,7 @@ INFO = MethodInfo(
     alone="it estimates priors of its own",
     summed=True,
     grid=({"decay": 0.9}, {"warmup": 3}),
-    search_space={"decay": Range(0.0, 0.99)},
+    search_space={"decay": Range(0.0, 0.99), "warmup": Choice((0, 1, 2, 3, 5))},
     ablation=(Part("none: AN", method="an"), Part("PU risk with estimated priors")),
     published=(PublishedFigure("finetune", LIU_TABLE_1, 89.820, 74.640, 49.996, 21.650),),
 )
