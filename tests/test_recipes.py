@@ -247,11 +247,12 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 SMALL = ("backbone=cnn", "image_size=32", "workers=0", "finetune_epochs=1", "epochs=1")
-SMALL_LAC = ("freeze=()", "options.width=16", "options.feedforward=16", "options.queue=8")
+SMALL_HEAD = ("options.width=16", "options.feedforward=16")
+SMALL_MORE = {"lac": ("freeze=()", "options.queue=8", *SMALL_HEAD), "mime": SMALL_HEAD}
 
 
 def run(name: str, photos: Path, to: Path) -> int | str | None:
-    settings = (*SMALL, *(SMALL_LAC if name.endswith("lac") else ()))
+    settings = (*SMALL, *SMALL_MORE.get(name.rpartition("/")[2], ()))
     # k of this data: the published one does not fit three classes
     settings += ("expected_positives=1.7",) if "expected_positives" in text_of(name) else ()
     flags = [word for setting in settings for word in ("-s", setting)]

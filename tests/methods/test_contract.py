@@ -346,8 +346,10 @@ def test_half_precision_in_the_backbone_is_close_to_full(case, make, precision):
     half = make(case.name)
     with torch.no_grad():
         factor = 30 / case.model(case.x).logits.abs().max()
-        for weight in (*case.model.head.parameters(), *half.model.head.parameters()):
-            weight.mul_(factor)
+        for head in (case.model.head, half.model.head):
+            last = (head.weight, head.bias) if hasattr(head, "weight") else head.parameters()
+            for weight in last:
+                weight.mul_(factor)
     half.model.precision = precision
     full, total = case.total(case.batch()), half.total(half.batch())
     total.backward()

@@ -17,6 +17,7 @@ from plusone.methods import (
     lac,
     large_loss,
     lasd,
+    mime,
     negatives,
     ranking,
     recovery,
@@ -61,6 +62,7 @@ METHODS: dict[str, MethodInfo] = {
         vlpl.INFO,
         gpr.INFO,
         lac.INFO,
+        mime.INFO,
         *recovery.INFOS,
     )
 }

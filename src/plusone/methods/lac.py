@@ -38,11 +38,11 @@ from plusone.methods.base import (
     VARIANTS,
     Method,
     MethodInfo,
-    Options,
     Part,
     PublishedFigure,
     Range,
 )
+from plusone.methods.labelwise import FIXED, LabelwiseOptions
 from plusone.methods.papers import XIE, XIE_TABLE_2
 from plusone.models.heads import Head, LabelwiseHead
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
@@ -51,17 +51,19 @@ CAPACITY = 1024  # labels of a batch, seen or confident, that are contrasted in 
 
 
 @dataclass(frozen=True)
-class LacOptions(Options):
+class LacOptions(LabelwiseOptions):
     """Published for COCO: delta_first 0.6, delta 0.9, temperature 0.5, queue 512.
 
     delta_first is the threshold wherever there is no contrast: in the first phase.
 
     width, heads, feedforward, encoder_layers, decoder_layers and projection size the model; the
-    released program has 2048, 4, 8192, 1, 2 and 128. None: 256, 1024 and 2 for inputs with places,
-    and 64, 128 and 1 for feature vectors, where attention has nothing to choose from.
+    released program has 2048, 4, 8192, 1, 2 and 128.
 
     end_to_end contrasts in the first phase too: the comparison of Table 3, published as worse.
     """
+
+    SIZES = (*LabelwiseOptions.SIZES, "projection")
+    COUNTS = (*LabelwiseOptions.COUNTS, "queue")
 
     delta_first: float = 0.6
     delta: float = 0.9
@@ -70,51 +72,22 @@ class LacOptions(Options):
     temperature: float = 0.5
     queue: int = 512
     variant: Variant = "paper"
-    width: int | None = None
-    heads: int = 4
-    feedforward: int | None = None
-    encoder_layers: int = 1
-    decoder_layers: int | None = None
-    dropout: float = 0.1
     projection: int = 128
     end_to_end: bool = False
 
     def __post_init__(self) -> None:
-        sizes = ("width", "heads", "feedforward", "decoder_layers", "projection")
-        for name in (*sizes, "encoder_layers", "queue"):
-            value, least = getattr(self, name), 1 if name in sizes else 0
-            if not isinstance(value, int | None):
-                raise ValueError(f"{name} must be a whole number, got {value}")
-            if value is not None and value < least:
-                raise ValueError(f"{name} must be at least {least}, got {value}")
-        if self.width is not None and self.width % self.heads:
-            raise ValueError(f"width {self.width} cannot be split among {self.heads} heads")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must lie in [0, 1), got {self.dropout}")
+        super().__post_init__()
         if not (0.5 <= self.delta <= 1 and 0.5 <= self.delta_first <= 1):
             raise ValueError("delta and delta_first must lie between 0.5 and 1")
         if self.temperature <= 0:
             raise ValueError(f"temperature must be positive, got {self.temperature}")
-
-    def sized(self, places: bool) -> LacOptions:
-        """The same with sizes for inputs with or without places, where none are given."""
-        width, feedforward, layers = (256, 1024, 2) if places else (64, 128, 1)
-        return replace(
-            self,
-            width=self.width or width,
-            feedforward=self.feedforward or feedforward,
-            decoder_layers=self.decoder_layers or layers,
-        )
 
 
 class Lac(Method[LacOptions]):
     """Keeps the last `queue` embeddings, the newest at the end."""
 
     views = ("weak", "strong")
-    fixed = (
-        "queue", "width", "heads", "feedforward", "encoder_layers", "decoder_layers", "dropout",
-        "projection",
-    )  # fmt: skip
+    fixed = ("queue", "projection", *FIXED)
 
     def __init__(self, labels: TrainLabels, options: LacOptions) -> None:
         o = options.sized(labels.places)
@@ -129,20 +102,7 @@ class Lac(Method[LacOptions]):
         self.queue_classes: Tensor  # -1 where the queue is not filled yet
 
     def make_head(self, dim: int) -> Head:
-        o = self._first_options
-        assert o.width is not None
-        assert o.feedforward is not None
-        assert o.decoder_layers is not None
-        return LabelwiseHead(
-            dim,
-            self.labels.n_classes,
-            width=o.width,
-            heads=o.heads,
-            feedforward=o.feedforward,
-            encoder_layers=o.encoder_layers,
-            decoder_layers=o.decoder_layers,
-            dropout=o.dropout,
-        )
+        return LabelwiseHead(dim, self.labels.n_classes, **self._first_options.head)
 
     def begin_stage(self, stage: Stage) -> None:
         super().begin_stage(stage)

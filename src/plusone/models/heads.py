@@ -143,6 +143,12 @@ class LabelwiseHead(Head):
 
     def forward(self, features: Tensor) -> Outputs:
         """From `[B, D, h, w]`, `[B, T, D]` or `[B, D]` to logits, embeddings and maps."""
+        embeddings, maps = self.attend(features)
+        logits = (embeddings * self.weight).sum(2) + self.bias
+        return Outputs(logits, features, embeddings, maps)
+
+    def attend(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """An embedding of each class `[B, L, width]`, and where it looked `[B, L, h, w]`."""
         tokens, grid = as_tokens(features)
         x = self.reduce(tokens)
         positions = sine_positions(*grid, x.shape[2], x) if features.ndim == 4 else x.new_zeros(())
@@ -152,8 +158,7 @@ class LabelwiseHead(Head):
         maps = x.new_zeros(x.shape[0], len(self.queries), x.shape[1])
         for block in self.decoder:
             embeddings, maps = block(embeddings, x + positions, x, self.queries)
-        logits = (embeddings * self.weight).sum(2) + self.bias
-        return Outputs(logits, features, embeddings, maps.detach().unflatten(2, grid))
+        return embeddings, maps.detach().unflatten(2, grid)
 
 
 class Attention(nn.Module):
