@@ -125,6 +125,10 @@ class Recipe(BaseModel):
         "for reports; auto = where only a head is trained, which makes it cheap",
     )
 
+    hint_features: bool = Field(
+        False,
+        description="append the hints of an item to its feature vector; predictions need them too",
+    )
     mode: Literal["auto", "linear", "finetune", "linear_init"] = Field(
         "auto", description="linear on fixed features, finetune all, or one after the other"
     )

@@ -1,5 +1,7 @@
 """Hints on the command line."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -51,6 +53,22 @@ def test_train_resume_evaluate_and_suggest(cli, bad, files, tmp_path):
     assert cli("evaluate", tmp_path / "run", "--json").code == 0
     out = cli("suggest", tmp_path / "run", "--folds", "2", "-o", tmp_path / "s", "--json").json
     assert out["method"] == "gpr"
+    assert out["hint_weight"] > 0
+
+
+@pytest.mark.slow
+def test_hints_as_features(cli, bad, files, tmp_path):
+    words = ("train", files / "labels.npz", "-m", "ridge", "-s", "hint_features=true")
+    assert "hint_features needs hints" in bad(*words, "-o", tmp_path / "none").err
+    hints = ("--hints", files / "h.npz")
+    plain = cli(*words[:4], "-o", tmp_path / "plain", "--json").json["recovery"]["recovery_map"]
+    found = cli(*words, *hints, "-o", tmp_path / "run", "--json").json
+    assert found["recovery"]["recovery_map"] > plain
+    assert json.loads((tmp_path / "run" / "data.json").read_text())["shape"] == [7]
+    assert cli("evaluate", tmp_path / "run", "--json").json["map"] == found["test_map"]
+    new = ("predict", tmp_path / "run", files / "labels.npz")
+    assert "hint_features needs hints" in bad(*new).err
+    assert cli(*new, *hints, "--out", tmp_path / "tags.csv").code == 0
 
 
 @pytest.mark.slow

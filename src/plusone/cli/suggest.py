@@ -218,6 +218,9 @@ def _print(result: dict[str, Any], training: list[str]) -> None:
     elif none:
         say(f"classes without a label to accept: {none}")
     say(result["calibration"]["sentence"])
+    if (weight := result.get("hint_weight")) is not None:
+        used = f"count with the weight {weight:g}" if weight else "are left out"
+        say(f"Hints {used}, which ranks the seen labels best.")
     if result["backbone_saw_items"]:
         say("The backbone was trained on these very items, so the probabilities may be too high.")
     if some and result["calibration"]["audit"] is not None:

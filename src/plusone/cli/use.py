@@ -14,6 +14,7 @@ from plusone.cli.common import (
     Device,
     Features,
     Form,
+    Hints,
     Json,
     Meaning,
     UnusedSeed,
@@ -77,6 +78,7 @@ def evaluate(
     crops: Shown = None,
     top_k: Annotated[int, typer.Option(min=1, help="Labels per item for the top-k figures.")] = 3,
     features: Features = None,
+    hints: Hints = None,
     device: Device = None,
     form: Form = "auto",
     meaning: Meaning = "auto",
@@ -103,7 +105,7 @@ def evaluate(
     predictor = _shown(load_run(run, device or "auto"), crops)
     _warn(run)
     cuts = _thresholds(run, predictor.classes, threshold)
-    dataset = dataset_of(run, data, features, form, meaning)
+    dataset = dataset_of(run, data, features, form, meaning, hints)
     by_name = data is not None and split in ("train", "val")
     if by_name:
         dataset = as_named_in_run(dataset, run, split)
@@ -189,6 +191,7 @@ def predict(
         ),
     ] = False,
     features: Features = None,
+    hints: Hints = None,
     device: Device = None,
     form: Form = "auto",
     meaning: Meaning = "auto",
@@ -221,7 +224,7 @@ def predict(
     if raw:
         cuts = cuts if threshold is not None else cuts.of_scores(predictor.calibration)
         predictor = predictor.raw
-    items = find_items(predictor, data, features or [], form, meaning)
+    items = find_items(predictor, data, features or [], form, meaning, hints)
     photos.check_items(data, items)
     total = sum(len(one) + len(one.skipped) for one in items)
     done = 0

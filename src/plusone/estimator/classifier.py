@@ -380,6 +380,8 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         else:
             facts = partial(facts_of, data)
         composed = self._compose(facts, seed)
+        if composed.recipe.hint_features:
+            raise InputError("hint_features: append the hints to the columns of X yourself")
         task = make_items(data, weights, composed.recipe)
         recipe, self.rules_ = composed.recipe, composed.rules
         if "lr" in composed.chosen and (picked := pick_rate(task, recipe)) is not None:

@@ -123,6 +123,7 @@ def some_inputs(predictor: Predictor, run: Path, n: int) -> tuple[Tensor, bool]:
         dataset = load_source(
             source["data"],
             features=[Path(path) for path in source["features"]],
+            hints=Path(source["hints"]) if "hints" in source else None,
             format=source["format"],
             labels=source["labels"],
         )

@@ -20,6 +20,7 @@ from plusone.recipe import Recipe
 from plusone.suggest.answers import Answers, answers_from
 from plusone.suggest.calibration import Calibrated, Origin, calibrate
 from plusone.suggest.folder import Suggestions
+from plusone.suggest.prior import with_prior
 from plusone.training.build import load_run
 from plusone.training.crossfit import CrossFit, cross_fit
 from plusone.training.evaluate import difference
@@ -42,6 +43,7 @@ class Found:
         method: The method behind the scores.
         folds: Folds of the cross-fitting.
         seed: Its seed.
+        hint_weight: Weight of the hints in the scores; None if the data has none.
     """
 
     table: LabelTable
@@ -52,6 +54,7 @@ class Found:
     method: str
     folds: int
     seed: int
+    hint_weight: float | None = None
 
     @property
     def observed(self) -> npt.NDArray[np.int8]:
@@ -99,6 +102,8 @@ class Found:
             "top": top,
             "calibration": None if summary is None else summary.to_dict(),
         }
+        if self.hint_weight is not None:
+            about["hint_weight"] = self.hint_weight
         return Suggestions(
             self.table,
             self.rows[row],
@@ -191,18 +196,22 @@ def find(
     if positives is None and isinstance(recipe.expected_positives, float):
         positives = recipe.expected_positives
     k, origin = _k(fit, table, positives, answers)
+    scores, weight = fit.probabilities, None
+    if table.hints is not None:
+        scores, weight = with_prior(scores, table.hints, table.labels, seed=recipe.seed)
     calibrated = calibrate(
-        fit.probabilities, table.labels, k=k, origin=origin, answers=answers, seed=recipe.seed
+        scores, table.labels, k=k, origin=origin, answers=answers, seed=recipe.seed
     )
     return Found(
         dataset.table,
         rows,
-        fit.probabilities,
+        scores,
         calibrated,
         dataset.name,
         recipe.method,
         folds,
         recipe.seed,
+        weight,
     )
 
 

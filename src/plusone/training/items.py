@@ -60,6 +60,7 @@ def find_items(
     features: Sequence[Path] = (),
     form: str = "auto",
     meaning: str = "auto",
+    hints: Path | None = None,
 ) -> list[Items]:
     """Resolves command-line arguments to items, one `Items` per argument.
 
@@ -77,6 +78,7 @@ def find_items(
         features: Feature files that belong to the data sets.
         form: Format of the data sets.
         meaning: What unmarked labels mean in them.
+        hints: Hints of the data sets, for a model with `hint_features`.
 
     Raises:
         InputError: An argument has no items that the model can take.
@@ -87,7 +89,7 @@ def find_items(
     for argument in arguments:
         items = _images(argument, alone=len(arguments) == 1) if plain else None
         if items is None:
-            items = _features_or_dataset(predictor, argument, features, form, meaning)
+            items = _features_or_dataset(predictor, argument, features, form, meaning, hints)
         elif items.ids and predictor.shape[0] != 3:
             raise InputError(
                 f"{argument}: has {_kind((3,) * 3)}, the model takes {_kind(predictor.shape)}"
@@ -213,7 +215,12 @@ def _id_cells(path: Path, problems: Problems) -> Iterator[str]:
 
 
 def _features_or_dataset(
-    predictor: Predictor, argument: str, features: Sequence[Path], form: str, meaning: str
+    predictor: Predictor,
+    argument: str,
+    features: Sequence[Path],
+    form: str,
+    meaning: str,
+    hints: Path | None,
 ) -> Items:
     """The items of a feature file or a data set."""
     path = Path(argument)
@@ -235,7 +242,7 @@ def _features_or_dataset(
         return Items(tuple(file.ids.tolist()), (), MappedInputs(rows_of(file.x, rows)))
     # Image files are not checked here: prediction skips those that cannot be decoded.
     dataset = load_source(
-        argument, features=features, format=form, labels=meaning, check_images=False
+        argument, features=features, hints=hints, format=form, labels=meaning, check_images=False
     )
     table = dataset.table
     ids, count = tuple(table.ids.tolist()), len(table)

@@ -28,6 +28,8 @@ from plusone.training._sampling import VALIDATION_LABELS, sample
 from plusone.training._workers import ImageWorkers
 from plusone.training.loader import ArrayInputs, FileInputs, Inputs, MappedInputs
 
+HINT_LENGTH = 0.5  # of appended hints, over the length of the feature vector
+
 
 @dataclass(frozen=True)
 class Part:
@@ -101,11 +103,10 @@ def make_task(dataset: Dataset, recipe: Recipe, tick: Callable[[], None] | None 
         tick: Called once per decoded image.
     """
     table = split_and_observe(dataset.table, recipe)
-    shape = input_shape(dataset, recipe)
+    dataset = with_hint_features(dataset, recipe)
+    shape = _shape(dataset, recipe)
     workers = ImageWorkers(recipe.workers, recipe.device)
-    make_inputs = dataset_inputs(
-        dataset, recipe, shape, tick, cache_dir=recipe.cache_dir, workers=workers
-    )
+    make_inputs = _inputs(dataset, recipe, shape, tick, recipe.cache_dir, workers)
 
     def part(split: str) -> Part:
         rows, of = table.rows_of(split), None
@@ -208,6 +209,37 @@ def apply_observation(table: LabelTable, recipe: Recipe) -> LabelTable:
 
 def input_shape(dataset: Dataset, recipe: Recipe) -> tuple[int, ...]:
     """Shape of one input: of a feature vector, of an image in memory, or of a resized file."""
+    return _shape(with_hint_features(dataset, recipe), recipe)
+
+
+def with_hint_features(dataset: Dataset, recipe: Recipe) -> Dataset:
+    """The data set with hints appended to its feature vectors, if the recipe says so.
+
+    The appended numbers are the log-odds of the hints, centred and scaled in each item to
+    `HINT_LENGTH` times the length of its feature vector, so that nothing has to be remembered for
+    new items; 0 for an item without hints.
+    """
+    if not recipe.hint_features:
+        return dataset
+    x, hints = dataset.features, dataset.table.hints
+    if hints is None:
+        raise InputError(f"{dataset.name}: hint_features needs hints; give them with --hints FILE")
+    if not isinstance(x, np.ndarray) or x.ndim != 2:
+        raise InputError(
+            f"{dataset.name}: hint_features appends hints to feature vectors held in memory; give "
+            "them with --features FILE"
+        )
+    known = np.clip(hints.astype(np.float64), 1e-4, 1 - 1e-4)
+    odds = np.log(known) - np.log1p(-known)
+    count = np.maximum((~np.isnan(odds)).sum(axis=1, keepdims=True), 1)
+    odds = np.nan_to_num(odds - np.nansum(odds, axis=1, keepdims=True) / count, nan=0.0)
+    length = np.linalg.norm(odds, axis=1, keepdims=True)
+    full = np.linalg.norm(x.astype(np.float64), axis=1, keepdims=True)
+    more = HINT_LENGTH * full * odds / np.where(length > 0, length, 1.0)
+    return replace(dataset, features=np.concatenate([x, more.astype(x.dtype)], axis=1))
+
+
+def _shape(dataset: Dataset, recipe: Recipe) -> tuple[int, ...]:
     if dataset.features is not None:
         return tuple(dataset.features.shape[1:])
     if dataset.table.root is None:
@@ -246,8 +278,21 @@ def dataset_inputs(
             may run elsewhere, does not.
         workers: The processes that decode images; by default new ones, as the recipe says.
     """
-    table, workers = dataset.table, workers or ImageWorkers(recipe.workers, recipe.device)
-    if not same_kind(input_shape(dataset, recipe), shape):
+    workers = workers or ImageWorkers(recipe.workers, recipe.device)
+    dataset = with_hint_features(dataset, recipe)
+    return _inputs(dataset, recipe, shape, tick, cache_dir, workers)
+
+
+def _inputs(
+    dataset: Dataset,
+    recipe: Recipe,
+    shape: tuple[int, ...],
+    tick: Callable[[], None] | None,
+    cache_dir: str | None,
+    workers: ImageWorkers,
+) -> Callable[[npt.NDArray[np.int64]], Inputs]:
+    table = dataset.table
+    if not same_kind(_shape(dataset, recipe), shape):
         raise InputError(f"{dataset.name}: its inputs do not have the expected shape {shape}")
     if dataset.features is not None:
         return _array_inputs(dataset.features, flip=recipe.flip, crops=recipe.crops)
