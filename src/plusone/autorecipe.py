@@ -314,10 +314,12 @@ def _rate(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
         return Choice({"lr": KERNEL_RATE}, "for the vectors of a kernel, whose length is about 1")
     scale = facts.scale if facts.scale is not None else LITE0_SCALE
     steps = _steps(facts, now) * int(now.get("epochs") or 25)
-    why = f"for {now['method']}, {steps:,} steps, and features whose absolute values sum to"
     small = now["method"] in METHODS and METHODS[now["method"]].small_rate
     travel = min(max(ALL / steps, LEAST), MOST) if small else MOST
-    return Choice({"lr": rounded(travel / max(scale, 1e-9))}, f"{why} {scale:.3g}")
+    return Choice(
+        {"lr": rounded(travel / max(scale, 1e-9))},
+        f"for {now['method']}, {steps:,} steps and the size of the features",
+    )
 
 
 def _memory(facts: Facts, now: Mapping[str, Any]) -> Choice | None:

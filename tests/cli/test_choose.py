@@ -60,3 +60,22 @@ def test_bad_usage_is_one_sentence(cli, seen_only, flags, said):
     answer = cli("choose", seen_only, *flags)
     assert answer.code == 2
     assert said in answer.err
+
+
+def test_it_shares_features_of_images_with_priors_and_training(cli, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data = (folder / "photos", "-s", "backbone=cnn", "-s", "image_size=16", "-s", "val_share=0.1")
+
+    def files():
+        return sorted(path.name for path in (tmp_path / "runs" / ".features").iterdir())
+
+    assert cli("priors", *data).code == 0
+    assert len(files()) == 1
+    few = ("--lr", 0.01, "--epochs", 1, "--no-rules")
+    answer = cli("choose", *data, "-m", "an", *few)
+    assert answer.code == 0, answer.err
+    both = files()
+    assert len(both) == 2  # that of the training items was there, that of the others is new
+    answer = cli("train", *data, "-m", "an", *few, "--mode", "linear", "--no-report")
+    assert answer.code == 0, answer.err
+    assert files() == both

@@ -185,7 +185,7 @@ def test_a_toml_file_and_flags_beside_it(cli, folder, tmp_path):
         '[[data]]\npath = "digits-features"\nname = "mine"\n[method.gr]\nlr = 0.25\n'
     )
     options = ("--out", tmp_path / "b", "--no-report", "--json")
-    whole = cli("bench", tmp_path / "c.toml", "--seeds", "1,2", "-s", "epochs=2", *options).json
+    whole = cli("bench", tmp_path / "c.toml", "--seeds", "1,2", "--epochs", 2, *options).json
     assert [(row["data"], row["lr"], row["seeds"]) for row in whole["rows"]] == [
         ("mine", 1e-3, 2),
         ("mine", 0.25, 2),

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from importlib import import_module
 from inspect import cleandoc
+from itertools import pairwise
 
 import pytest
 import typer
@@ -54,7 +55,14 @@ def test_every_command_has_help_with_an_example_and_the_common_options(cli, name
     assert "--json" in answer.out
     assert "--seed" in answer.out
     assert cli(name, "-h").out == answer.out
-    assert max(len(line) for line in answer.out.splitlines()) <= 80
+    lines = answer.out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "<bool>" not in answer.out
+    assert "BOOLEAN" not in answer.out
+    above = [line.strip() for line in lines[: next(i for i, x in enumerate(lines) if "╭" in x)]]
+    for line, after in pairwise(above):  # lines are full, but for the last of a paragraph
+        if line and after and not after.startswith("Example:"):
+            assert len(line) + 1 + len(after.split()[0]) > 78, line
 
 
 def test_help_lists_the_commands_in_the_order_of_use(cli):

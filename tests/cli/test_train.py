@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import tomllib
 from importlib.util import find_spec
 
 import pytest
+from rich.console import Console
 
 KEYS = {"method", "seed", "val_map", "test_map", "best_epoch", "seconds", "run"}
 
@@ -36,7 +38,7 @@ def test_table(train, tmp_path, monkeypatch):
     answer = train("--epochs", 1, "--no-report")
     assert answer.code == 0
     assert "val mAP" in answer.out
-    assert re.search(r"epoch   1  val mAP [0-9.]+ \*$", answer.err, re.M)
+    assert "epoch" not in answer.err.replace("closed form: epochs", "")
     assert "chosen by" not in answer.out  # a closed form has no epochs
     assert "recovered" in answer.out
     (made,) = (tmp_path / "runs").iterdir()
@@ -45,7 +47,8 @@ def test_table(train, tmp_path, monkeypatch):
     assert not (made / "report.html").exists()
     assert not made.name.startswith("labels")  # the file is called so; its folder tells more
     assert (made / "metrics.json").exists()
-    assert f"next: plusone evaluate runs/{made.name}\n" in answer.err
+    for command in ("predict", "suggest", "evaluate", "export"):
+        assert f"\n  plusone {command} runs/{made.name} " in answer.err
 
 
 def test_the_same_seed_gives_the_same_result(train, tmp_path):
@@ -92,8 +95,9 @@ def test_folder_per_class(cli, folder, tmp_path):
     options = ("--epochs", 1, "-s", "image_size=16", "-o", tmp_path / "r", "--no-report")
     answer = cli("train", folder / "photos", *options)
     assert answer.code == 0
-    assert "19 train, 5 val, 0 test items, 3 classes; labels seen: given" in answer.err
-    assert f"next: plusone evaluate {tmp_path / 'r'} --split val\n" in answer.err
+    assert "19 items for training, 5 for validation, 0 for testing; 3 classes;" in answer.err
+    shown = cli("evaluate", tmp_path / "r")  # the split that exists
+    assert "5 validation items" in " ".join(shown.out.split())
 
 
 def test_a_failed_run_is_exit_code_1(cli, train, monkeypatch, tmp_path):
@@ -157,7 +161,9 @@ def test_rules_are_printed_kept_and_overridden(cli, train, folder, tmp_path):
     written = tomllib.loads((tmp_path / "r" / "recipe.toml").read_text())
     assert (written["method"], written["head"]) == ("recovery", "kernel")
     tried = train("-m", "an", "--epochs", 1, "-o", tmp_path / "t", "--json")
-    assert re.search(r"rule: lr \S+: the best of \S+, \S+, \S+, \S+ by map", tried.err)
+    assert re.search(
+        r"rule: lr \S+: the best of \S+, \S+, \S+, \S+ by mAP on all labels", tried.err
+    )
     said = train("-m", "gr", "--lr", 0.5, "--epochs", 1, "-o", tmp_path / "s", "--json")
     assert (said.json["method"], said.json["lr"]) == ("gr", 0.5)
     assert "rule: method" not in said.err
@@ -231,10 +237,36 @@ def test_a_report_that_cannot_be_written_harms_no_run(train, tmp_path, monkeypat
     assert (tmp_path / "r" / "metrics.json").exists()
 
 
+FEW = ("--epochs", 1, "-m", "an", "-s", "select_on=observed", "--no-report")
+
+
 def test_what_decides_on_seen_labels_is_shown(train, tmp_path):
     run = tmp_path / "a run"
-    answer = train("--epochs", 1, "-m", "an", "-s", "select_on=observed", "-o", run, "--no-report")
-    line = r"epoch   1  weighted_auc [0-9.]+ \*  \(val mAP on seen labels [0-9.]+\)$"
-    assert re.search(line, answer.err, re.M)
-    assert re.search(r"chosen by +weighted_auc [0-9.]+ on the seen labels", answer.out)
-    assert f"next: plusone evaluate '{run}'\n" in answer.err
+    answer = train(*FEW, "-o", run)
+    assert re.search(
+        r"^epoch   1: score on the seen labels [0-9.]+, the best so far$", answer.err, re.M
+    )
+    assert re.search(r"best epoch +1 \(score on the seen labels [0-9.]+", answer.out)
+    assert f"  plusone evaluate '{run}' " in answer.err
+    assert "weighted_auc" not in answer.err + answer.out
+    names = train(*FEW, "-o", tmp_path / "v", "--verbose")
+    line = (
+        r"epoch   1: weighted_auc of the seen labels [0-9.]+, .*\(val mAP on seen labels [0-9.]+\)$"
+    )
+    assert re.search(line, names.err, re.M)
+
+
+def test_one_bar_names_the_step(cli, folder, tmp_path, monkeypatch):
+    """It once stood at "training 0/..." while features were extracted, nearly all of the time."""
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=90)
+    monkeypatch.setattr("plusone.cli.common.err", console)
+    words = ("--backbone", "cnn", "--mode", "linear", "-m", "an", "-s", "workers=0", "--epochs", 1)
+    size = ("-s", "image_size=16", "--lr", 0.01, "-o", tmp_path / "r", "--no-report")
+    assert cli("train", folder / "photos", *words, *size).code == 0
+    text = screen.getvalue()
+    extracting, training = text.find("extracting features"), text.rfind("training ")
+    assert -1 < extracting < training
+    assert "/24" in text[extracting:training]
+    for frame in text.split("\x1b[2K"):  # a frame has one bar
+        assert frame.count("extracting features") + frame.count("training \x1b") <= 1

@@ -26,7 +26,16 @@ import pytest
         (("train", "--lr", "-1"), "lr = -1.0: input should be greater than 0"),
         (("train", "-s", "foo"), "--set 'foo': write it as name=value"),
         (("train", "-s", "foo=1"), "unknown setting 'foo'"),
-        (("train", "-s", "options.alpha=1"), "unknown method option 'alpha'; options: "),
+        (
+            ("train", "-s", "options.alhpa=1"),
+            "unknown method option 'alhpa'; options of gr: mu, sigma, w_start, b_start, mu_start, "
+            "sigma_start, q1, q2, q3, q2_end, q3_end, variant, w, b; without -m METHOD, options "
+            "are those of gr (alpha is an option of ",
+        ),
+        (
+            ("train", "-m", "em", "-s", "options.alhpa=1"),
+            "unknown method option 'alhpa' (did you mean alpha?); options of em: alpha",
+        ),
         (("train", "-m", "em", "-s", "options.alpha=abc"), "option alpha cannot be 'abc'"),
         (("train", "-r", "none.toml"), "none.toml: cannot be read (No such file or directory)"),
         (("train", "nowhere"), "nowhere: no such file or folder"),
@@ -66,12 +75,12 @@ def test_words_that_are_not_in_a_list(bad, folder, run_folder):
 
 def test_data_of_no_known_form_lists_the_forms(bad, tmp_path):
     (tmp_path / "readme.txt").write_text("hello")
-    for what in (tmp_path, tmp_path / "readme.txt"):
-        err = bad("train", what).err
-        assert f"{what}: the format of this " in err
-        for form in ("csv-long", "csv-wide", "npz", "voc", "mulan", "coco", "a folder per class"):
-            assert form in err
-        assert err.count("\n") == 1
+    err = bad("train", tmp_path / "readme.txt").err
+    assert f"{tmp_path / 'readme.txt'}: the format of this file is not known" in err
+    for form in ("csv-long", "csv-wide", "npz", "voc", "mulan", "coco", "a folder per class"):
+        assert form in err
+    assert err.count("\n") == 1
+    assert f"{tmp_path}: has no images in it, only .txt" in bad("train", tmp_path).err
 
 
 def test_data_and_method_that_do_not_fit(bad, folder, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 
 import numpy as np
@@ -22,7 +23,14 @@ def test_evaluate_gives_the_test_map_of_the_run(cli, run_folder):
     assert val.json["map"] > metrics["val_map"]  # which leaves each item out
     table = cli("evaluate", run_folder)
     assert table.code == 0
-    assert f"{metrics['test_map']:.4f}" in table.out
+    assert f"{100 * metrics['test_map']:.2f}" in table.out  # per cent, as train prints it
+    words = " ".join(table.out.split())
+    assert "20 test items of" in words
+    assert "predicted labels that are right (precision)" in words
+    assert not re.search(r"\b(op|cf1|hamming|npv_pooled)\b", words)
+    names = set(answer.json) - {"run", "data", "split", "items", "against", "thresholds"}
+    details = cli("evaluate", run_folder, "--verbose").out
+    assert all(f"[{name}]" in details for name in names - {"calibration"})
 
 
 def test_evaluate_on_named_data(cli, bad, folder, run_folder, photo_run, tmp_path):
@@ -33,8 +41,13 @@ def test_evaluate_on_named_data(cli, bad, folder, run_folder, photo_run, tmp_pat
     assert "has 10 features per item, the model takes 5 features per item" in err
     err = bad("evaluate", run_folder, folder / "photos").err
     assert "its classes are not those of the model; missing: ant, bee, cat; unknown: blue" in err
-    err = bad("evaluate", photo_run).err
+    assert cli("evaluate", photo_run, "--json").json["split"] == "val"  # there are no others
+    err = bad("evaluate", photo_run, "--split", "test").err
     assert "has no items in the split 'test'; its splits: train (19), val (5), and all" in err
+    again = cli("evaluate", photo_run, folder / "photos")
+    assert "24 all items" not in again.out
+    assert "24 items" in " ".join(again.out.split())
+    assert "warning: 19 of these items have the name of a training item" in again.err
     more = tmp_path / "more.csv"
     more.write_text(csv_file.read_text().replace("ant,bee,cat", "ant,bee,dog"))
     err = bad("evaluate", run_folder, more, "-x", folder / "x.npz").err
@@ -65,9 +78,9 @@ def test_unknown_labels_are_left_out_and_both_ends_are_shown(cli, folder, run_fo
     assert len({found["map"], found["if_negative"]["map"], found["if_positive"]["map"]}) == 3
     shown = cli(*words)
     assert "labels are unknown and are left out" in shown.err
-    row = next(line for line in shown.out.splitlines() if line.split()[:1] == ["map"])
-    cells = [f"{found[k]['map'] if k else found['map']:.4f}" for k in ("", *ENDS)]
-    assert row.split()[1:] == cells
+    row = next(line for line in shown.out.splitlines() if "(mAP)" in line)
+    cells = [f"{100 * (found[k]['map'] if k else found['map']):.2f}" for k in ("", *ENDS)]
+    assert row.split()[-3:] == cells
 
 
 ENDS = ("if_negative", "if_positive")

@@ -51,14 +51,32 @@ def test_only_new_and_changed_images_are_extracted(inputs, tmp_path):
     last = SomeInputs(inputs, torch.tensor([2]))
     first = FeatureCache(ticks.append, kept).of(model, last).x
     whole = FeatureCache(ticks.append, kept).of(model, inputs).x
-    assert ticks == [1, 2]
+    assert ticks == [1, 1, 2]  # the one that is there, then the new ones
     assert torch.equal(whole[2:], first)
     torch.testing.assert_close(whole, FeatureCache().of(model, inputs).x)
     Image.new("RGB", (9, 9)).save(inputs.paths[0])
     changed = FeatureCache(ticks.append, kept).of(model, inputs).x
-    assert ticks == [1, 2, 1]
+    assert ticks == [1, 1, 2, 2, 1]
     assert torch.equal(changed[1:], whole[1:])
     assert not torch.equal(changed[0], whole[0])
+
+
+def test_what_a_stopped_extraction_has_made_is_kept(inputs, tmp_path, monkeypatch):
+    monkeypatch.setattr("plusone.training.features.PIECE", 1)
+    model, ticks, kept = make_model(), [], tmp_path / "kept"
+
+    def stop(done):
+        ticks.append(done)
+        if len(ticks) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        FeatureCache(stop, kept).of(model, inputs)
+    assert len(list(kept.iterdir())) == 2  # the third was made, but not written
+    again = FeatureCache(ticks.append, kept).of(model, inputs).x
+    assert ticks == [1, 1, 1, 2, 1]
+    assert torch.equal(again, FeatureCache(None, tmp_path / "whole").of(model, inputs).x)
+    assert len(list((tmp_path / "whole").iterdir())) == 1  # its pieces are one file at the end
 
 
 def test_in_one_training_they_are_extracted_once_until_forgotten(inputs):
@@ -89,7 +107,7 @@ def test_images_in_memory_are_kept_by_their_bytes(tmp_path):
     assert ticks == [5]
     x[4, 2, 15, 15] ^= 1
     FeatureCache(ticks.append, tmp_path / "kept").of(model, ArrayInputs(x))
-    assert ticks == [5, 1]
+    assert ticks == [5, 4, 1]
 
 
 def test_a_damaged_file_is_made_anew(inputs, tmp_path):

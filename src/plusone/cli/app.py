@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import sys
 from collections.abc import Iterator, MutableMapping, Sequence
 from functools import cache
 from importlib import import_module
+from inspect import cleandoc
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
@@ -108,6 +110,17 @@ class _Loaded(MutableMapping[str, Any]):
         return name in self._commands
 
 
+class _Command(TyperCommand):
+    """A command whose help shows no type of flags, as they take no value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        parameters = super().get_params(ctx)
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+        return parameters
+
+
 class LazyGroup(TyperGroup):
     """Lists the commands without loading them, and loads the one that is called."""
 
@@ -150,8 +163,14 @@ def _load(name: str) -> Any:
     """The command itself, with its options and its help."""
     function = getattr(import_module(f"plusone.cli.{COMMANDS[name]}"), name)
     alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    alone.command(name)(function)
+    alone.command(name, cls=_Command, help=_in_paragraphs(function.__doc__ or ""))(function)
     return typer.main.get_command(alone)
+
+
+def _in_paragraphs(docstring: str) -> str:
+    """A docstring with one line per paragraph or example, for the terminal to break."""
+    text = re.sub(r"(?<!\n)\n(?!\n|Example: )", " ", cleandoc(docstring))
+    return re.sub(r" +", " ", text)
 
 
 def show_help(group: Any, ctx: Any) -> None:

@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from plusone.cli.common import (
+    KEPT,
     Data,
     Device,
     Features,
@@ -29,10 +30,12 @@ from plusone.cli.common import (
     Rules,
     Seed,
     Set,
+    Steps,
     check_folder,
     command_line,
     emit,
     err,
+    kept_features,
     load,
     out,
     percent,
@@ -139,6 +142,9 @@ def bench(
         str | None,
         typer.Option("--lr", help="Learning rates, comma-separated; validation picks one each."),
     ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Epochs, as -s epochs=N; by the data by default.")
+    ] = None,
     to: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.")] = Path("bench"),
     features: Features = None,
     hints: Hints = None,
@@ -218,6 +224,7 @@ def bench(
     }
     flags = {name: value for name, value in flags.items() if value is not None}
     given_settings = parse_settings(with_device(settings, device))
+    given_settings |= {} if epochs is None else {"epochs": epochs}
     block = {
         "features": [str(path) for path in features or []],
         "hints": None if hints is None else str(hints),
@@ -498,13 +505,21 @@ def choose(
         for recipe in recipes
         for stage in recipe.resolved_stages(images=True, phases=get_method(recipe.method).phases)
     ]
-    with progress("training", sum(stage.epochs for stage in stages)) as (bar, task):
-        extracting = bar.add_task("extracting features", total=None, visible=False)
+    with resume_hint(KEPT), progress("training", None) as bar_and_task:
+        steps = Steps(*bar_and_task)
+        total, done = sum(stage.epochs for stage in stages), 0
+
+        def on_epoch(count: int) -> None:
+            nonlocal done
+            done += count
+            steps.to("training", done, total)
+
         choice = choose_among(
             dataset,
             recipes,
-            on_epoch=lambda count: bar.advance(task, count),
-            on_extract=lambda done: bar.update(extracting, advance=done, visible=True),
+            on_epoch=on_epoch,
+            on_extract=lambda count: steps.extracted(count, len(dataset.table)),
+            features_folder=kept_features(),
         )
     words = _train_words(data, features or [], form, meaning, choice.best.recipe, given_settings)
     words += [] if hints is None else ["--hints", str(hints)]

@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from plusone.data.dataset import Dataset
 
 
+SEEN_ONLY = (
+    "measured against the seen labels alone, these figures are too low: a label that is right, but "
+    "that nobody gave, counts as wrong"
+)
+EXTRACTING = "extracting features"
+KEPT = "run the same command again to continue (the features extracted so far are kept)"
 TRIAL = 1 << 16  # bytes that are written to a folder as a test before any work is done
 
 err = Console(stderr=True, highlight=False)
@@ -66,6 +72,9 @@ Form = Annotated[
 Meaning = Annotated[
     str,
     typer.Option("--labels", help="What 0 means: auto, seen (unobserved) or complete (negative)."),
+]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show details, by the names that papers use.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed; the same seed gives the same result.")]
@@ -135,6 +144,42 @@ def progress(description: str, total: int | None) -> Iterator[tuple[Progress, An
     )
     with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as bar:
         yield bar, bar.add_task(description, total=total)
+
+
+class Steps:
+    """One progress bar that names the step it is at.
+
+    Args:
+        bar: The bar.
+        task: Its task.
+    """
+
+    def __init__(self, bar: Progress, task: Any) -> None:
+        self.bar, self.task, self.name = bar, task, ""
+        self.done = 0
+
+    def extracted(self, count: int, total: int) -> None:
+        """Moves the bar by `count` of all images whose features are needed."""
+        self.done = min(self.done + count, total)
+        self.to(EXTRACTING, self.done, total)
+
+    def to(self, name: str, completed: int, total: int | None) -> None:
+        """Shows where a step is; another step begins anew."""
+        if name != self.name:
+            self.name = name
+            self.bar.reset(self.task, total=total, completed=completed, description=name)
+        self.bar.update(self.task, completed=completed, total=total)
+
+
+def kept_features() -> Path:
+    """Where commands without an output folder cache features of images: where training does.
+
+    That is beside the runs: in the current folder, if there are some already, or below `runs`.
+    """
+    from plusone.training.features import FOLDER
+
+    here = Path(FOLDER)
+    return here if here.is_dir() else Path("runs") / FOLDER
 
 
 @contextmanager

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from plusone.cli.common import (
+    EXTRACTING,
+    KEPT,
     Data,
     Device,
     Features,
@@ -17,9 +20,11 @@ from plusone.cli.common import (
     Seed,
     Set,
     emit,
+    kept_features,
     load,
     out,
     progress,
+    resume_hint,
     say,
     table,
     with_device,
@@ -130,8 +135,9 @@ def _from_single(dataset: Dataset, settings: list[str], seed: int) -> dict[str, 
     with progress("reading", len(dataset.table)) as (bar, reading):
         task = make_task(dataset, recipe, tick=lambda: bar.advance(reading))
     rows = usable_rows(task.train.observed, seed)
-    with progress("features", len(rows)) as (bar, making):
-        x = vectors_of(recipe, task, rows, tick=lambda n: bar.advance(making, n))
+    with resume_hint(KEPT), progress(EXTRACTING, len(rows)) as (bar, making):
+        tick = partial(bar.advance, making)
+        x = vectors_of(recipe, task, rows, tick=tick, folder=kept_features())
     groups = None if task.train.groups is None else task.train.groups[rows]
     estimate = from_features(x, task.train.observed.take(rows), groups, seed=seed)
     truth = task.train.truth

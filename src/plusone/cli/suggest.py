@@ -11,12 +11,15 @@ from typing import Annotated, Any
 import typer
 
 from plusone.cli.common import (
+    EXTRACTING,
+    KEPT,
     Device,
     Features,
     Form,
     Hints,
     Json,
     Meaning,
+    Steps,
     check_file,
     check_folder,
     emit,
@@ -124,7 +127,7 @@ def suggest(
     shared = not linear and beside.is_dir() and os.access(beside, os.W_OK)
     cached = beside if shared else folder / "folds"
     if linear:
-        with progress("features", len(dataset.table)) as (bar, making):
+        with resume_hint(KEPT), progress(EXTRACTING, len(dataset.table)) as (bar, making):
             dataset, recipe = head_only(
                 run, dataset, recipe, lambda n: bar.advance(making, n), cached
             )
@@ -139,19 +142,23 @@ def suggest(
     with (
         again,
         alone_in(folder),
-        progress("cross-fitting", folds * epochs) as (bar, fitting),
+        progress("training", None) as bar_and_task,
     ):
+        steps = Steps(*bar_and_task)
+        done = 0
         clear_leftovers(folder)
         clear_leftovers(folder / "folds")
         write_broken(folder, dataset.broken)
 
         def on_fold(number: int, resumed: bool) -> None:
-            bar.update(fitting, completed=(number + 1) * epochs)
+            nonlocal done
+            done = (number + 1) * epochs
+            steps.to(f"training {folds} models", done, folds * epochs)
 
-        extracting = bar.add_task("features", total=len(dataset.table), visible=False)
-
-        def on_extract(n: int) -> None:
-            bar.update(extracting, advance=n, visible=True)
+        def on_epoch(number: int) -> None:
+            nonlocal done
+            done += 1
+            steps.to(f"training {folds} models", done, folds * epochs)
 
         fitted = find(
             dataset,
@@ -160,9 +167,9 @@ def suggest(
             audit=checked,
             positives=positives,
             keep=folder / "folds",
-            on_epoch=lambda number: bar.advance(fitting),
+            on_epoch=on_epoch,
             on_fold=on_fold,
-            on_extract=on_extract,
+            on_extract=lambda count: steps.extracted(count, len(dataset.table)),
             features_folder=cached,
         )
     accepted = accept(fitted.calibrated, fitted.observed, precision, per_class=per_class)

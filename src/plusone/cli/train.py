@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from plusone.cli.common import (
+    KEPT,
+    SEEN_ONLY,
     Data,
     Device,
     Features,
@@ -20,7 +23,9 @@ from plusone.cli.common import (
     Json,
     Meaning,
     Set,
+    Steps,
     UnusedSeed,
+    Verbose,
     check_folder,
     emit,
     load,
@@ -37,6 +42,7 @@ from plusone.errors import InputError
 from plusone.io.files import alone_in
 
 if TYPE_CHECKING:
+    from plusone.recipe import Recipe
     from plusone.results import EpochRecord, RunResult
     from plusone.training.task import Task
     from plusone.types import Clock
@@ -59,7 +65,7 @@ NAMED = 5  # classes without a seen positive that are named
 LABELS = {"truth": "all labels", "observed": "the seen labels"}
 K_FROM = {
     "validation": "counted on the validation items",
-    "estimated": "estimated from single positives (plusone priors tells more)",
+    "estimated": "estimated from the seen labels (plusone priors tells more)",
 }
 
 
@@ -125,6 +131,7 @@ def train(
             "--report/--no-report", help="Write RUN/report.html; by default unless --json."
         ),
     ] = None,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Train a multi-label model from one positive label per item.
@@ -174,7 +181,7 @@ def train(
     )
     where = str(recipe) if recipe else "settings"
     requested = make_recipe(*given, source=where)
-    get_method(requested.method).make_options(requested.options)  # refused before data is read
+    _check_options(requested, any("method" in layer for layer in given))  # before data is read
     resolve(requested.device)
     if to is not None:
         _check_new(to, resume)
@@ -191,13 +198,13 @@ def train(
     sentences = composed.rules
     features_folder = folder.parent / FOLDER if task.images else None
     if "lr" in composed.chosen:
-        with progress("trying learning rates", full.epochs) as (bar, trying):
-            making = bar.add_task("extracting features", total=None, visible=False)
+        with resume_hint(KEPT), progress("trying learning rates", None) as bar_and_task:
+            steps = Steps(*bar_and_task)
             picked = pick_rate(
                 task,
                 full,
-                lambda epoch: bar.update(trying, completed=epoch),
-                tick=lambda n: bar.update(making, advance=n, visible=True),
+                lambda epoch: steps.to("trying learning rates", epoch, full.epochs),
+                tick=partial(steps.extracted, total=len(task.train) + len(task.val)),
                 folder=features_folder,
             )
         if picked is not None:
@@ -209,11 +216,12 @@ def train(
         "format": form,
         "labels": meaning,
     }
-    scheme = task.observation.get("scheme", "given")
     say(
-        f"{task.name}: {len(task.train)} train, {len(task.val)} val, {len(task.test or ())} test "
-        f"items, {len(task.classes)} classes; labels seen: {scheme}; method {full.method}"
+        f"{task.name}: {len(task.train)} items for training, {len(task.val)} for validation, "
+        f"{len(task.test or ())} for testing; {len(task.classes)} classes; method {full.method}"
     )
+    if (scheme := task.observation.get("scheme", "given")) != "given":
+        say(f"labels of the training items were hidden (observation scheme {scheme})")
     for note in (*(f"note: {text}" for text in dataset.table.notes), *notes(task)):
         say(note)
     for sentence in sentences:
@@ -227,15 +235,21 @@ def train(
     say(f"device: {describe(resolve(full.device))}")
     if full.compile and (problem := compiler_problem(full.device)) is not None:
         say(problem)
-    if (k := expected(full, task, features_folder)).source in K_FROM:
-        say(f"expected positives per item: {k.k:.3g}, {K_FROM[k.source]}")
+    items = len(task.train) + len(task.val) + len(task.test or ())
+    with resume_hint(KEPT), progress("estimating labels per item", None) as bar_and_task:
+        extracted = Steps(*bar_and_task)
+        k = expected(full, task, features_folder, partial(extracted.extracted, total=items))
+    if k.source in K_FROM:
+        say(f"labels per item: about {k.k:.3g}, {K_FROM[k.source]}")
     stages = full.resolved_stages(images=task.images, phases=get_method(full.method).phases)
-    steps = -(-len(task.train) // full.batch_size)
-    total = steps * sum(stage.epochs for stage in stages)
+    per_epoch = -(-len(task.train) // full.batch_size)
+    total = per_epoch * sum(stage.epochs for stage in stages)
     again = resume_hint(f"add --resume to the same command to continue ({folder})")
-    with again, alone_in(folder), progress("training", total) as (bar, training):
+    with again, alone_in(folder), progress("training", None) as bar_and_task:
         if leads():
             write_broken(folder, dataset.broken)
+        steps = Steps(*bar_and_task)
+        steps.done = extracted.done
 
         shown = 0.0  # when the bar last moved
 
@@ -246,21 +260,23 @@ def train(
                 return  # a step on features takes less time than an update of the bar
             shown = now
             before = sum(stage.epochs for stage in stages[: clock.stage]) + clock.epoch
-            bar.update(training, completed=before * steps + clock.step + 1)
+            steps.to("training", before * per_epoch + clock.step + 1, None if closed else total)
 
-        extracting = bar.add_task("extracting features", total=None, visible=False)
-        items = len(task.train) + len(task.val) + len(task.test or ())
-
-        def on_extract(done: int) -> None:
-            bar.update(extracting, advance=done, total=items, visible=True)
+        def on_extract(count: int) -> None:
+            steps.extracted(count, items)
+            if steps.done == items:
+                steps.to("training", 0, None if closed else total)
 
         def on_record(record: EpochRecord) -> None:
-            best = " *" if record.best else ""
-            where = f"stage {record.stage + 1} epoch {record.epoch:3d}"
-            figures = _decisive(record.selected_by, record.val_score) + best
-            if record.selected_by != "map":
-                figures += f"  (val mAP on seen labels {percent(record.val_map)})"
-            bar.console.print(f"{where}  {figures}", markup=False)
+            if closed and not verbose:
+                return  # there is one, and the table at the end shows its figures
+            where = f"stage {record.stage + 1} of {len(stages)}, " if len(stages) > 1 else ""
+            where += f"epoch {record.epoch:3d}"
+            figures = _decisive(record.selected_by, record.val_score, verbose)
+            figures += ", the best so far" if record.best else ""
+            if verbose and record.selected_by != "map":
+                figures += f" (val mAP on seen labels {percent(record.val_map)})"
+            say(f"{where}: {figures}")
 
         result = run(
             task,
@@ -280,7 +296,34 @@ def train(
     if as_json:
         emit(result.to_json() | ({"broken": len(dataset.broken)} if dataset.broken else {}))
         return
-    _print(result, task.name, closed=closed)
+    _print(result, task.name, closed=closed, verbose=verbose)
+
+
+def _check_options(recipe: Recipe, named: bool) -> None:
+    """Refuses options that the method does not have, and says whose they may be.
+
+    Args:
+        recipe: The settings.
+        named: Whether the user named the method; options without one are those of the default.
+    """
+    from plusone.methods import METHODS, get_method
+
+    try:
+        get_method(recipe.method).make_options(recipe.options)
+    except InputError as error:
+        options = {
+            name: {f.name for f in dataclasses.fields(m.options)} for name, m in METHODS.items()
+        }
+        known = sorted({option for names in options.values() for option in names})
+        unknown = [name for name in recipe.options if name not in options[recipe.method]]
+        near = get_close_matches(unknown[0], known, n=1) if unknown and not named else []
+        if not near:
+            raise
+        others = ", ".join(name for name, names in options.items() if near[0] in names)
+        raise InputError(
+            f"{error}; without -m METHOD, options are those of {recipe.method} ({near[0]} is an "
+            f"option of {others})"
+        ) from None
 
 
 def _check_new(folder: Path, resume: bool) -> None:
@@ -320,43 +363,53 @@ def _name(data: str) -> str:
     return name or "data"
 
 
-def _decisive(selected_by: str, score: float | None) -> str:
+def _decisive(selected_by: str, score: float | None, verbose: bool) -> str:
     """The score that the best epoch is chosen by, and its value."""
     if selected_by == "map":
         return f"val mAP {percent(score)}"
-    return f"{selected_by} {'-' if score is None else format(score, '.4f')}"
+    name = f"{selected_by} of the seen labels" if verbose else "score on the seen labels"
+    return f"{name} {'-' if score is None else format(score, '.4f')}"
 
 
-def _print(result: RunResult, data: str, *, closed: bool) -> None:
+def _print(result: RunResult, data: str, *, closed: bool, verbose: bool) -> None:
     """The result as a table, and what to do with it.
 
     Args:
         result: The result.
         data: Name of the data set.
         closed: Whether it was solved in closed form, so that no epoch was chosen.
+        verbose: Whether scores are called by their names.
     """
     labels = LABELS[result.selected_on]
-    score = _decisive(result.selected_by, result.val_score)
-    rows: list[tuple[str, object]] = [
-        ("val mAP", f"{percent(result.val_map)} (against {labels})"),
-        ("test mAP", percent(result.test_map)),
-    ]
+    score = _decisive(result.selected_by, result.val_score, verbose)
+    rows: list[tuple[str, object]] = [("val mAP", f"{percent(result.val_map)} (against {labels})")]
+    if result.test_map is not None:
+        rows.append(("test mAP", percent(result.test_map)))
     if result.recovery is not None:
         recovered = percent(result.recovery["recovery_map"])
         rows.append(("recovered", f"{recovered} (mAP of all labels of the training items)"))
     if not closed:
-        rows.append(("best epoch", result.best_epoch))
-        rows.append(("chosen by", f"{score} on {labels} of the validation items"))
+        rows.append(("best epoch", f"{result.best_epoch} ({score}, validation items)"))
     if (calibration := result.calibration) is not None:
         how = "raw scores" if calibration["from"] == "none" else "calibrated on"
         note = f"({calibration['note']})" if calibration["from"] == "none" else calibration["note"]
         rows.append(("probabilities", f"{how} {note}"))
     rows += [("seconds", f"{result.seconds:.1f}"), ("run", result.run)]
     out.print(table(f"{result.method} on {data}", ("result", ""), rows, text=2))
-    split = " --split val" if result.test_map is None else ""
+    say("mAP, mean average precision: how well the items of each class are ranked; 100 is perfect")
+    if result.selected_on == "observed" and result.test_map is None:
+        say(SEEN_ONLY)
     run = quote(str(result.run))
-    say(f"next: plusone evaluate {run}{split}")
-    say(f"      plusone predict {run} NEW_ITEMS --out tags.csv")
+    commands = {
+        f"plusone predict {run} NEW_ITEMS --out tags.csv": "labels of new items",
+        f"plusone suggest {run} --out suggestions": "labels that are missing in your data",
+        f"plusone evaluate {run}": "all figures",
+        f"plusone export {run} --onnx": "the model, for other programs",
+    }
+    say("next:")
+    width = max(map(len, commands))
+    for command, gives in commands.items():
+        say(f"  {command:{width}}  # {gives}")
 
 
 def notes(task: Task) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from plusone.cli.common import (
+    SEEN_ONLY,
     Device,
     Features,
     Form,
@@ -18,11 +19,13 @@ from plusone.cli.common import (
     Json,
     Meaning,
     UnusedSeed,
+    Verbose,
     check_file,
     check_folder,
     emit,
     load,
     out,
+    percent,
     progress,
     say,
     table,
@@ -32,14 +35,51 @@ from plusone.cli.processes import leads, printable
 from plusone.errors import InputError, RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from plusone.training.build import Predictor
     from plusone.training.items import Skipped
     from plusone.training.thresholds import Thresholds
 
 
-COUNTS = ("items", "of", "against", "unknown")
+# Metrics of `evaluate` in words: (name in JSON, words, whether it is shown without --verbose). {k}
+# is --top-k.
+WORDS = (
+    ("map", "ranking of each class (mAP)", True),
+    ("op", "predicted labels that are right (precision)", True),
+    ("or", "right labels that are predicted (recall)", True),
+    ("of1", "both in one figure (F1)", True),
+    ("cp", "precision, mean over classes", True),
+    ("cr", "recall, mean over classes", True),
+    ("cf1", "F1 of these two means", True),
+    ("one_error", "items whose first label is wrong (one-error)", True),
+    ("op_top{k}", "precision of the first {k} labels", True),
+    ("or_top{k}", "recall of the first {k} labels", True),
+    ("of1_top{k}", "F1 of the first {k} labels", False),
+    ("cp_top{k}", "precision of the first {k}, mean over classes", False),
+    ("cr_top{k}", "recall of the first {k}, mean over classes", False),
+    ("cf1_top{k}", "F1 of these two means", False),
+    ("hamming", "labels decided wrongly (Hamming loss)", False),
+    ("hamming_top{k}", "the same for the first {k} labels", False),
+    ("ppv", "precision, mean over predicted classes (PPV)", False),
+    ("npv", "right noes, mean over classes (NPV)", False),
+    ("ppv_pooled", "PPV of all labels together", False),
+    ("npv_pooled", "NPV of all labels together", False),
+    ("ranking_loss", "pairs of labels in the wrong order (ranking loss)", False),
+    ("ece", "probabilities are off by, on average (ECE)", True),
+    ("mean_probability", "mean probability", False),
+    ("true_rate", "labels that are true", False),
+)
+NUMBERS = (  # the same for what is no share
+    ("coverage", "labels to go through to find all of an item (coverage)"),
+    ("brier", "squared error of the probabilities (Brier score)"),
+)
+SPLIT_WORDS = {
+    "train": "training items",
+    "val": "validation items",
+    "test": "test items",
+    "all": "items",
+}
 SHOWN = 20  # skipped images that are listed
 
 Run = Annotated[
@@ -73,7 +113,13 @@ LEARNED = (
 def evaluate(
     run: Run,
     data: Annotated[str | None, typer.Argument(help="Data; the run's own by default.")] = None,
-    split: Annotated[str, typer.Option(help="train, val, test or all.")] = "test",
+    split: Annotated[
+        str | None,
+        typer.Option(
+            help="train, val, test or all; by default test if there are test items, else val (all "
+            "of DATA that is named here)."
+        ),
+    ] = None,
     threshold: ByClass = None,
     crops: Shown = None,
     top_k: Annotated[int, typer.Option(min=1, help="Labels per item for the top-k figures.")] = 3,
@@ -83,6 +129,7 @@ def evaluate(
     form: Form = "auto",
     meaning: Meaning = "auto",
     seed: UnusedSeed = 0,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Measure a trained model on labelled data.
@@ -98,14 +145,24 @@ def evaluate(
         as_named_in_run,
         check_split,
         evaluate_run,
+        existing_split,
         learns_from_validation,
+        trained_on,
     )
 
-    check_split(split)
+    if split is not None:
+        check_split(split)
     predictor = _shown(load_run(run, device or "auto"), crops)
     _warn(run)
     cuts = _thresholds(run, predictor.classes, threshold)
     dataset = dataset_of(run, data, features, form, meaning, hints)
+    if split is None:
+        split = existing_split(dataset, own=data is None)
+        if split == "all" and (count := trained_on(dataset, run)):
+            say(
+                f"warning: {count} of these items have the name of a training item of the run; "
+                "figures on items that a model was trained on are too good"
+            )
     by_name = data is not None and split in ("train", "val")
     if by_name:
         dataset = as_named_in_run(dataset, run, split)
@@ -133,32 +190,54 @@ def evaluate(
         return
     if absent := result.not_measured:
         say(f"not measured, as the data does not have these classes: {', '.join(absent)}")
-    ends = result.ends.values()
-    rows: list[tuple[object, ...]] = [
-        (key, value, *([""] * len(ends)))
-        for key, value in result.to_json().items()
-        if key in COUNTS
-    ]
-    rows += [
-        (key, *(_shown_value(values[key]) for values in (result.metrics, *ends)))
-        for key in result.metrics
-    ]
-    head: tuple[str, ...] = ("metric", "value")
+    ends = [*result.ends.values()]
+    head: tuple[str, ...] = ("", "per cent")
     if ends:
-        head = ("metric", "known labels", *(f"unknown = {end}" for end in result.ends))
+        head = ("per cent", "known", *(f"if {end}" for end in result.ends))
         say(
             f"{result.unknown:,} labels are unknown and are left out; the other columns show the "
             "metrics if all of them were negative, and if all were positive"
         )
-    out.print(table(f"{run} on {dataset.name} ({split})", head, rows))
+    known = {
+        "truth": "all their labels",
+        "known": "their known labels",
+        "seen": "their seen labels",
+    }
+    some = "" if result.of is None else f", a sample of {result.of}"
+    title = f"{run}: {result.items} {SPLIT_WORDS[split]} of {dataset.name}{some}, "
+    title += f"against {known[result.against]}"
+    out.print(table(title, head, in_words((result.metrics, *ends), top_k, verbose)))
+    if result.against == "seen" and not learned:
+        say(SEEN_ONLY)
+    if not verbose:
+        say("--verbose shows more figures")
     say(cuts.sentence())
     say(predictor.calibration.sentence())
     if (sentence := result.calibration()) is not None:
         say(sentence)
 
 
-def _shown_value(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
+def in_words(
+    columns: Sequence[Mapping[str, float | None]], top_k: int, verbose: bool
+) -> list[tuple[str | None, ...]]:
+    """Rows of the table of metrics: what is measured, and the values, in per cent if it is a share.
+
+    Args:
+        columns: Values by the names of `plusone.metrics.evaluate`, for each column.
+        top_k: How many labels per item the `_top` values are about.
+        verbose: Whether all are shown, with these names.
+    """
+    rows: list[tuple[str | None, ...]] = []
+    for name, words, always in WORDS:
+        key = name.format(k=top_k)
+        if key in columns[0] and (always or verbose):
+            what = words.format(k=top_k) + (f" [{key}]" if verbose else "")
+            rows.append((what, *(percent(values.get(key)) for values in columns)))
+    for key, words in NUMBERS if verbose else ():
+        numbers = [values.get(key) for values in columns]
+        shown = (None if number is None else f"{number:.4f}" for number in numbers)
+        rows.append((f"{words} [{key}], a number", *shown))
+    return rows
 
 
 def predict(

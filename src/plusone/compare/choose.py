@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from plusone.data.dataset import Dataset
@@ -81,6 +82,7 @@ def choose(
     *,
     on_epoch: Callable[[int], None] | None = None,
     on_extract: Callable[[int], None] | None = None,
+    features_folder: Path | None = None,
 ) -> Choice:
     """Trains every recipe on the same items and ranks them by a score on observed labels.
 
@@ -94,6 +96,7 @@ def choose(
             those of the first.
         on_epoch: Called with the number of candidates that have just finished an epoch.
         on_extract: Called with the number of images whose features were just extracted.
+        features_folder: Where features of images are cached.
     """
     if not recipes:
         raise InputError("there is nothing to choose from: give at least one recipe")
@@ -109,7 +112,7 @@ def choose(
             )
     task = _seen_task(dataset, first)
     if task.images:
-        task = feature_task(task, _trained(first), on_extract)
+        task = feature_task(task, _trained(first), on_extract, features_folder)
     candidates: list[Candidate] = []
     failed: list[tuple[Recipe, str]] = []
     for group in _groups(recipes):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, ClassVar, Generic, Literal
 
 import torch
@@ -335,8 +336,13 @@ class MethodInfo(Generic[O_co]):
         known = {entry.name: entry for entry in dataclasses.fields(self.options)}
         for name, value in values.items():
             if name not in known:
-                listed = ", ".join(known) or "it has none"
-                raise InputError(f"unknown method option {name!r}; options: {listed}")
+                near = get_close_matches(name, known, n=1)
+                meant = f" (did you mean {near[0]}?)" if near else ""
+                listed = f"options of {self.name}: {', '.join(known)}"
+                raise InputError(
+                    f"unknown method option {name!r}{meant}; "
+                    f"{listed if known else f'{self.name} has no options'}"
+                )
             default = known[name].default
             if not _fits(value, default):
                 raise InputError(f"method option {name} cannot be {value!r} (default {default!r})")

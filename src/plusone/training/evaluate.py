@@ -76,6 +76,29 @@ def check_split(split: str) -> None:
         raise InputError(f"the split {split!r} is not one of {', '.join(SPLITS)}")
 
 
+def existing_split(dataset: Dataset, *, own: bool) -> str:
+    """The items to evaluate if nobody says which: test items if there are some.
+
+    Args:
+        dataset: The data.
+        own: Whether it is the data of the run, whose validation items are known; of other data all
+            items are taken.
+    """
+    table = dataset.table
+    if table.split is not None and len(table.rows_of("test")):
+        return "test"
+    return "val" if own else "all"
+
+
+def trained_on(dataset: Dataset, run: Path) -> int:
+    """How many items have the name of a training item of a run; 0 if it does not say."""
+    path = run / "observed.npz"
+    if not path.is_file():
+        return 0
+    seen = read(path, check_images=False).table
+    return int(np.isin(dataset.table.ids, seen.ids[seen.rows_of("train")]).sum())
+
+
 def learns_from_validation(predictor: Predictor) -> bool:
     """Whether a model learned from the seen labels of its validation items: a closed form may."""
     recipe = predictor.recipe

@@ -53,7 +53,12 @@ class Expected:
     source: Source
 
 
-def expected(recipe: Recipe, task: Task, folder: Path | None = None) -> Expected:
+def expected(
+    recipe: Recipe,
+    task: Task,
+    folder: Path | None = None,
+    tick: Callable[[int], None] | None = None,
+) -> Expected:
     """The k of a training: as given, counted where labels are known, or estimated.
 
     "truth" counts on the training items, as the papers do; "estimate" never uses the truth. Where
@@ -64,6 +69,7 @@ def expected(recipe: Recipe, task: Task, folder: Path | None = None) -> Expected
         recipe: The settings.
         task: The data.
         folder: Where features of images are cached, for an estimate.
+        tick: Called with the number of items whose features were just extracted for one.
     """
     given = recipe.expected_positives
     if given == "truth":
@@ -71,14 +77,14 @@ def expected(recipe: Recipe, task: Task, folder: Path | None = None) -> Expected
             raise InputError("expected_positives = 'truth' needs a data set with all labels")
         return Expected(float(task.train.truth.per_item(1).mean()), "truth")
     if given == "estimate":
-        return Expected(estimated(recipe, task, folder=folder), "estimated")
+        return Expected(estimated(recipe, task, folder=folder, tick=tick), "estimated")
     check_expected_positives(recipe, len(task.classes))
     if given is not None:
         return Expected(given, "given")
     if not get_method(recipe.method).needs_k:
         return Expected(None, "none")
     if task.val.truth is None or recipe.select_on == "observed":
-        return Expected(estimated(recipe, task, folder=folder), "estimated")
+        return Expected(estimated(recipe, task, folder=folder, tick=tick), "estimated")
     return Expected(float(task.val.truth.per_item(1).mean()), "validation")
 
 
@@ -151,6 +157,7 @@ def estimated(
     vectors: Callable[[npt.NDArray[np.int64]], Tensor] | None = None,
     *,
     folder: Path | None = None,
+    tick: Callable[[int], None] | None = None,
 ) -> float:
     """Estimates k from single positives of the training items; cached for the same data.
 
@@ -159,6 +166,7 @@ def estimated(
         task: The data.
         vectors: Gives features of training items, where they are known already.
         folder: Where features of images are cached.
+        tick: Called with the number of items whose features were just extracted.
     """
     from plusone.priors.features import k_from_features, usable_rows
     from plusone.training.features import vectors_of
@@ -169,7 +177,7 @@ def estimated(
         return _estimates[key]
     try:
         rows = usable_rows(task.train.observed)
-        of = vectors or partial(vectors_of, recipe, task, folder=folder)
+        of = vectors or partial(vectors_of, recipe, task, tick=tick, folder=folder)
         groups = None if task.train.groups is None else task.train.groups[rows]
         k = k_from_features(of(rows), task.train.observed.take(rows), groups).k
     except InputError as error:

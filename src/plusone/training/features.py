@@ -3,8 +3,9 @@
 `FeatureCache` serves every training, cross-fitting and estimate. Its files are named after what all
 their features depend on: the weights of the backbone, what the head pools of its output, and the
 crops of an image. In them each image has its key: path, size and modification time of a file, or
-the bytes of an image in memory. New and changed images are added in files of their own; old files
-may be deleted at any time. `extract_to_file` writes features for users.
+the bytes of an image in memory. New and changed images are added in files of their own, in pieces
+while they are extracted, so that a stopped extraction continues; old files may be deleted at any
+time. `extract_to_file` writes features for users.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ from plusone.types import TrainLabels
 
 FOLDER = ".features"  # beside runs: features of images, for the next run
 VERSION = 2  # to be raised when decoding or extraction changes
+PIECE = 256  # images after which extracted features are written; a multiple of a batch
 ITEMS_PER_PART = 512
 BATCH = 16  # images; a divisor of it, as is that of a device
 
@@ -62,7 +64,8 @@ class FeatureCache:
     """The pooled features of images, as the head of a model takes them.
 
     Args:
-        tick: Called with the number of items whose features were just extracted.
+        tick: Called with the number of items whose features were just extracted, and once with the
+            number of those that a stopped extraction left.
         folder: Where features are cached; None caches them in memory only.
     """
 
@@ -91,18 +94,30 @@ class FeatureCache:
         missing = [row for row, key in enumerate(keys) if key not in known]
         if len({*all_gather_values(str(missing))}) > 1:  # machines with different folders
             missing = list(range(len(keys)))
-        if len(missing) == len(keys):
-            made = self._extracted(model, inputs)
-        elif missing:
-            made = self._extracted(model, SomeInputs(inputs, torch.tensor(missing)))
-        new = [keys[row] for row in missing]
-        if missing:
-            known |= zip(new, made.numpy(), strict=True)
-        if missing and is_main_process():
-            path = self.folder / f"{name}-{content_key(*new)}.npz"
-            with replacing(path) as part, part.open("wb") as out:
-                np.savez(out, allow_pickle=False, ids=np.array(new), x=made.numpy())
+        if missing and self.tick is not None and len(missing) < len(keys):
+            self.tick(len(keys) - len(missing))
+        pieces = [missing[start : start + PIECE] for start in range(0, len(missing), PIECE)]
+        files = []
+        for rows in pieces:
+            made = self._extracted(model, SomeInputs(inputs, torch.tensor(rows)))
+            new = {keys[row]: x for row, x in zip(rows, made.numpy(), strict=True)}
+            files.append(self._write(name, new))
+            known |= new
+        if len(pieces) > 1:
+            self._write(name, {keys[row]: known[keys[row]] for row in missing})
+            if is_main_process():
+                for piece in files:
+                    piece.unlink(missing_ok=True)
         return torch.from_numpy(np.stack([known[key] for key in keys]))
+
+    def _write(self, name: str, features: Mapping[str, npt.NDArray[np.generic]]) -> Path:
+        assert self.folder is not None
+        path = self.folder / f"{name}-{content_key(*features)}.npz"
+        if is_main_process():
+            ids, x = np.array([*features]), np.stack([*features.values()])
+            with replacing(path) as part, part.open("wb") as out:
+                np.savez(out, allow_pickle=False, ids=ids, x=x)
+        return path
 
     def _extracted(self, model: Classifier, inputs: Inputs) -> Tensor:
         return predict(model, model.features, inputs, kind="images", tick=self.tick)

@@ -51,7 +51,8 @@ def pick_rate(
     best = max(stack, key=lambda training: -1.0 if training.best is None else training.best.score)
     listed = ", ".join(f"{rate:g}" for rate in rates)
     validator = best.validator
-    by = f"{validator.selected_by} on the {'true' if validator.selected_on == 'truth' else 'seen'}"
+    seen = "the seen" if validator.selected_on == "observed" else "all"
+    by = f"{'mAP' if validator.selected_by == 'map' else 'the score'} on {seen}"
     why = f"lr {best.recipe.lr:g}: the best of {listed} by {by} labels of the validation items"
     return recipe.model_copy(update={"lr": best.recipe.lr}), why
 

@@ -186,7 +186,7 @@ class Training:
                 replace(stage, epochs=1) if stage.inputs == "features" else stage
                 for stage in self.stages
             )
-        self.expected = expected(recipe, task, features)
+        self.expected = expected(recipe, task, features, on_extract)
         self.k = self.expected.k
         observed = task.train.observed
         # References are defined by what they see, so nothing is weighted there.
