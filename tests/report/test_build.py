@@ -13,9 +13,9 @@ from plusone.report import build
 from plusone.report.build import default_title, write_report
 from plusone.report.material import collect
 
-SECTIONS = ["summary", "results", "learning", "recovery", "hidden", "missing", "sweeps",
-            "ablations", "regimes", "intervals", "surfaces", "classes", "examples",
-            "settings"]  # fmt: skip
+SECTIONS = ["summary", "results", "examples", "classes", "learning", "recovery", "hidden",
+            "missing", "sweeps", "ablations", "intervals", "surfaces", "settings",
+            "regimes"]  # fmt: skip
 NASTY = "<script>alert(1)</script>'\"&$x_{$ ünï 漢\x07"
 
 
@@ -67,6 +67,36 @@ def test_every_section_is_there_and_complete(bench, tmp_path):
         "pets: mean rise of the loss halfway to the border: an 0.32, em 0.095",
     ):
         assert words in page.text
+
+
+def test_a_report_of_one_run_begins_with_the_result_and_photos(make, tmp_path):
+    """As after `plusone train`: what was reached, photos, classes; formulas come last."""
+    folder, classes = tmp_path / "moved", ["ant", "bee", "cat", "dog"]
+    folder.mkdir()
+    description = {
+        "data": "pets", "classes": classes, "images": False, "shape": [2], "k": None,
+        "source": {"data": "digits-features"}, "observation": {},
+    }  # fmt: skip
+    levels = dict(zip(classes, (0.25, 0.95, 0.5, 0.5), strict=True))
+    scores = {"bee": 0.9, "ant": 0.3, "cat": 0.2}
+    example = {"id": "scene-00001", "seen": ["dog"], "truth": None, "scores": scores}
+    result = make.result("gr", examples=[example], run="gone", best_epoch=2)
+    for name, content in (
+        ("data.json", description),
+        ("thresholds.json", {"from": "seen", "thresholds": levels}),
+        ("metrics.json", result),
+    ):
+        (folder / name).write_text(json.dumps(content), encoding="utf-8")
+    out = write_report([folder], tmp_path / "r.html")
+    page = Page(out)
+    shown = [name for name in page.ids if name in SECTIONS]
+    assert shown[:4] == ["summary", "results", "examples", "classes"]
+    assert shown[-2:] == ["settings", "regimes"]
+    words = " ".join(page.text.split())
+    assert words.count("65.0 % validation mAP; epoch 2 was kept") > 1  # also above the curves
+    chips = re.findall(r'class="chip likely">.*?</span> (\w+)', out.read_text(encoding="utf-8"))
+    assert chips[1:] == ["ant"]  # after the legend; bee is below its threshold, cat below its own
+    assert "bee 5 95.0 62.0" in re.sub(r"[–\s]+", " ", words)  # seen, threshold, test AP
 
 
 @pytest.mark.slow

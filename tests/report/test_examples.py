@@ -18,12 +18,14 @@ from plusone.results import Example
 def test_chips_name_as_many_labels_as_are_true():
     item = {"id": "x", "seen": ["a"], "truth": ["a", "b", "c"],
             "scores": {"b": 0.3, "d": 0.2, "a": 0.1, "c": 0.05}}  # fmt: skip
-    assert [(chip.name, chip.state) for chip in chips(Example.model_validate(item))] == [
+    assert [(chip.name, chip.state) for chip in chips(Example.model_validate(item), {})] == [
         ("b", "found"), ("c", "missed"), ("d", "wrong")
     ]  # fmt: skip
     unknown = Example.model_validate(item | {"truth": None})
-    assert [(chip.name, chip.state) for chip in chips(unknown)] == [
-        ("b", "likely"), ("d", "likely"), ("c", "likely")
+    assert chips(unknown, {}) == ()  # nothing reaches 0.5
+    thresholds = {"a": 0.01, "b": 0.3, "c": 0.01, "d": 0.21}
+    assert [(chip.name, chip.state) for chip in chips(unknown, thresholds)] == [
+        ("b", "likely"), ("c", "likely")
     ]  # fmt: skip
 
 

@@ -59,6 +59,21 @@ def test_learning_curves():
     assert "no method loses" in title(curves.map_and_loss(steady, steady, INK, "pets"))
 
 
+def test_the_headline_of_one_training_is_about_the_epoch_that_was_kept(make):
+    line = [Line("gr", [1, 2, 3], [50.0, 60.0, 52.0])]
+    run = make.typed("gr", best_epoch=2, val_map=0.6, test_map=0.58)
+    figure = curves.map_and_loss(line, line, INK, "pets", run)
+    assert title(figure) == "pets: 58.0 % test mAP, 60.0 % validation mAP; epoch 2 was kept"
+    assert [float(each.get_xdata()[0]) for each in figure.axes[0].lines][-1] == 2
+    staged = make.typed(
+        "gr", best_epoch=2, stage_val_map=[0.5, 0.65], selected_on="observed", test_map=None
+    )
+    assert title(curves.map_and_loss(line, line, INK, "pets", staged)) == (
+        "pets: 65.0 % validation mAP (against seen labels alone); epoch 2 of the last stage was "
+        "kept"
+    )
+
+
 def test_hidden_labels(make):
     epochs = make.typed("gr").epochs
     _, probes = probes_of(epochs)

@@ -32,9 +32,9 @@ __all__ = ["default_title", "write_report"]
 
 Progress = Callable[[str, int, int], None]
 
+# What was reached and some photos come before these, settings and the losses' formulas after them.
 SECTIONS: tuple[Callable[[Material], Section | None], ...] = (
-    summary,
-    results,
+    per_class,
     learning,
     recovery,
     hidden_labels,
@@ -42,10 +42,8 @@ SECTIONS: tuple[Callable[[Material], Section | None], ...] = (
     sweeps,
     ablations,
     answers,
-    regimes,
     intervals,
     surfaces,
-    per_class,
 )
 NO_FIGURES = "There are no figures because matplotlib is missing: pip install 'plusone[plots]'."
 
@@ -109,9 +107,9 @@ def _sections(material: Material, cache: Path, *, images: bool) -> list[Section]
         cache: Folder for what takes long to compute.
         images: Whether images of items may be shown.
     """
-    made = [make(material) for make in SECTIONS]
-    made += [examples(material), attention(material, cache)] if images else []
-    made.append(settings(material))
+    made = [summary(material), results(material), examples(material) if images else None]
+    made += [make(material) for make in SECTIONS]
+    made += [attention(material, cache) if images else None, settings(material), regimes(material)]
     return [section for section in made if section is not None]
 
 

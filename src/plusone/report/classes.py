@@ -1,41 +1,124 @@
-"""Average precision of each class."""
+"""Average precision of each class, and the thresholds of a training."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from plusone.compare.jobs import JobResult
 from plusone.compare.summary import mean_per_class
-from plusone.report.blocks import Drawing, Section
+from plusone.data.formats import read
+from plusone.errors import InputError
+from plusone.report.blocks import Block, Cell, Drawing, Section, Table
 from plusone.report.lines import NAN
 from plusone.report.material import Entry, Group, Material
 from plusone.report.style import GRID, NARROW, canvas, colours, headline, plain, styled
+from plusone.training.calibration import read_calibration
+from plusone.training.run_folder import read_description
+from plusone.training.thresholds import read_thresholds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Scores = Mapping[str, Sequence[float]]
 
+COMPARED_TEXT = (
+    "Average precision on the test items of each class, mean over seeds. The best method is "
+    "shown beside assuming negatives (an) and training with all labels (bce), or beside the "
+    "next best methods where these are missing."
+)
+TABLE_TEXT = (
+    "A class is predicted for an item if its probability is at least the threshold. Few seen items "
+    "make a class hard to learn."
+)
 COMPARED = 3  # methods in a figure
 SHOWN = 40  # classes in a figure
 
 
 def per_class(material: Material) -> Section | None:
-    """The best method beside AN and BCE, class by class."""
-    groups = [group for group in material.groups if _scores(group)]
-    if not groups:
+    """The best method beside AN and BCE, class by class; a table of a single training."""
+    blocks: list[Block] = []
+    for group in material.groups:
+        if group.only is not None and (table := class_table(group.only, group.name)) is not None:
+            blocks.append(table)
+        elif _scores(group):
+            blocks.append(Drawing(f"classes-{group.slug}", partial(_draw, group)))
+    if not blocks:
         return None
-    return Section(
-        "classes",
-        "Average precision per class",
-        "Average precision on the test items of each class, mean over seeds. The best method is "
-        "shown beside assuming negatives (an) and training with all labels (bce), or beside the "
-        "next best methods where these are missing.",
-        tuple(Drawing(f"classes-{group.slug}", partial(_draw, group)) for group in groups),
+    compared = any(isinstance(block, Drawing) for block in blocks)
+    return Section("classes", "Classes", COMPARED_TEXT if compared else TABLE_TEXT, tuple(blocks))
+
+
+def class_table(run: JobResult, name: str) -> Table | None:
+    """The classes of a training with their seen positives, thresholds and average precision.
+
+    Args:
+        run: The training.
+        name: Heading of the table.
+
+    Returns:
+        None if its run folder is gone.
+    """
+    found = thresholds_of(run)
+    if found is None:
+        return None
+    thresholds, _ = found
+    classes = list(thresholds)
+    seen = _seen(run, classes)
+    columns: list[tuple[tuple[str, str], list[Cell]]] = [
+        (("class", ""), [Cell(each) for each in classes]),
+        (
+            ("seen", "training items on which it was seen"),
+            [Cell("–") if count is None else Cell(f"{count:,}", count) for count in seen],
+        ),
+        (
+            ("threshold", "predicted from this probability on, in %"),
+            [Cell(f"{100 * value:.1f}", value) for value in thresholds.values()],
+        ),
+    ]
+    if run.test_ap and len(run.test_ap) == len(classes):
+        aps = [Cell("–") if ap is None else Cell(f"{100 * ap:.1f}", ap) for ap in run.test_ap]
+        columns.append((("test AP", "average precision on the test items, in %"), aps))
+    return Table(
+        name,
+        tuple(head for head, _ in columns),
+        tuple(zip(*(cells for _, cells in columns), strict=True)),
+        notes=("thresholds.json in the run folder holds the thresholds and may be edited.",),
     )
+
+
+def thresholds_of(run: JobResult) -> tuple[dict[str, float], dict[str, float]] | None:
+    """Above which probability, and which raw score, each class is predicted.
+
+    Returns:
+        None if the run folder is gone or cannot be read.
+    """
+    if not run.run:
+        return None
+    folder = Path(run.run)
+    try:
+        classes = read_description(folder).classes
+        thresholds = read_thresholds(folder, classes)
+        scores = thresholds.of_scores(read_calibration(folder, classes))
+    except (InputError, OSError):
+        return None
+    return thresholds.by_name(classes), scores.by_name(classes)
+
+
+def _seen(run: JobResult, classes: Sequence[str]) -> list[int] | list[None]:
+    """Seen positives of each class among the training items, as far as they are known."""
+    if run.labels is not None and list(run.labels.classes) == list(classes):
+        return list(run.labels.seen)
+    try:
+        table = read(Path(run.run or "") / "observed.npz", check_images=False).table
+    except (InputError, OSError):
+        return [None] * len(classes)
+    counts = dict(zip(table.classes, table.labels.per_class(1).tolist(), strict=True))
+    return [int(counts.get(name, 0)) for name in classes]
 
 
 def _scores(group: Group) -> dict[str, list[float]]:

@@ -16,6 +16,13 @@ from plusone.results import RunResult
 TIDY = ("data", "method", "mode", "seed", "lr", "options", "val_map", "test_map", "best_epoch",
         "seconds")  # fmt: skip
 NONE = Cell("–")
+ALONE = "What one training reached, measured with the weights of the epoch that was kept."
+COMPARED = (
+    "One row per method, best first, with the settings that validation preferred. The best "
+    "method is bold; methods marked = are within noise of it: closer than the least "
+    "significant difference at 5 %, from the variance that neither method nor seed explains "
+    "(with one seed, the test over classes decides). Columns can be sorted."
+)
 SEEN_ONLY = (
     "val mAP is measured against the seen labels alone: unobserved labels count as negative, so a "
     "model that recovers hidden positives is not rewarded. It ranks trainings; it does not say how "
@@ -32,15 +39,8 @@ def results(material: Material) -> Section | None:
     if runs:
         count = f"{len(runs)} training{'' if len(runs) == 1 else 's'}"
         blocks.append(Download(f"{count} as CSV", "trainings.csv", _csv(runs)))
-    return Section(
-        "results",
-        "Results",
-        "One row per method, best first, with the settings that validation preferred. The best "
-        "method is bold; methods marked = are within noise of it: closer than the least "
-        "significant difference at 5 %, from the variance that neither method nor seed explains "
-        "(with one seed, the test over classes decides). Columns can be sorted.",
-        tuple(blocks),
-    )
+    alone = all(group.only is not None for group in material.groups)
+    return Section("results", "Results", ALONE if alone else COMPARED, tuple(blocks))
 
 
 def results_table(group: Group) -> Table:
@@ -62,7 +62,7 @@ def results_table(group: Group) -> Table:
         tuple((name, COLUMNS[name][0]) for name in shown),
         tuple(zip(*shown.values(), strict=True)),
         notes=(
-            *([f"Seeds: {ranked[0].row.seeds} each."] if same_seeds else []),
+            *([f"Seeds: {ranked[0].row.seeds} each."] if same_seeds and not group.only else []),
             *([SEEN_ONLY] if _on_seen_labels(group.runs) else []),
             *(
                 f"Published, {', '.join(names)}: {source}; ours have other features or backbones."

@@ -11,7 +11,9 @@ from plusone.errors import InputError
 from plusone.report.blocks import Drawing, Section
 from plusone.report.lines import NAN, Line, draw_lines, grey_note
 from plusone.report.material import Group, Material
-from plusone.report.style import canvas, headline, plain, styled
+from plusone.report.style import INK, canvas, headline, plain, styled
+from plusone.report.summary import result
+from plusone.results import RunResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +34,8 @@ def learning(material: Material) -> Section | None:
         "Validation mAP and training loss after every epoch: mean over seeds, up to the epoch that "
         "all of them reached; the band is one standard deviation. A loss is the sum of its terms; "
         "each is scaled to its own range, because losses of different methods have different "
-        "units. Results are those of the best epoch on validation.",
+        "units. Results are those of the best epoch on validation, dashed if there is one "
+        "training.",
         tuple(Drawing(f"learning-{group.slug}", partial(_draw, group)) for group in groups),
     )
 
@@ -68,7 +71,7 @@ def _draw(group: Group) -> Figure:
         total = curve.losses.get("total") or next(iter(curve.losses.values()), None)
         if total is not None:
             loss.append(_scaled(line_of(curve, total)))
-    return map_and_loss(val, loss, group.ink, group.name)
+    return map_and_loss(val, loss, group.ink, group.name, group.only)
 
 
 def _scaled(line: Line) -> Line:
@@ -80,7 +83,11 @@ def _scaled(line: Line) -> Line:
 
 @styled
 def map_and_loss(
-    val: Sequence[Line], loss: Sequence[Line], ink: Mapping[str, str], data: str
+    val: Sequence[Line],
+    loss: Sequence[Line],
+    ink: Mapping[str, str],
+    data: str,
+    only: RunResult | None = None,
 ) -> Figure:
     """Validation mAP and training loss per epoch, side by side.
 
@@ -89,6 +96,7 @@ def map_and_loss(
         loss: Sums of the loss terms, each scaled to the range 0 to 1.
         ink: Colours of the methods to highlight.
         data: Name of the data set.
+        only: The training, if there is just one: the headline is about the epoch that was kept.
     """
     figure, axes = canvas(3.1, 1, 2)
     draw_lines(axes[0], val, ink)
@@ -98,7 +106,10 @@ def map_and_loss(
     axes[1].set_title("Training loss, each in its own range")
     for axis in axes:
         axis.set_xlabel("epoch")
-    headline(figure, _finding(val, data))
+    if only is not None and len(only.stage_val_map) < 2:
+        for axis in axes:
+            axis.axvline(only.best_epoch, color=INK, linewidth=0.9, linestyle="--")
+    headline(figure, _finding(val, data) if only is None else f"{plain(data)}: {result(only)}")
     return figure
 
 

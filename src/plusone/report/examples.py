@@ -11,12 +11,13 @@ from typing import Any
 from plusone.compare.jobs import JobResult
 from plusone.errors import InputError, RunError
 from plusone.report.blocks import Block, Chip, Gallery, GalleryItem, Note, Section, Work
+from plusone.report.classes import thresholds_of
 from plusone.report.images import load_images, thumbnails
 from plusone.report.material import Group, Material
 from plusone.results import Example
 from plusone.training.run_folder import read_description
 
-LIKELY = 3  # labels shown where the truth is not known
+DEFAULT = 0.5  # threshold of a class where the run folder is gone
 STATES = ("seen", "found", "missed", "wrong")
 UNKNOWN = ("seen", "likely")
 WITH_TRUTH = (
@@ -26,8 +27,9 @@ WITH_TRUTH = (
     "predicted, “missed” was hidden and is not, “wrong” is predicted and not true."
 )
 WITHOUT_TRUTH = (
-    "Training items drawn at random, the same for every method, with the unobserved labels that "
-    f"have the highest probabilities, {LIKELY} for each. Whether they are right is not known."
+    "Training items drawn at random, the same for every method. “Likely” are unobserved labels "
+    "above the threshold of their class, from which on the model predicts them. Whether they are "
+    "right is not known."
 )
 WITHOUT_IMAGES = 4  # items shown where there are no images
 
@@ -59,16 +61,17 @@ def _gallery(group: Group) -> Sequence[Block]:
     runs = _with_examples(group)
     first = next(iter(runs.values()))
     images, problem, tiny = _images(first, [item.id for item in first.examples])
-    predictions = {name: {item.id: item for item in run.examples} for name, run in runs.items()}
+    predictions = {
+        name: {item.id: chips(item, (thresholds_of(run) or ({}, {}))[1]) for item in run.examples}
+        for name, run in runs.items()
+    }
     items = [
         GalleryItem(
             item.id,
             images.get(item.id, ""),
             tuple(Chip(name, "seen") for name in item.seen),
             tuple(
-                (name, chips(by_id[item.id]))
-                for name, by_id in predictions.items()
-                if item.id in by_id
+                (name, by_id[item.id]) for name, by_id in predictions.items() if item.id in by_id
             ),
         )
         for item in first.examples
@@ -82,12 +85,24 @@ def _gallery(group: Group) -> Sequence[Block]:
     return [gallery, Note(problem)] if problem else [gallery]
 
 
-def chips(item: Example) -> tuple[Chip, ...]:
-    """The labels that a method predicts for an item, as many as are true; found ones first."""
+def chips(item: Example, thresholds: Mapping[str, float]) -> tuple[Chip, ...]:
+    """The labels that a method predicts for an item.
+
+    Where the truth is known as many as are true, found ones first; otherwise those above their
+    threshold.
+
+    Args:
+        item: The item.
+        thresholds: Least score of each class.
+    """
     ranked = sorted(item.scores, key=lambda name: -(item.scores[name] or 0.0))
     seen = set(item.seen)
     if item.truth is None:
-        return tuple(Chip(name, "likely") for name in ranked if name not in seen)[:LIKELY]
+        return tuple(
+            Chip(name, "likely")
+            for name in ranked
+            if name not in seen and (item.scores[name] or 0.0) >= thresholds.get(name, DEFAULT)
+        )
     truth = set(item.truth)
     predicted = ranked[: len(truth)]
     states = {

@@ -96,6 +96,12 @@ class Group:
         return [entry for entry in entries if entry is not None][:HIGHLIGHTED]
 
     @property
+    def only(self) -> JobResult | None:
+        """The training, if there is just one."""
+        runs = self.runs
+        return runs[0] if len(self.entries) == len(runs) == 1 else None
+
+    @property
     def ink(self) -> dict[str, str]:
         """Colours of the methods in focus."""
         return colours([entry.method for entry in self.focus])
@@ -219,7 +225,8 @@ def _read_run(folder: Path) -> JobResult | None:
     """The result of a run folder; None if it holds no complete run."""
     if not (folder / "metrics.json").exists():
         return None
-    return JobResult.model_validate(read_metrics(folder).to_json() | {"key": f"run {folder}"})
+    here = {"key": f"run {folder}", "run": os.fspath(folder)}  # it may have been moved
+    return JobResult.model_validate(read_metrics(folder).to_json() | here)
 
 
 def _entries(rows: Iterable[BenchRow], results: Iterable[JobResult]) -> list[Entry]:

@@ -53,6 +53,8 @@ def summary(material: Material) -> Section:
 
 def _facts(material: Material) -> Iterable[tuple[str, str]]:
     groups = material.groups
+    if len(groups) == 1 and (run := groups[0].only) is not None:
+        yield "result", result(run, solved=groups[0].entries[0].solved)
     described: set[str] = set()
     for group in groups:
         if group.runs and group.data not in described:
@@ -61,7 +63,9 @@ def _facts(material: Material) -> Iterable[tuple[str, str]]:
     methods = list(dict.fromkeys(entry.method for group in groups for entry in group.entries))
     if methods:
         listed = ", ".join(methods[:METHODS_LISTED])
-        yield "methods", f"{len(methods)}: {listed}{', …' * (len(methods) > METHODS_LISTED)}"
+        count = "" if len(methods) == 1 else f"{len(methods)}: "
+        more = ", …" * (len(methods) > METHODS_LISTED)
+        yield "methods" if count else "method", f"{count}{listed}{more}"
     runs = [run for group in groups for entry in group.entries for run in entry.runs]
     if runs:
         yield "seeds", ", ".join(map(str, sorted({run.seed for run in runs})))
@@ -77,6 +81,25 @@ def _facts(material: Material) -> Iterable[tuple[str, str]]:
         yield "trained until", max(dates)
     versions = sorted({run.version for run in runs if run.version})
     yield "made by", f"plusone {', '.join(versions) or __version__}"
+
+
+def result(run: RunResult, *, solved: bool = False) -> str:
+    """What one training reached, in a line.
+
+    Args:
+        run: Its result.
+        solved: Whether it was solved in closed form, and so has no epochs.
+    """
+    on = "" if run.selected_on == "truth" else " (against seen labels alone)"
+    parts = [] if run.test_map is None else [f"{100 * run.test_map:.1f} % test mAP"]
+    parts.append(f"{100 * run.val_map:.1f} % validation mAP{on}")
+    return ", ".join(parts) + ("" if solved else f"; {kept(run)}")
+
+
+def kept(run: RunResult) -> str:
+    """Which epoch of a training was kept."""
+    stage = " of the last stage" if len(run.stage_val_map) > 1 else ""
+    return f"epoch {run.best_epoch}{stage} was kept"
 
 
 def _describe(run: RunResult) -> str:
