@@ -142,7 +142,8 @@ def progress(description: str, total: int | None) -> Iterator[tuple[Progress, An
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as bar:
+    bar = Progress(*columns, console=err, disable=not err.is_terminal, transient=True)
+    with bar if err.is_terminal else nullcontext():  # rich before 15 would print an empty line
         yield bar, bar.add_task(description, total=total)
 
 
