@@ -237,6 +237,11 @@ def _use(config: ModelConfig) -> str:
             f"{onnx.difference:.1g} on {onnx.items} {kind}. Its metadata holds classes, "
             "thresholds and this description of the input."
         )
+        kind = "photos" if spec.images else "features.npz"
+        lines.append(
+            f"- Without plusone: `pip install onnxruntime numpy pillow`, then `python predict.py "
+            f"{kind} > tags.csv`."
+        )
     return "\n".join([*lines, ""])
 
 

@@ -5,7 +5,7 @@
 | `README.md` | the model card |
 | `config.json` | the same for programs: classes, input, thresholds, training, metrics |
 | `model.safetensors` | the weights |
-| `model.onnx` | the model as ONNX, on request |
+| `model.onnx`, `predict.py` | on request: the model as ONNX, and a program that needs no plusone |
 | `recipe.toml`, `data.json`, `observed.npz` | what `plusone predict` reads |
 | `calibration.json`, `thresholds.json` | probabilities and labels from scores |
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -43,6 +44,7 @@ from plusone.types import TrainLabels
 from plusone.version import __version__
 
 CHECKED = 16  # items that the ONNX file is checked on
+PROGRAM = "predict.py"
 STEPS = ("weights", "onnx", "card")
 
 
@@ -123,6 +125,8 @@ def export_run(
             sample, real = some_inputs(predictor, run, CHECKED)
             difference = export_onnx(predictor, part / "model.onnx", sample, config.metadata())
             config = replace(config, onnx=OnnxCheck(difference, len(sample), real))
+            source = resources.files("plusone.export") / "standalone.py"
+            write_text(part / PROGRAM, source.read_text(encoding="utf-8"))
         begin("card")
         write_json(part / "config.json", config.to_json())
         write_text(part / "README.md", make_card(config))
@@ -134,7 +138,8 @@ def export_run(
 def _move(part: Path, out: Path) -> None:
     """Moves a finished export into place, `config.json` first: it marks the folder as an export."""
     out.mkdir(exist_ok=True)
-    (out / "model.onnx").unlink(missing_ok=True)  # of an older export
+    for name in ("model.onnx", PROGRAM):  # of an older export
+        (out / name).unlink(missing_ok=True)
     for path in sorted(part.iterdir(), key=lambda path: (path.name != "config.json", path.name)):
         path.replace(out / path.name)
 

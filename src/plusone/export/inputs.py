@@ -42,6 +42,7 @@ class InputSpec:
         inside: Preprocessing inside the model; None for features.
         mean: Mean per channel that images are normalized with, in [0, 1].
         std: Standard deviation per channel.
+        aspect: How an image or crop becomes square: "stretch" or "crop"; None for features.
         crops: Left, top, right and bottom of each crop, as shares of width and height; None if the
             whole image is the only one.
     """
@@ -53,6 +54,7 @@ class InputSpec:
     inside: str | None = None
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
+    aspect: str | None = None
     crops: tuple[tuple[float, ...], ...] | None = None
 
     @property
@@ -91,6 +93,7 @@ def describe_input(predictor: Predictor) -> InputSpec:
         inside="scaling to the mean and standard deviation of the backbone",
         mean=mean,
         std=std,
+        aspect=predictor.recipe.aspect,
         crops=crops if several else None,
     )
 
