@@ -216,7 +216,16 @@ def test_every_row_of_a_table_has_a_recipe_and_the_other_way_round():
         folder = recipes() / data
         files = {path.relative_to(folder).as_posix()[:-5] for path in folder.rglob("*.toml")}
         names = {"linear": "linear/{}", "finetune": "{}", "linear_init": "{}_linear_init"}
-        assert files == {names[mode].format(method) for mode, method in rows}
+        listed = {names[mode].format(method) for mode, method in rows}
+        assert listed <= files
+        sources = {source for table in TABLES.values() for source in table}
+        elsewhere = {  # figures of papers whose tables are not reproduced
+            f"{name}_boost" if figure.options else name
+            for name, info in METHODS.items()
+            for figure in info.published
+            if figure.source not in sources and getattr(figure, data) is not None
+        }
+        assert files - listed <= elsewhere
         assert all("method" not in settings_of(data, method, mode) for mode, method in rows)
 
 
