@@ -35,7 +35,8 @@ def class_maps(
     for (view,) in inputs.batches(torch.arange(len(inputs)), BATCH, ("plain",), 0):
         out = predictor.model(view.to(device))
         if out.maps is None or out.maps.shape[2:] == (1, 1):
-            able = " and ".join(name for name, info in METHODS.items() if info.has_maps)
+            *names, last = (name for name, info in METHODS.items() if info.has_maps)
+            able = f"{', '.join(names)} and {last}"
             raise InputError(
                 f"this model of {predictor.recipe.method} has no maps; those of {able} have, if "
                 "trained on images or tokens"
