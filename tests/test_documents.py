@@ -46,6 +46,13 @@ def test_commands_and_options_exist(path):
                     assert word.partition("=")[0] in options, f"{line}: {word}"
 
 
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_tests_that_are_named_exist(path):
+    named = re.findall(r"`(?:tests/)?((?:\w+/)*test_\w+\.py)`", path.read_text(encoding="utf-8"))
+    if path.name != "CONTRIBUTING.md":  # it also shows tests of its examples
+        assert [name for name in named if not (ROOT / "tests" / name).exists()] == []
+
+
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
