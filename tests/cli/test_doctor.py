@@ -134,7 +134,7 @@ def test_a_device_and_a_backbone_that_are_not_there_are_said_in_their_lines(cli)
 def test_the_extras_are_those_of_the_package():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"]
-    assert set(command.EXTRAS) == set(extras) - {"dev"}
+    assert set(command.EXTRAS) == set(extras) - {"dev", "docs"}  # for work on plusone itself
     for name, extra in command.EXTRAS.items():
         needed = {entry.split(">")[0].replace("-", "_") for entry in extras[name]}
         assert set(extra.modules) == needed, name

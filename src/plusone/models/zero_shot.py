@@ -9,7 +9,6 @@ most probable classes, weighted by their probabilities.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from plusone.errors import InputError
+from plusone.io.readers import read_json
 from plusone.models._timm import import_torchvision
 from plusone.models.backbones import Lite
 from plusone.models.classifier import Normalize
@@ -162,7 +162,7 @@ def _transformers(name: str, device: torch.device) -> ZeroShot:
         model = package.AutoModel.from_pretrained(name, use_safetensors=True)
         tokenizer = package.AutoTokenizer.from_pretrained(name)
         file = package.utils.cached_file(name, "preprocessor_config.json")
-        settings = json.loads(Path(file).read_text(encoding="utf-8"))
+        settings = read_json(Path(file))
     except (OSError, ValueError) as error:
         first = str(error).strip().splitlines()[0]
         raise InputError(f"{name}: is no folder or hub name of a CLIP model ({first})") from None
