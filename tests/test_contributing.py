@@ -92,6 +92,9 @@ def test_two_processes_end_where_one_does(copy, tmp_path):
     ranks = [torch.load(two / f"{rank}.pt", weights_only=True) for rank in range(2)]
     for case in cases:
         for key, value in alone[case]["tensors"].items():
-            mine, theirs = (ends[case]["tensors"][key] for ends in ranks)
+            mine, theirs = (ends[case]["tensors"].get(key) for ends in ranks)
             torch.testing.assert_close(mine, value, rtol=1e-3, atol=1e-5)
-            assert torch.equal(mine, theirs), key
+            if theirs is None:
+                assert key.endswith("method.targets")  # its rows are divided, rank 0 has all
+            else:
+                assert torch.equal(mine, theirs), key

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from typing_extensions import TypeVar
 
 from plusone.errors import InputError
+from plusone.methods.tables import slots_of
 from plusone.models.heads import Head, LinearHead
 from plusone.models.ridge import Ridge, Solution
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
@@ -45,7 +46,8 @@ class Method(nn.Module, Generic[O_co]):
     - What a method remembers lives in registered buffers or parameters and is written in
       `after_step` or `after_epoch`, so it is saved and resumed without further code.
     - Observed labels never change. Corrections and estimates are the method's own, indexed by
-      `batch.index`.
+      `batch.index`. Tables with a row for each training item are named in `per_item`, and read and
+      written by the functions of `plusone.methods.tables`.
 
     Runs that differ in their learning rate and seed only can be trained as one stack, if the
     method's `MethodInfo.alone` is None: its `loss` and `penalty` then accept leading dimensions.
@@ -60,7 +62,7 @@ class Method(nn.Module, Generic[O_co]):
     lr_mult: ClassVar[float] = 1.0
     name: str = ""  # in the method table; for messages
     fixed: ClassVar[tuple[str, ...]] = ()  # options that cannot change from stage to stage
-    per_item: ClassVar[tuple[str, ...]] = ()  # its tables with a row for each training item
+    per_item: ClassVar[tuple[str, ...]] = ()  # tables with a row for each training item
 
     def __init__(self, labels: TrainLabels, options: O_co) -> None:
         super().__init__()
@@ -74,19 +76,12 @@ class Method(nn.Module, Generic[O_co]):
         Args:
             device: The device.
             memory: "host" leaves the tables `per_item` in the memory of the CPU, where tables
-                larger than the memory of the device have room; `rows_of` reads them.
+                larger than the memory of the device have room.
         """
-        kept: list[tuple[dict[str, Any], str, Any]] = []
-        for path in self.per_item if memory == "host" else ():
-            parent, _, name = path.rpartition(".")
-            try:
-                module = self.get_submodule(parent)
-            except AttributeError:  # options decide which tables there are
-                continue
-            for slots in (module._parameters, module._buffers):
-                if name in slots:
-                    kept.append((slots, name, slots[name]))
-                    slots[name] = None
+        tables = [slots_of(self, path) for path in self.per_item if memory == "host"]
+        kept = [(slots, name, slots[name]) for slots, name in filter(None, tables)]
+        for slots, name, _ in kept:
+            slots[name] = None
         self.to(device)
         for slots, name, table in kept:
             slots[name] = table
@@ -174,21 +169,6 @@ class Method(nn.Module, Generic[O_co]):
             rows: Which training items, int64 `[N]`; None for all.
         """
         return None
-
-
-def rows_of(table: Tensor, index: Tensor) -> Tensor:
-    """Rows of a per-item table `[N, ...]`, on the device of the index wherever the table is.
-
-    Args:
-        table: The table.
-        index: Which rows, int64 `[B]`.
-    """
-    return table[index.to(table.device)].to(index.device)
-
-
-def set_rows(table: Tensor, index: Tensor, values: Tensor) -> None:
-    """Writes rows of a per-item table in place, wherever the table is."""
-    table[index.to(table.device)] = values.to(table.device)
 
 
 @dataclass(frozen=True)

@@ -35,10 +35,10 @@ from plusone.methods.base import (
     Part,
     PublishedFigure,
     Range,
-    rows_of,
 )
 from plusone.methods.papers import CHEN_TABLE_2, LASD_TABLE_2, XIE_TABLE_2_RESNET, ZHOU, ZHOU_TABLE
 from plusone.methods.pointwise import pointwise
+from plusone.methods.tables import columns_of, rows_of, set_columns
 from plusone.types import Batch, Clock, Outputs, TrainLabels
 
 BLOCK = 16  # classes that are looked at together
@@ -95,12 +95,14 @@ class EmApl(Method[EmAplOptions]):
         classes = torch.arange(self.labels.n_classes)
         for block in torch.split(classes, BLOCK):  # [N, L] is held as little as possible
             part = slice(int(block[0]), int(block[-1]) + 1)
-            free = (self.soft[:, part] < 0) & (self._seen(part).to(self.soft.device) == 0)
+            soft = columns_of(self.soft, part)
+            free = (soft < 0) & (self._seen(part).to(soft.device) == 0)
             still = torch.where(free, probabilities[:, part], torch.inf)
-            for column, p in zip(block.tolist(), still.t().contiguous(), strict=True):
+            for column, p in enumerate(still.t().contiguous()):
                 left = int(torch.isfinite(p).sum())
-                rows = torch.topk(p, min(counts[column], left), largest=False).indices
-                self.soft[rows, column] = p[rows]
+                rows = torch.topk(p, min(counts[part.start + column], left), largest=False).indices
+                soft[rows, column] = p[rows]
+            set_columns(self.soft, soft, part)
 
     def _seen(self, part: slice) -> Tensor:
         """States of all items in some classes next to each other, int8 `[N, classes]`."""

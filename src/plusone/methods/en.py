@@ -43,12 +43,13 @@ from plusone.methods.base import (
     Part,
     PublishedFigure,
     Range,
-    rows_of,
-    set_rows,
 )
 from plusone.methods.papers import VERELST, XIE_TABLE_2_RESNET
+from plusone.methods.tables import columns_of, rows_of, set_columns, set_rows
 from plusone.models.heads import Head, SpatialHead
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
+
+BLOCK = 16  # classes that are sorted together
 
 
 @dataclass(frozen=True)
@@ -109,11 +110,14 @@ class En(Method[E_co]):
     def after_epoch(self, clock: Clock, predict: Callable[[], Tensor]) -> None:
         device = self.confidence.device
         unobserved = torch.from_numpy(self.labels.observed.dense() == 0).to(device)
-        self.negatives.copy_(lowest(self.confidence, unobserved, self.counts.to(device)))
+        for first in range(0, self.labels.n_classes, BLOCK):
+            block = slice(first, first + BLOCK)
+            confidence, counts = columns_of(self.confidence, block), self.counts[block].to(device)
+            set_columns(self.negatives, lowest(confidence, unobserved[:, block], counts), block)
 
     def estimates(self, rows: Tensor | None = None) -> Tensor:
         seen = torch.from_numpy(self.labels.observed.dense(rows))
-        confidence = (self.confidence if rows is None else self.confidence[rows]).to(CPU)
+        confidence = rows_of(self.confidence, rows).to(CPU)
         unobserved = torch.where(seen == 0, confidence.clamp(min=0), 0.0)
         return torch.where(seen == 1, 1.0, unobserved)
 

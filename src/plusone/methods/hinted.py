@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from plusone.methods.base import Method, O_co, rows_of
+from plusone.methods.base import Method, O_co
+from plusone.methods.tables import rows_of
 from plusone.types import Batch, TrainLabels
 
 

@@ -33,10 +33,9 @@ from plusone.methods.base import (
     Options,
     PublishedFigure,
     Range,
-    rows_of,
-    set_rows,
 )
 from plusone.methods.papers import BOOSTLU, CHEN_TABLE_2, KIM, LASD_TABLE_2
+from plusone.methods.tables import rows_of, set_rows
 from plusone.models.heads import Head, SpatialHead
 from plusone.types import Batch, Clock, Outputs, TrainLabels
 
@@ -135,8 +134,7 @@ class LargeLossPermanent(LargeLoss):
 
     def estimates(self, rows: Tensor | None = None) -> Tensor:
         seen = torch.from_numpy(self.labels.observed.dense(rows) == 1)
-        corrected = self.corrected if rows is None else self.corrected[rows]
-        return (corrected.to(CPU) | seen).float()
+        return (rows_of(self.corrected, rows).to(CPU) | seen).float()
 
 
 INFOS = (

@@ -29,16 +29,10 @@ from torch import Tensor, nn
 
 from plusone.device import CPU
 from plusone.losses import assume_negative, reduce
-from plusone.methods.base import (
-    Method,
-    MethodInfo,
-    Part,
-    PublishedFigure,
-    Range,
-    rows_of,
-)
+from plusone.methods.base import Method, MethodInfo, Part, PublishedFigure, Range
 from plusone.methods.labelwise import FIXED, LabelwiseOptions
 from plusone.methods.papers import TRAN_TABLE
+from plusone.methods.tables import columns_of, rows_of, set_columns
 from plusone.models.heads import Head, LabelwiseHead
 from plusone.seeds import generator
 from plusone.types import Batch, Clock, Outputs, TrainLabels
@@ -133,12 +127,11 @@ class Mime(Method[MimeOptions]):
         device = self.corrected.device
         confident = self.probabilities(predict()).to(device) > self.options.threshold
         unobserved = torch.from_numpy(self.labels.observed.dense() == 0).to(device)
-        self.corrected |= confident & unobserved
+        set_columns(self.corrected, columns_of(self.corrected) | (confident & unobserved))
 
     def estimates(self, rows: Tensor | None = None) -> Tensor:
         seen = torch.from_numpy(self.labels.observed.dense(rows) == 1)
-        corrected = self.corrected if rows is None else self.corrected[rows]
-        return (corrected.to(CPU) | seen).float()
+        return (rows_of(self.corrected, rows).to(CPU) | seen).float()
 
 
 INFO = MethodInfo(

@@ -40,7 +40,8 @@ from torch import Tensor
 from plusone.data.matrix import LabelMatrix
 from plusone.device import CPU
 from plusone.losses import reduce
-from plusone.methods.base import Method, MethodInfo, Options, Part, rows_of
+from plusone.methods.base import Method, MethodInfo, Options, Part
+from plusone.methods.tables import rows_of, set_columns
 from plusone.models.ridge import (
     PENALTIES,
     Ridge,
@@ -151,7 +152,7 @@ class Recovery(RidgeRegression[RecoveryOptions]):
 
     def after_solving(self, solution: Solution) -> None:
         if solution.targets is not None:
-            self.targets.copy_(solution.targets[: len(self.targets)])
+            set_columns(self.targets, solution.targets[: self.labels.n_items])
 
     def first_guess(self, predictions: Tensor, observed: Tensor) -> tuple[Tensor, float]:
         """The first p, and k, from predictions `[n, L]` of the seen label."""
@@ -163,10 +164,10 @@ class Recovery(RidgeRegression[RecoveryOptions]):
         predictions = predict()
         observed = torch.from_numpy(self.labels.observed.dense()).to(predictions.device).float()
         p, k = self.first_guess(predictions, observed)
-        self.targets.copy_(calibrated(p, observed, k)[1])
+        set_columns(self.targets, calibrated(p, observed, k)[1])
 
     def estimates(self, rows: Tensor | None = None) -> Tensor:
-        return (self.targets if rows is None else self.targets[rows]).to(CPU)
+        return rows_of(self.targets, rows).to(CPU)
 
 
 def positives_per_item(q: Tensor, observed: Tensor) -> float:

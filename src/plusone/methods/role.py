@@ -45,8 +45,6 @@ from plusone.methods.base import (
     Part,
     PublishedFigure,
     Range,
-    rows_of,
-    set_rows,
 )
 from plusone.methods.papers import (
     CHEN_TABLE_2,
@@ -56,6 +54,7 @@ from plusone.methods.papers import (
     XIE_TABLE_2_RESNET,
     ZHOU_TABLE,
 )
+from plusone.methods.tables import rows_of, set_rows
 from plusone.models.heads import Head
 from plusone.seeds import generator, seeded
 from plusone.types import Batch, Clock, Outputs, TrainLabels
@@ -192,9 +191,10 @@ class FactoredEstimator(Estimator):
         return self._logits(index)
 
     def _logits(self, index: Tensor) -> Tensor:
-        own, device = index.to(self.items.weight.device), self.classes.device
-        bias = self.item_bias(own).to(device) + self.class_bias
-        return torch.addmm(bias, self.items(own).to(device), self.classes.t())
+        index = index.to(self.classes.device)
+        bias = rows_of(self.item_bias.weight, index, sparse=True) + self.class_bias
+        items = rows_of(self.items.weight, index, sparse=True)
+        return torch.addmm(bias, items, self.classes.t())
 
 
 class NetworkEstimator(Estimator):

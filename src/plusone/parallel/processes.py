@@ -170,6 +170,49 @@ def all_gather(part: Tensor, counts: list[int]) -> Tensor:
     return whole
 
 
+class _Summed(torch.autograd.Function):
+    """Forward: the sum over all ranks. Backward: the gradient of the sum, which all compute."""
+
+    @staticmethod
+    def forward(ctx: Any, part: Tensor) -> Tensor:
+        total = part.contiguous().clone()
+        numbers = total.view(torch.uint8) if total.dtype == torch.bool else total
+        with lost_process_errors():
+            distributed.all_reduce(numbers)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return grads[0]
+
+
+def all_sum(part: Tensor) -> Tensor:
+    """Sums the equally shaped tensors of all ranks, differentiably.
+
+    Every process must then compute the same loss: the gradient of its part is that of the sum.
+    """
+    if world()[1] == 1:
+        return part
+    total: Tensor = _Summed.apply(part)  # type: ignore[no-untyped-call]
+    return total
+
+
+def gather_rows(part: Tensor, counts: list[int]) -> Tensor | None:
+    """Concatenates the rows of all ranks in rank 0; None in the others.
+
+    Args:
+        part: This process's rows `[counts[rank], ...]`.
+        counts: Rows of each process.
+    """
+    if world()[1] == 1:
+        return part
+    padded = _padded(part, counts)
+    parts = [torch.empty_like(padded) for _ in counts] if is_main_process() else None
+    with lost_process_errors():
+        distributed.gather(padded, parts)
+    return None if parts is None else _joined(parts, counts)
+
+
 def all_gather_equal(part: Tensor) -> Tensor:
     """Stacks the equally shaped tensors of all ranks: `[world, ...]`."""
     if world()[1] == 1:
@@ -196,8 +239,15 @@ def broadcast(find: Callable[[], T]) -> T:
     return value
 
 
-def broadcast_tensors(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Broadcasts the named tensors of rank 0; those of other ranks are ignored."""
+def broadcast_tensors(
+    tensors: dict[str, Tensor], kept: Callable[[str, Tensor], Tensor] = lambda _, x: x
+) -> dict[str, Tensor]:
+    """Broadcasts the named tensors of rank 0; those of other ranks are ignored.
+
+    Args:
+        tensors: The tensors.
+        kept: Gives what this process keeps of each, as soon as it is there.
+    """
     if world()[1] == 1:
         return tensors
     kinds: list[Any] = broadcast(
@@ -206,9 +256,10 @@ def broadcast_tensors(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     received = {}
     for name, kind, shape in kinds:
         own = tensors[name] if is_main_process() else torch.empty(shape, dtype=getattr(torch, kind))
-        received[name] = own.contiguous()
+        whole = own.contiguous()
         with lost_process_errors():
-            distributed.broadcast(received[name], 0)
+            distributed.broadcast(whole, 0)
+        received[name] = kept(name, whole)
     return received
 
 
@@ -239,11 +290,21 @@ def check_same(value: str, what: str) -> None:
 
 
 def _all_gather_rows(part: Tensor, counts: list[int]) -> Tensor:
-    padded = part.new_zeros((max(counts), *part.shape[1:]))  # all must send equally much
-    padded[: len(part)] = part
+    padded = _padded(part, counts)
     parts = [torch.empty_like(padded) for _ in counts]
     with lost_process_errors():
         distributed.all_gather(parts, padded)
+    return _joined(parts, counts)
+
+
+def _padded(part: Tensor, counts: list[int]) -> Tensor:
+    """The rows of this rank and as many zeros as all need to send equally much."""
+    padded = part.new_zeros((max(counts), *part.shape[1:]))
+    padded[: len(part)] = part
+    return padded
+
+
+def _joined(parts: list[Tensor], counts: list[int]) -> Tensor:
     return torch.cat([each[:count] for each, count in zip(parts, counts, strict=True)])
 
 

@@ -32,6 +32,7 @@ from plusone.parallel.processes import (
     row_counts,
     world,
 )
+from plusone.parallel.tables import undivided
 from plusone.types import Outputs
 
 TOLERANCE = 1e-4  # relative, between the weights of the processes
@@ -241,7 +242,7 @@ def check_equal_weights(model: nn.Module, method: nn.Module) -> None:
     """Raises an error if the weights of the processes have drifted apart."""
     if world()[1] == 1:
         return
-    tensors = (*model.state_dict().values(), *method.state_dict().values())
+    tensors = (*model.state_dict().values(), *undivided(method))
     checksums = all_gather_equal(torch.stack([_checksum(tensor).to(CPU) for tensor in tensors]))
     if not torch.allclose(checksums, checksums[:1], rtol=TOLERANCE, equal_nan=True):
         raise RunError(

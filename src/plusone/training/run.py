@@ -36,7 +36,7 @@ from plusone.errors import DivergedError, InputError, RunError
 from plusone.io.files import clear_leftovers, write_json, write_text
 from plusone.io.jsonl import append_jsonl, read_jsonl, write_jsonl
 from plusone.io.keys import content_key, file_sample, file_state
-from plusone.parallel.processes import broadcast, broadcast_tensors, check_same, is_main_process
+from plusone.parallel.processes import LostProcessError, broadcast, check_same, is_main_process
 from plusone.recipe import FORMAT, Recipe
 from plusone.results import EpochRecord, RunDescription, RunResult
 from plusone.training import checkpoint
@@ -124,7 +124,7 @@ def train(
                 if on_record is not None:
                     on_record(record)
                 now = time.perf_counter()
-                if is_main_process() and now - saved > SECONDS_BETWEEN_CHECKPOINTS:
+                if broadcast(lambda: now - saved > SECONDS_BETWEEN_CHECKPOINTS):  # noqa: B023
                     _save(training, folder, spent + now - started)
                     saved = time.perf_counter()
         seconds = spent + time.perf_counter() - started
@@ -200,8 +200,7 @@ def _saving_best(training: Training, folder: Path) -> Iterator[None]:
 
 def _write_model(training: Training, folder: Path) -> tuple[Calibration, Thresholds]:
     """Writes the current weights, their calibration and their thresholds."""
-    tensors = {f"model.{name}": value for name, value in training.model.state_dict().items()}
-    tensors |= {f"method.{name}": value for name, value in training.method.state_dict().items()}
+    tensors = training.weights()
     calibration, thresholds = calibrate(training)
     if is_main_process():
         checkpoint.save(folder / "model.safetensors", tensors, {"version": __version__})
@@ -303,7 +302,8 @@ def _check_same_run(folder: Path, recipe: Recipe, task: Task, data: str) -> None
 
 def _save(training: Training, folder: Path, seconds: float) -> None:
     tensors, plain = training.state()
-    checkpoint.save(folder / "checkpoint.safetensors", tensors, plain | {"seconds": seconds})
+    if is_main_process():
+        checkpoint.save(folder / "checkpoint.safetensors", tensors, plain | {"seconds": seconds})
 
 
 def _restore(training: Training, folder: Path) -> float:
@@ -314,10 +314,12 @@ def _restore(training: Training, folder: Path) -> float:
             write_jsonl(lines, [])
         return 0.0
     tensors, plain = checkpoint.load(path) if is_main_process() else ({}, {})
-    tensors, plain = broadcast_tensors(tensors), broadcast(lambda: plain)
+    plain = broadcast(lambda: plain)
     try:
         training.load_state(tensors, plain)
         seconds = float(plain["seconds"])
+    except LostProcessError:
+        raise
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"{path}: does not fit the run beside it ({first})") from None

@@ -27,6 +27,7 @@ from plusone.device import CPU, allowing_tf32, autocasts, is_out_of_memory, reso
 from plusone.errors import DivergedError, InputError, RunError
 from plusone.methods import get_method
 from plusone.methods.groups import GroupConsistency
+from plusone.methods.tables import holder_of
 from plusone.metrics import mean_average_precision
 from plusone.metrics.probe import prober_for
 from plusone.metrics.seen_labels import get_score, score_name
@@ -40,8 +41,9 @@ from plusone.models.classifier import Classifier
 from plusone.models.ema import Ema
 from plusone.models.heads import Head, LinearHead
 from plusone.models.kernel import FeatureMap, KernelMap, LinearMap, n_landmarks
-from plusone.parallel.processes import check_device, world
+from plusone.parallel.processes import broadcast_tensors, check_device, world
 from plusone.parallel.sharing import Sharing, check_equal_weights
+from plusone.parallel.tables import DividedTables
 from plusone.recipe import Recipe
 from plusone.results import EpochRecord, Probe
 from plusone.seeds import derive, generator, seeded
@@ -214,6 +216,7 @@ class Training:
         self._check_settings()
         with self.computing(None):
             self.model.place(self.device)
+            self.tables = DividedTables(self.method)
             self.method.move(self.device, memory=recipe.memory)
         self.groups = self._group_consistency(labels)
         self._placed: dict[int, tuple[Inputs, Inputs]] = {}
@@ -727,8 +730,17 @@ class Training:
             self.model.load_state_dict(best.model)
             self.method.load_state_dict(best.method)
 
+    def weights(self) -> State:
+        """The tensors of model and method; of several processes, tables as in `state`."""
+        tensors = _named("model", self.model.state_dict())
+        return self._whole(tensors | _named("method", self.method.state_dict()))
+
     def state(self) -> tuple[State, dict[str, Any]]:
-        """Everything that changes in training: tensors by name, and plain values."""
+        """Everything that changes in training: tensors by name, and plain values.
+
+        Of several processes all must call it, and rank 0 alone gets the tables of the method that
+        have a row for each item: they are too large to be whole in every process.
+        """
         tensors = _named("model", self.model.state_dict())
         tensors |= _named("method", self.method.state_dict())
         if not self.done:
@@ -754,17 +766,33 @@ class Training:
                 tensors |= _named(f"{name}.method", best.method)
                 fields = ("score", "val_map", "epoch", "weights")
                 plain[name] = {key: getattr(best, key) for key in fields}
-        return tensors, plain
+        return self._whole(tensors), plain
+
+    def _whole(self, tensors: State) -> State:
+        return self.tables.whole(tensors, self._is_divided)
+
+    def _own(self, name: str, tensor: Tensor) -> Tensor:
+        return self.tables.cut(tensor) if self._is_divided(name, tensor) else tensor
+
+    def _is_divided(self, name: str, tensor: Tensor) -> bool:
+        """Whether each process holds some rows of a tensor of the state."""
+        kind, _, rest = name.removeprefix("best.").removeprefix("before.").partition(".")
+        if kind == "optimizer":  # moments are divided as their weight is, but not a count of steps
+            groups, number = self.optimizer.param_groups, int(rest.split(".")[0])
+            weight = [weight for group in groups for weight in group["params"]][number]
+            return tensor.ndim > 0 and holder_of(weight) is not None
+        return kind == "method" and rest in self.tables.names
 
     def load_state(self, tensors: State, plain: dict[str, Any]) -> None:
-        """Takes over what `state()` gave."""
+        """Takes over what `state()` gave; of several processes, what rank 0 is given."""
         self.stage, self.epoch = plain["stage"], plain["epoch"]
         self.stage_maps = list(plain["stage_maps"])
+        if not self.done:
+            self.begin_stage()
+        tensors = broadcast_tensors(tensors, self._own)
         self.left_out = tensors.get("left_out")
         if self.done and self.kernel:
             self.model.head = self._new_map().to(self.device).folded(self.model.head)
-        if not self.done:
-            self.begin_stage()
         self.model.load_state_dict(below(tensors, "model."))
         self.method.load_state_dict(below(tensors, "method."))
         if not self.done:
