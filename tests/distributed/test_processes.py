@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,12 @@ def gradients() -> list[list[Tensor | None]]:
     )
     for step, (view,) in enumerate(batches):
         net.zero_grad()
-        division = sharing.begin_step(1) if sharing else None
-        out = net(view, step)
-        z = (division.whole(out) if division else out).logits
+        forward = partial(net, step=step)
+        if sharing:
+            (division,) = sharing.divisions(1)
+            z = sharing.forward(forward, view, division).logits
+        else:
+            z = forward(view).logits
         losses = [(z @ z.T).square().mean(), net.linear.weight.abs().sum()]  # over pairs of rows
         (sharing.backward if sharing else torch.autograd.backward)(losses)
         found.append([None if w.grad is None else w.grad.clone() for w in net.parameters()])

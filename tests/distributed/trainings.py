@@ -54,6 +54,11 @@ CASES |= {
     "seen negatives": FEATURES | {"method": "em", "observe": "positives_and_negatives(1, 1)"},
     "bf16": IMAGES | {"method": "an", "precision": "bf16", "epochs": 1},
     "fp16 and clip": IMAGES | {"method": "an", "precision": "fp16", "clip": 0.1, "epochs": 1},
+    # 9 rows in pieces of 5 and 4, each shared by the processes; batch norm sees the same pieces.
+    "pieces": IMAGES | {"method": "epr", "accumulate": 2},
+    "pieces, a teacher and a penalty": IMAGES | {"method": "en_cl", "accumulate": 3, "ema": 0.9},
+    "pieces, a penalty and a norm": IMAGES | {"method": "l2r", "accumulate": 2, "clip": 0.1},
+    "pieces of two stages": TWO_STAGES | {"method": "role", "accumulate": 4},
     "adamw": FEATURES | {"method": "epr", "optimizer": "adamw"},
 }
 

@@ -15,6 +15,7 @@ from plusone.data.dataset import Dataset
 from plusone.data.lazy import LazyArray
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
+from plusone.parallel.sharing import Share
 from plusone.recipe import Recipe
 from plusone.training import _sampling, summary, task
 from plusone.training._sampling import blockwise, sample
@@ -64,7 +65,7 @@ def test_k_is_estimated_alike(tmp_path, monkeypatch) -> None:
     assert Training(task.make_task(data, recipe), recipe).k == held
 
 
-@pytest.mark.parametrize("share", [(0, 1), (0, 2), (1, 2)])
+@pytest.mark.parametrize("share", [Share(), Share(0, 2), Share(1, 2), Share(1, 2, pieces=3)])
 def test_batches_of_mapped_and_of_some_inputs(share) -> None:
     x = np.random.default_rng(0).normal(size=(37, 5)).astype(np.float16)
     order = torch.randperm(37, generator=torch.Generator().manual_seed(0))

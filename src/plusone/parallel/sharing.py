@@ -11,10 +11,10 @@ everywhere.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +46,33 @@ def even_owners(n: int) -> Tensor:
     """
     counts = torch.tensor(row_counts(n))
     return torch.repeat_interleave(torch.arange(len(counts)), counts)
+
+
+class Share(NamedTuple):
+    """Which rows of every batch a process works on.
+
+    A batch may be computed in pieces, one after the other (`accumulate`). Each piece is divided,
+    so that together the processes compute the pieces of one.
+
+    Args:
+        rank: The process.
+        size: How many processes there are.
+        pieces: In how many pieces a batch is computed.
+    """
+
+    rank: int = 0
+    size: int = 1
+    pieces: int = 1
+
+    def piece_sizes(self, items: int) -> list[int]:
+        """Items of each piece of a batch: about equal, and none is empty."""
+        number = max(1, min(self.pieces, items))
+        return [len(piece) for piece in torch.arange(items).tensor_split(number)]
+
+    def rows(self, items: int) -> Tensor:
+        """Its rows of a batch, int64."""
+        pieces = torch.split(torch.arange(items), self.piece_sizes(items))
+        return torch.cat([piece.tensor_split(self.size)[self.rank] for piece in pieces])
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +140,7 @@ class Inputs(Protocol):
         batch_size: int,
         views: Sequence[str],
         seed: int,
-        share: tuple[int, int] = ...,
+        share: Share = ...,
     ) -> Iterator[tuple[Tensor, ...]]:
         """Batches of the items `order`; with a share, this process's rows of each."""
         ...
@@ -128,8 +155,8 @@ class Sharing:
 
     def __init__(self, model: nn.Module) -> None:
         self.model, self.rows = model, Rows(all_gather_equal)
-        self._even: dict[int, Division] = {}  # by the number of items
-        self._division = Division(even_owners(0))
+        self._owners = even_owners(0)  # of the batch last given
+        self._sizes: list[int] = []  # of its pieces
         self._averaged: DistributedDataParallel | None = None
         see_whole_batch(model, self.rows)
 
@@ -141,6 +168,7 @@ class Sharing:
         views: Sequence[str],
         seed: int,
         owners: Tensor | None = None,
+        pieces: int = 1,
     ) -> Iterator[tuple[Tensor, ...]]:
         """This process's rows of every batch; a placeholder row where it has none.
 
@@ -152,40 +180,55 @@ class Sharing:
             seed: Seed of the augmentation.
             owners: The rank that has the input of each row of `order`, int64 `[n]`, where each
                 process has `own_rows` of the inputs; None if all have all.
+            pieces: In how many pieces a batch is computed; with `owners` in one.
         """
-        own = inputs.batches(order, batch_size, views, seed, world())
+        share = Share(*world(), pieces)
+        own = inputs.batches(order, batch_size, views, seed, share)
         placeholder = order[:1] if owners is None else own_rows(len(inputs))[:1]
         for start in range(0, len(order), batch_size):
             items = min(batch_size, len(order) - start)
             if owners is None:
-                self._division = self._even.setdefault(items, Division(even_owners(items)))
+                self._sizes = share.piece_sizes(items)
+                self._owners = torch.cat([even_owners(size) for size in self._sizes])
             else:
-                self._division = Division(owners[start : start + items])
-            if len(self._division.own):
+                self._sizes, self._owners = [items], owners[start : start + items]
+            if bool((self._owners == share.rank).any()):
                 yield next(own)
             else:
                 yield next(iter(inputs.batches(placeholder, 1, views, seed)))
 
-    def begin_step(self, views: int) -> Division:
-        """Sets the rows that the layers will see in this step, of the batch last given."""
-        division = self._division
-        if views > 1:
-            division = Division(division.owners, views)
+    def divisions(self, views: int) -> list[Division]:
+        """How the rows of each piece of the batch last given are divided."""
+        return [Division(owners, views) for owners in torch.split(self._owners, self._sizes)]
+
+    def forward(
+        self, forward: Callable[[Tensor], Outputs], own: Tensor, division: Division
+    ) -> Outputs:
+        """The outputs of the rows of all processes; layers of the model see all of them.
+
+        Args:
+            forward: The model.
+            own: The inputs of this process's rows, a placeholder if it has none.
+            division: How the rows are divided.
+        """
         self.rows.total, self.rows.counted = sum(division.counts), len(division.own) > 0
-        self.rows.own = division.own if self.rows.counted else torch.zeros(views, dtype=torch.int64)
-        return division
+        placeholder = torch.zeros(division.views, dtype=torch.int64)
+        self.rows.own = division.own if self.rows.counted else placeholder
+        return division.whole(forward(own))
 
     def begin_stage(self) -> None:
         """Forgets which weights the last stage trained."""
         self._averaged = None
 
-    def backward(self, losses: Sequence[Tensor]) -> None:
+    def backward(self, losses: Sequence[Tensor], grads: Sequence[Tensor] | None = None) -> None:
         """Adds the gradients of losses that all processes have computed alike.
 
-        Those of the model are averaged over the processes, in buckets while the pass still runs.
+        Those of the model, with what was added to them before, are averaged over the processes, in
+        buckets while the pass still runs.
 
         Args:
-            losses: Scalars; their sum is minimised.
+            losses: Scalars, whose sum is minimised; or outputs of the model.
+            grads: Gradients of the outputs.
         """
         some_unused = not reaches(losses, self._weights())
         if self._averaged is None or (some_unused and not self._averaged.find_unused_parameters):
@@ -199,7 +242,7 @@ class Sharing:
                     gradient_as_bucket_view=True,
                 )
         with lost_process_errors(of_collectives=True):
-            torch.autograd.backward(self._averaged(losses))
+            torch.autograd.backward(self._averaged(losses), grads)
 
     def _weights(self) -> list[nn.Parameter]:
         return [weight for weight in self.model.parameters() if weight.requires_grad]

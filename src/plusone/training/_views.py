@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from plusone.data.augment import draw_strong, strong
+from plusone.parallel.sharing import Share
 from plusone.seeds import generator
 
 VIEWS = ("plain", "weak", "strong")
@@ -83,22 +84,24 @@ class ItemView(NamedTuple):
         return image if self.draws is None else strong(image, self.draws)
 
 
-def own_places(n: int, batch_size: int, share: tuple[int, int]) -> tuple[Tensor, int]:
+def own_places(n: int, batch_size: int, share: Share) -> tuple[Tensor, int]:
     """The positions of an epoch that one of several processes works on.
 
-    Every batch is divided, so that together the processes see the batches of one.
+    Every piece of every batch is divided, so that together the processes see the batches of one.
 
     Args:
         n: Positions of the epoch.
         batch_size: Items of a batch, over all processes.
-        share: Rank and number of processes.
+        share: Rank and number of processes, and pieces of a batch.
 
     Returns:
         The positions, int64 `[m]`, and the batch size of this process.
 
-    >>> own_places(7, 5, (0, 2)), own_places(7, 5, (1, 2))
+    >>> own_places(7, 5, Share(0, 2)), own_places(7, 5, Share(1, 2))
     ((tensor([0, 1, 2, 5]), 3), (tensor([3, 4, 6]), 2))
+    >>> own_places(6, 6, Share(0, 2, pieces=2))
+    (tensor([0, 1, 3, 4]), 4)
     """
-    rank, size = share
-    parts = [part.tensor_split(size)[rank] for part in torch.split(torch.arange(n), batch_size)]
-    return torch.cat(parts), max(1, len(torch.arange(batch_size).tensor_split(size)[rank]))
+    batches = torch.split(torch.arange(n), batch_size)
+    places = [share.rows(len(batch)) + batch[0] for batch in batches]
+    return torch.cat(places), max(1, len(share.rows(batch_size)))

@@ -24,10 +24,11 @@ from plusone.data.images import CROPS, Aspect, Crops, cut
 from plusone.data.lazy import LazyArray
 from plusone.data.matrix import LabelMatrix
 from plusone.device import CPU
+from plusone.parallel.sharing import Share
 from plusone.training._views import draw_views, own_places
 from plusone.training._workers import ImageWorkers, Request
 
-ALL = (0, 1)  # rank and number of processes, for a single process
+ALL = Share()
 GATHERED = 1 << 20  # numbers gathered at once, unless one batch has more
 LABELS_AT_ONCE = 1 << 18  # labels made dense at once, unless one batch has more
 PREFETCHED = 2  # batches waiting
@@ -46,7 +47,7 @@ class Inputs(Protocol):
         batch_size: int,
         views: Sequence[str],
         seed: int,
-        share: tuple[int, int] = ALL,
+        share: Share = ALL,
     ) -> Iterator[tuple[Tensor, ...]]:
         """Batches of the items `order`, each a tuple with one `[B, ...]` tensor per view.
 
@@ -55,8 +56,8 @@ class Inputs(Protocol):
             batch_size: Items of a batch, over all processes.
             views: Names of views: "plain", "weak" or "strong".
             seed: Seed of the augmentation.
-            share: Rank and number of processes: only this process's rows of each batch are given,
-                and a last batch without any is left out.
+            share: Which of several processes this is: only its rows of each batch are given, and a
+                last batch without any is left out.
         """
         ...
 
@@ -84,7 +85,7 @@ class ArrayInputs:
         batch_size: int,
         views: Sequence[str],
         seed: int,
-        share: tuple[int, int] = ALL,
+        share: Share = ALL,
     ) -> Iterator[tuple[Tensor, ...]]:
         batches = self._batches(order, batch_size, views, seed, share)
         return prefetch(batches) if self._images and "strong" in views else batches
@@ -99,7 +100,7 @@ class ArrayInputs:
         batch_size: int,
         views: Sequence[str],
         seed: int,
-        share: tuple[int, int],
+        share: Share,
     ) -> Iterator[tuple[Tensor, ...]]:
         images = self._images
         drawn = draw_views(views, len(order), seed, flip=self.flip and images)
@@ -153,7 +154,7 @@ class MappedInputs:
         batch_size: int,
         views: Sequence[str],
         seed: int,
-        share: tuple[int, int] = ALL,
+        share: Share = ALL,
     ) -> Iterator[tuple[Tensor, ...]]:
         draw_views(views, len(order), seed, flip=False)  # refuses unknown views
         if share != ALL:
@@ -197,7 +198,7 @@ class FileInputs:
         batch_size: int,
         views: Sequence[str],
         seed: int,
-        share: tuple[int, int] = ALL,
+        share: Share = ALL,
     ) -> Iterator[tuple[Tensor, ...]]:
         drawn = draw_views(views, len(order), seed, flip=self.flip)
         if share != ALL:
@@ -240,7 +241,7 @@ class SomeInputs:
         batch_size: int,
         views: Sequence[str],
         seed: int,
-        share: tuple[int, int] = ALL,
+        share: Share = ALL,
     ) -> Iterator[tuple[Tensor, ...]]:
         return self.inputs.batches(self.rows[order], batch_size, views, seed, share)
 

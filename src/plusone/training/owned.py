@@ -14,7 +14,7 @@ from torch import Tensor
 
 from plusone.device import free_memory
 from plusone.parallel.processes import own_rows, world
-from plusone.parallel.sharing import even_owners
+from plusone.parallel.sharing import Share, even_owners
 from plusone.training.loader import ALL, ArrayInputs, Inputs, MappedInputs, SomeInputs
 from plusone.training.placement import MOST_OF_MEMORY, place
 
@@ -42,7 +42,7 @@ class OwnedInputs:
         batch_size: int,
         views: Sequence[str],
         seed: int,
-        share: tuple[int, int] = ALL,
+        share: Share = ALL,
     ) -> Iterator[tuple[Tensor, ...]]:
         """As all `Inputs`; with a share, the rows of each batch that this process holds."""
         first = int(own_rows(self.n)[0])

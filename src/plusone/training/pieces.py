@@ -14,12 +14,16 @@ items of a batch (batch norm in training) see one piece at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from itertools import accumulate
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, autograd, nn
 
+from plusone.parallel.sharing import Division, Sharing
 from plusone.seeds import drawn_again
 from plusone.types import Outputs
 
@@ -33,19 +37,25 @@ class Pieces:
         forward: The model, or its head alone.
         views: The inputs, `[B, ...]` for each view.
         number: How many pieces.
+        sharing: How several processes divide the pieces; `views` are this process's rows.
 
     Attributes:
         outs: The outputs of the whole batch for each view. They require gradients, which the loss
             gives them.
     """
 
-    def __init__(self, forward: nn.Module, views: Sequence[Tensor], number: int) -> None:
-        self.forward = forward
-        self.views = _divide(views, number)
-        device = views[0].device
+    def __init__(
+        self,
+        forward: nn.Module,
+        views: Sequence[Tensor],
+        number: int,
+        sharing: Sharing | None = None,
+    ) -> None:
+        self.forward, self.sharing = forward, sharing
+        self.pieces = _pieces(forward, views, number, sharing)
         # The second pass draws the same dropout; it alone moves batch statistics.
-        with torch.no_grad(), drawn_again(device), keeping_buffers(forward):
-            outs = forward_views(forward, views, number)
+        with torch.no_grad(), drawn_again(views[0].device), keeping_buffers(forward):
+            outs = _join([piece() for piece in self.pieces])
         self.outs = tuple(
             Outputs(*(None if x is None else x.detach().requires_grad_() for x in _fields(out)))  # type: ignore[arg-type]
             for out in outs
@@ -58,21 +68,25 @@ class Pieces:
             recomputes: Whether activations of the model are computed again meanwhile.
         """
         start = 0
-        for views in self.views:
-            outs, n = forward_views(self.forward, views), len(views[0])
+        for number, piece in enumerate(self.pieces, 1):
+            outs = piece()
+            n = len(outs[0].logits)
             pairs = [
                 (x, leaf.grad[start : start + n])
                 for out, whole in zip(outs, self.outs, strict=True)
                 for x, leaf in zip(_fields(out), _fields(whole), strict=True)
                 if x is not None and x.requires_grad and leaf is not None and leaf.grad is not None
             ]
+            # Processes average their gradients once, with the last piece.
+            last = number == len(self.pieces)
+            backward: Any = self.sharing.backward if self.sharing and last else autograd.backward
             with keeping_buffers(self.forward, recomputes):
-                torch.autograd.backward([x for x, _ in pairs], [gradient for _, gradient in pairs])
+                backward([x for x, _ in pairs], [gradient for _, gradient in pairs])
             start += n
 
 
 def forward_views(
-    forward: Forward, views: Sequence[Tensor], pieces: int = 1
+    forward: Forward, views: Sequence[Tensor], pieces: int = 1, sharing: Sharing | None = None
 ) -> tuple[Outputs, ...]:
     """The outputs of each view, all views in one forward pass for each piece.
 
@@ -80,12 +94,36 @@ def forward_views(
         forward: The model.
         views: The inputs, `[B, ...]` for each view.
         pieces: How many pieces the batch is forwarded in.
+        sharing: How several processes divide the pieces; `views` are this process's rows.
     """
-    parts = [
-        split_views(forward(torch.cat(part) if len(part) > 1 else part[0]), len(part))
-        for part in _divide(views, pieces)
-    ]
-    return parts[0] if len(parts) == 1 else tuple(_join(part) for part in zip(*parts, strict=True))
+    return _join([piece() for piece in _pieces(forward, views, pieces, sharing)])
+
+
+def _pieces(
+    forward: Forward, views: Sequence[Tensor], number: int, sharing: Sharing | None
+) -> list[Callable[[], tuple[Outputs, ...]]]:
+    """What computes the outputs of each piece of the whole batch, for each view."""
+
+    def piece(part: Sequence[Tensor], division: Division | None) -> tuple[Outputs, ...]:
+        x = torch.cat(list(part)) if len(part) > 1 else part[0]
+        if sharing is None or division is None:
+            return split_views(forward(x), len(part))
+        return split_views(sharing.forward(forward, x, division), len(part))
+
+    divisions: list[Division | None] = [None]
+    parts: Iterable[Sequence[Tensor]] = [views]
+    if sharing is not None:
+        divisions = [*sharing.divisions(len(views))]
+        sizes = [len(each.own) // len(views) for each in divisions if each is not None]
+        # A process without rows in a piece forwards another one as a placeholder.
+        parts = [
+            [view[stop - size : stop] if size else view[:1] for view in views]
+            for size, stop in zip(sizes, accumulate(sizes), strict=True)
+        ]
+    elif number > 1:
+        divisions *= min(number, len(views[0]))  # of about equal size, none of them empty
+        parts = zip(*(view.tensor_split(len(divisions)) for view in views), strict=True)
+    return [partial(piece, *both) for both in zip(parts, divisions, strict=True)]
 
 
 def split_views(outputs: Outputs, n_views: int) -> tuple[Outputs, ...]:
@@ -112,17 +150,14 @@ def keeping_buffers(module: nn.Module, keep: bool = True) -> Iterator[None]:
             buffer.copy_(value)
 
 
-def _divide(views: Sequence[Tensor], number: int) -> list[tuple[Tensor, ...]]:
-    """Pieces of about equal size, none of them empty; each has all views."""
-    number = min(number, len(views[0]))
-    if number <= 1:
-        return [tuple(views)]
-    return list(zip(*(view.tensor_split(number) for view in views), strict=True))
-
-
-def _join(parts: Sequence[Outputs]) -> Outputs:
-    fields = zip(*(_fields(part) for part in parts), strict=True)
-    return Outputs(*(None if x[0] is None else torch.cat(x) for x in fields))  # type: ignore[arg-type]
+def _join(pieces: Sequence[tuple[Outputs, ...]]) -> tuple[Outputs, ...]:
+    """The outputs of each view from those of the pieces."""
+    if len(pieces) == 1:
+        return pieces[0]
+    return tuple(
+        Outputs(*(None if x[0] is None else torch.cat(x) for x in fields))  # type: ignore[arg-type]
+        for fields in (zip(*map(_fields, view), strict=True) for view in zip(*pieces, strict=True))
+    )
 
 
 def _fields(outputs: Outputs) -> tuple[Tensor | None, ...]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from plusone.device import free_memory
+from plusone.parallel.sharing import Share
 from plusone.training.loader import ALL, ArrayInputs, Inputs
 
 MOST_OF_MEMORY = 0.5  # share of the free memory of a device that features may take
@@ -55,7 +56,7 @@ class StreamedInputs:
         batch_size: int,
         views: Sequence[str],
         seed: int,
-        share: tuple[int, int] = ALL,
+        share: Share = ALL,
     ) -> Iterator[tuple[Tensor, ...]]:
         pinned = self.device.type == "cuda"  # only then a copy does not wait
         for batch in self.inputs.batches(order, batch_size, views, seed, share):

@@ -24,7 +24,7 @@ from plusone.losses import weigh_negatives
 from plusone.methods.base import Method
 from plusone.methods.groups import GroupConsistency
 from plusone.models.heads import Head
-from plusone.training.pieces import Pieces, forward_views, keeping_buffers, split_views
+from plusone.training.pieces import Pieces, forward_views, keeping_buffers
 from plusone.types import Batch, Clock, Outputs
 
 if TYPE_CHECKING:
@@ -70,10 +70,12 @@ class Gradients:
             sharing: How several processes divide a batch.
         """
         scaled = losses if self.scaler is None else self.scaler.scale(losses)
-        with keeping_buffers(model, self.recomputes and pieces is None):
-            (sharing.backward if sharing else torch.autograd.backward)(scaled)
         if pieces is not None:
+            torch.autograd.backward(scaled)
             pieces.backward(recomputes=self.recomputes)
+            return
+        with keeping_buffers(model, self.recomputes):
+            (sharing.backward if sharing else torch.autograd.backward)(scaled)
 
     def apply(self, optimizer: Optimizer, model: nn.Module) -> None:
         """One step of the optimizer."""
@@ -126,14 +128,9 @@ def training_step(
     views = batch.views
     if forward is head and head.deterministic and all(view is views[0] for view in views):
         views = views[:1]  # views of a feature vector are one and the same
-    pieces = Pieces(forward, views, gradients.pieces) if gradients.pieces > 1 else None
-    if pieces is not None:
-        outs = pieces.outs
-    elif sharing is not None:
-        division = sharing.begin_step(len(views))
-        outs = split_views(division.whole(forward(torch.cat(views))), len(views))
-    else:
-        outs = forward_views(forward, views)
+    number = gradients.pieces
+    pieces = Pieces(forward, views, number, sharing) if number > 1 else None
+    outs = pieces.outs if pieces is not None else forward_views(forward, views, sharing=sharing)
     outs *= len(batch.views) // len(views)
     charged = batch
     if weigh:

@@ -63,7 +63,7 @@ from plusone.training.loader import (
 )
 from plusone.training.optim import make_optimizer, set_rates
 from plusone.training.owned import own_part, owners_of
-from plusone.training.pieces import forward_views, split_views
+from plusone.training.pieces import forward_views
 from plusone.training.predict import predict
 from plusone.training.space import Space
 from plusone.training.step import (
@@ -318,11 +318,6 @@ class Training:
             )
         if self.task.images and recipe.checkpoint_activations:
             checkpoint_activations(self.model.backbone)
-        if self.task.images and recipe.accumulate > 1 and world()[1] > 1:
-            raise InputError(
-                "accumulate computes the pieces of a batch one after the other, and several "
-                "processes share a batch already; leave accumulate out, or use one process"
-            )
 
     @contextmanager
     def computing(self, work: int | None) -> Iterator[None]:
@@ -351,7 +346,7 @@ class Training:
         advice = {
             "a smaller batch_size": recipe.batch_size > 1,
             f"accumulate = {2 * recipe.accumulate} (the same batch in smaller pieces)": (
-                images and recipe.accumulate < recipe.batch_size and world()[1] == 1
+                images and recipe.accumulate < recipe.batch_size // world()[1]
             ),
             "precision = bf16": images and recipe.precision == "float32",
             "checkpoint_activations = true": images and not recipe.checkpoint_activations,
@@ -447,7 +442,8 @@ class Training:
         seed = derive(recipe.seed, "views", self.stage, self.epoch) >> 1
         arguments = (order, recipe.batch_size, views, seed)
         if self.sharing:
-            batches = self.sharing.batches(inputs, *arguments, owners_of(inputs, order))
+            owners, pieces = owners_of(inputs, order), self.gradients.pieces
+            batches = self.sharing.batches(inputs, *arguments, owners, pieces)
         else:
             batches = inputs.batches(*arguments)
         labels = label_batches(train.observed, order, recipe.batch_size, self.device)
@@ -461,10 +457,7 @@ class Training:
             return ()
         _, _, forward = self.forward(self.task.train, self.averages["teacher"].model)
         with torch.no_grad():
-            if not self.sharing:
-                return forward_views(forward, views, self.gradients.pieces)
-            outputs = self.sharing.begin_step(len(views)).whole(forward(torch.cat(views)))
-            return split_views(outputs, len(views))
+            return forward_views(forward, views, self.gradients.pieces, self.sharing)
 
     def check_weights(self) -> None:
         """Refuses weights that are not finite: a finite loss can have a gradient that is not."""
