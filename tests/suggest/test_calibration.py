@@ -192,3 +192,23 @@ def test_an_audit_that_adds_nothing_is_refused(made):
     with pytest.raises(InputError, match="no labels other than"):
         answers_from(audit, table)
     assert len(answers_from(only, table)) >= 1
+
+
+def test_saturated_scores_do_not_tie():
+    """Beyond 1e-6 and 1 - 1e-6 all scores were once the same, and so were their ranks."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(200, 3)) * 12  # log-odds of a model that is far too sure
+    scores = 1 / (1 + np.exp(-z))
+    true = rng.random(z.shape) < 1 / (1 + np.exp(-z / 8))
+    states = np.zeros(z.shape, dtype=np.int8)
+    for row in np.flatnonzero(true.any(axis=1)):
+        states[row, rng.choice(np.flatnonzero(true[row]))] = 1
+    curve = fit_curve(scores, states, 1.5)
+    fitted = curve.logits(torch.from_numpy(log_odds(scores))).numpy()
+    found = calibrate(scores, LabelMatrix.from_dense(states), k=1.5, origin="given").before
+    correction = fit_correction(scores[:, 0], np.zeros(200, dtype=int), true[:, 0], 3)
+    for each in (fitted, correction(scores)):
+        for label in range(3):
+            assert (np.diff(each[np.argsort(z[:, label]), label]) > 0).all()
+    hidden = found[states == 0]
+    assert len(np.unique(hidden)) == len(hidden)

@@ -28,7 +28,7 @@ def test_good_hints_count_and_help():
     assert weight > 0
     before, after = (mean_average_precision(each, truth) for each in (scores, combined))
     assert after > before + 0.05
-    assert combined.dtype == np.float32
+    assert combined.dtype == np.float64
     assert ((combined > 0) & (combined < 1)).all()
 
 

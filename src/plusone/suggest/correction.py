@@ -15,13 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from plusone.priors.calibration import log_odds
+
 CLASS_RIDGE = 4.0
 SLOPE_RIDGE = 8.0
 SHIFT_RIDGE = 1.0
 SMALLEST_SLOPE = 0.05
 STEPS = 50
 CLOSE = 1e-8
-SMALLEST = 1e-6  # probabilities are clipped to [SMALLEST, 1 - SMALLEST]
 
 Floats = npt.NDArray[np.float64]
 
@@ -125,6 +126,5 @@ def _newton(
 
 def _sides(probabilities: npt.ArrayLike) -> Floats:
     """The negative and the positive part of the log-odds, `[..., 2]`."""
-    p = np.clip(np.asarray(probabilities, dtype=np.float64), SMALLEST, 1 - SMALLEST)
-    x = np.log(p) - np.log1p(-p)
+    x = log_odds(probabilities)
     return np.stack([np.minimum(x, 0.0), np.maximum(x, 0.0)], axis=-1)

@@ -205,7 +205,7 @@ def find(
     return Found(
         dataset.table,
         rows,
-        scores,
+        scores.astype(np.float32),
         calibrated,
         dataset.name,
         recipe.method,

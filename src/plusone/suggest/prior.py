@@ -17,7 +17,7 @@ from plusone.priors.calibration import log_odds
 WEIGHTS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5)
 MOST = 2_000_000  # labels that the weight is chosen on
 
-Scores = npt.NDArray[np.float32]
+Scores = npt.NDArray[np.float64]
 
 
 def with_prior(
@@ -47,5 +47,5 @@ def with_prior(
     weight = WEIGHTS[int(np.argmax(areas))]
     combined: Scores = scores
     if weight:
-        combined = (1 / (1 + np.exp(-(own + weight * prior)))).astype(np.float32)
+        combined = 1 / (1 + np.exp(-(own + weight * prior)))
     return combined, weight

@@ -41,15 +41,21 @@ class CrossFit:
         rows: Rows of the data set that are in a fold: all but the test items, ascending.
         fold: Fold of each of them, int64 `[n]`, the same for items of a group; each item has its
             own for a closed form.
-        probabilities: Predictions of the models that were not trained on them, float32 `[n, L]`.
+        log_odds: Log-odds of the scores of models that were not trained on them, float32 `[n, L]`:
+            scores of 1 would tie.
         features: The inputs of the heads, `[n, D]` or `[n, T, D]`: features of the data set, or
             those of a fixed backbone; None where backbones were trained.
     """
 
     rows: npt.NDArray[np.int64]
     fold: npt.NDArray[np.int64]
-    probabilities: npt.NDArray[np.float32]
+    log_odds: npt.NDArray[np.float32]
     features: npt.NDArray[Any] | LazyArray | None
+
+    @property
+    def probabilities(self) -> npt.NDArray[np.float64]:
+        """The scores in [0, 1], `[n, L]`; in float64, where large log-odds do not tie."""
+        return np.asarray(np.exp(-np.logaddexp(0.0, -self.log_odds.astype(np.float64))))
 
 
 def cross_fit(
@@ -101,9 +107,9 @@ def cross_fit(
     if features is not None:
         features = None if features.ndim == 4 else taken(features, rows)
     if in_closed_form(settings, images=len(input_shape(dataset, settings)) == 3):
-        probabilities = _left_out(dataset, settings, rows, store)
-        return CrossFit(rows, np.arange(len(rows)), probabilities, features)
-    probabilities = np.zeros((len(rows), len(table.classes)), dtype=np.float32)
+        log_odds = _left_out(dataset, settings, rows, store)
+        return CrossFit(rows, np.arange(len(rows)), log_odds, features)
+    log_odds = np.zeros((len(rows), len(table.classes)), dtype=np.float32)
     for number in range(folds):
         predicted = None if store is None else store.read(str(number))
         stored = predicted is not None
@@ -114,16 +120,16 @@ def cross_fit(
             predicted = _train_and_predict(fold_data, settings, number, on_epoch)
             if store is not None:
                 store.write(str(number), predicted)
-        probabilities[fold == number] = predicted
+        log_odds[fold == number] = predicted
         if on_fold is not None:
             on_fold(number, stored)
-    return CrossFit(rows, fold, probabilities, features)
+    return CrossFit(rows, fold, log_odds, features)
 
 
 def _left_out(
     dataset: Dataset, recipe: Recipe, rows: npt.NDArray[np.int64], store: _Store | None
 ) -> npt.NDArray[np.float32]:
-    """Predictions of a closed form for each of the rows, fitted without it."""
+    """Log-odds of a closed form for each of the rows, fitted without it."""
     predicted = None if store is None else store.read("0")
     if predicted is None:
         split = np.full(len(dataset.table), "unused", dtype="<U6")
@@ -136,7 +142,7 @@ def _left_out(
             for _ in training.epochs():
                 pass
         assert training.left_out is not None
-        scores = training.method.probabilities(training.left_out).numpy()
+        scores = training.method.log_odds(training.left_out).numpy()
         ids = np.concatenate([part.ids for part in training.learned_parts])
         place = {name: number for number, name in enumerate(ids.tolist())}
         predicted = scores[[place[name] for name in dataset.table.ids[rows].tolist()]]
@@ -156,7 +162,7 @@ def _train_and_predict(
         for _ in training.epochs():
             if on_epoch is not None:
                 on_epoch(number)
-        predicted: npt.NDArray[np.float32] = training.predict(task.test).numpy()
+        predicted: npt.NDArray[np.float32] = training.log_odds(task.test).numpy()
     return predicted
 
 
@@ -192,7 +198,12 @@ class _Store:
 def _key(dataset: Dataset, recipe: Recipe) -> str:
     """A hash of the data and the settings."""
     table, x = dataset.table, dataset.features
-    parts: list[Any] = [__version__, recipe.portable.to_toml(), file_state(Path(recipe.weights))]
+    parts: list[Any] = [
+        "log-odds",
+        __version__,
+        recipe.portable.to_toml(),
+        file_state(Path(recipe.weights)),
+    ]
     parts += [table.labels.digest(), table.classes, table.ids.tolist()]
     parts += [None if table.split is None else table.split.tolist()]
     parts += [] if table.groups is None else [table.groups.tolist()]
