@@ -1,9 +1,12 @@
 """Hint files: reading, matching, refusing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from plusone.data.dataset import Dataset
+from plusone.data.formats import read, write
 from plusone.data.hints import read_hints, with_hints, write_hints
 from plusone.data.inspect import summarise
 from plusone.data.matrix import LabelMatrix
@@ -29,6 +32,17 @@ def test_items_and_classes_are_matched_by_name(tmp_path):
     taken = table.take([1, 0]).with_classes(["dog", "cat"])
     np.testing.assert_array_equal(taken.hints[:, 0], np.float32([0.1, 0.3]))
     assert summarise(TABLE).hints is None
+
+
+def test_a_label_file_carries_them(tmp_path):
+    hints = np.float32([[0.25, np.nan], [0, 1], [0.5, 0.5]])
+    write(replace(TABLE, hints=hints), tmp_path / "labels.npz")
+    np.testing.assert_array_equal(read(tmp_path / "labels.npz").table.hints, hints)
+    arrays = dict(np.load(tmp_path / "labels.npz"))
+    for wrong, sentence in ((hints[:2], "is damaged"), (hints + 1, "outside")):
+        np.savez(tmp_path / "bad.npz", **arrays | {"hints": wrong})
+        with pytest.raises(InputError, match=sentence):
+            read(tmp_path / "bad.npz")
 
 
 def test_columns_without_names_are_the_classes(tmp_path):

@@ -23,7 +23,7 @@ from plusone.data.checks import (
     images_root,
     row_not_finite,
 )
-from plusone.data.dataset import Dataset
+from plusone.data.dataset import Dataset, as_hints
 from plusone.data.formats.base import ReadOptions, root_from
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable, Strings
@@ -78,6 +78,8 @@ def write_npz(data: Dataset, path: Path) -> None:
         arrays["split"] = table.split
     if table.groups is not None:
         arrays["group"] = table.groups
+    if table.hints is not None:
+        arrays["hints"] = table.hints
     if (root := root_from(table, path)) is not None:
         arrays["root"] = np.array(root)
     if data.features is not None:
@@ -102,6 +104,7 @@ def _own(path: Path, arrays: Arrays, options: ReadOptions) -> Dataset:
         observation = dict(parse_json(str(arrays["observation"])))
         notes = tuple(str(note) for note in parse_json(str(arrays["notes"])))
         split, groups = arrays.get("split"), arrays.get("group")
+        hints = as_hints(arrays["hints"], str(path)) if "hints" in arrays else None
         if (
             ids.ndim != 1
             or arrays["classes"].ndim != 1
@@ -129,7 +132,9 @@ def _own(path: Path, arrays: Arrays, options: ReadOptions) -> Dataset:
         )
         problems.raise_if_any()
         notes = (*notes, *more)
-        table = LabelTable(ids, classes, labels, truth, split, root, observation, notes, groups)
+        table = LabelTable(
+            ids, classes, labels, truth, split, root, observation, notes, groups, hints
+        )
     except InputError:
         raise
     except (KeyError, ValueError, TypeError, IndexError, OverflowError) as error:
