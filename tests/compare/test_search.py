@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from dataclasses import fields
@@ -13,6 +14,7 @@ from plusone.compare.bench import Entry
 from plusone.compare.jobs import JobResult, Source
 from plusone.compare.search import RATE, tune_by_optuna
 from plusone.errors import InputError
+from plusone.extras import install_command
 from plusone.methods import METHODS, Choice, Range
 
 SOURCE = Source("digits-features")
@@ -159,7 +161,7 @@ def test_a_storage_that_cannot_be(tune):
 
 def test_without_optuna_the_sentence_says_how_to_get_it(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(InputError, match=r"pip install 'plusone\[tune\]'"):
+    with pytest.raises(InputError, match=re.escape(install_command("tune"))):
         tune_by_optuna([Entry(SOURCE, "em", {})], (), 0, list, trials=1, folder=tmp_path)
 
 

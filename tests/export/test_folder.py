@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from plusone.data.dataset import Dataset
 from plusone.data.source import load_source
 from plusone.errors import InputError, RunError
 from plusone.export import export_run, onnx
+from plusone.extras import install_command
 from plusone.methods import METHODS
 from plusone.recipe import make_recipe
 from plusone.training.build import load_run
@@ -109,7 +111,7 @@ def test_what_is_refused(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="holds no complete run"):
         export_run(tmp_path / "out", tmp_path / "again")
     monkeypatch.setattr(onnx, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"pip install 'plusone\[onnx\]'"):
+    with pytest.raises(InputError, match=re.escape(install_command("onnx"))):
         export_run(run, tmp_path / "other", onnx=True)
     assert not (tmp_path / "other").exists()
 

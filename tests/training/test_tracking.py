@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import sys
 import pytest
 
 from plusone.errors import InputError, RunError
+from plusone.extras import install_command
 from plusone.recipe import make_recipe
 from plusone.training.run import train
 from plusone.training.task import make_task
@@ -83,7 +85,7 @@ def test_unknown_and_missing_trackers_are_refused(monkeypatch):
         make_listeners(["x"])
     monkeypatch.setattr("plusone.training.tracking.find_spec", lambda name: None)
     for name in TRACKERS:
-        with pytest.raises(InputError, match=rf"pip install 'plusone\[{name}\]'"):
+        with pytest.raises(InputError, match=re.escape(install_command(name))):
             make_listeners([name])
 
 

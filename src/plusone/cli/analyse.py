@@ -26,6 +26,7 @@ from plusone.cli.common import (
 )
 from plusone.cli.use import Run, dataset_of
 from plusone.errors import InputError
+from plusone.extras import install_command
 
 if TYPE_CHECKING:
     import numpy as np
@@ -209,7 +210,7 @@ def _write_gradients(gradients: Gradients, folder: Path) -> None:
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise
         raise InputError(
-            "figures need matplotlib: pip install 'plusone[plots]'; without --out there is a table"
+            f"figures need matplotlib: {install_command('plots')}; without --out there is a table"
         ) from None
     write_json(folder / "gradients.json", gradients.to_json())
     for path in (folder / "gradients.json", *save_figure(figure, folder, "gradients")):

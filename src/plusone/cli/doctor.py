@@ -24,6 +24,7 @@ from plusone.cli.common import (
     say,
     table,
 )
+from plusone.extras import install_command
 
 if TYPE_CHECKING:
     from plusone.autorecipe import Composed
@@ -81,7 +82,6 @@ EXTRAS = {
     "wandb": Extra(("wandb",), "figures for Weights & Biases, plusone train --track"),
     "heic": Extra(("pillow_heif",), "HEIC images, as phones take them"),
 }
-HINT = "pip install -c constraints.txt '.[{}]'"  # in a clone of the repository
 COMPILERS = ("c++", "g++", "clang++", "cl")
 # Shares of the seconds: the probe twice, decoding, the backbone.
 SPEEDS, DECODING, BACKBONE = 0.1, 0.1, 0.6
@@ -262,7 +262,7 @@ def _extra(name: str, extra: Extra) -> dict[str, Any]:
         "installed": not missing,
         "missing": missing,
         "gives": extra.gives,
-        "install": HINT.format(name),
+        "install": install_command(name),
     }
 
 

@@ -9,11 +9,10 @@ import typer
 
 from plusone.cli.common import Json, Seed, check_file, emit, out, percent, say, table
 from plusone.errors import InputError
+from plusone.extras import install_command
 
 if TYPE_CHECKING:
     from plusone.review.desk import Desk
-
-INSTALL = "the review page needs a web server: pip install 'plusone[review]'"
 
 
 def review(
@@ -183,7 +182,9 @@ def _serve(
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "uvicorn", "starlette"):
             raise
-        raise InputError(INSTALL) from None
+        raise InputError(
+            f"the review page needs a web server: {install_command('review')}"
+        ) from None
     server = make_server(desk, title=title, port=port)
     progress = desk.progress()
     what = "items" if desk.mode == "annotate" else "questions"

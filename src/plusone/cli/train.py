@@ -39,6 +39,7 @@ from plusone.cli.common import (
 )
 from plusone.cli.processes import leads
 from plusone.errors import InputError
+from plusone.extras import install_command
 from plusone.io.files import alone_in
 
 if TYPE_CHECKING:
@@ -353,7 +354,7 @@ def _report(folder: Path) -> None:
             return
     say(f"report: {target}")
     if find_spec("matplotlib") is None:
-        say("it has no figures: pip install 'plusone[plots]' installs matplotlib")
+        say(f"it has no figures: {install_command('plots')} installs matplotlib")
 
 
 def _name(data: str) -> str:

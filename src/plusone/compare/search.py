@@ -25,6 +25,7 @@ from urllib.parse import unquote, urlsplit
 
 from plusone.compare.jobs import Runner, Settings
 from plusone.errors import InputError, RunError
+from plusone.extras import install_command
 from plusone.io.jsonl import read_jsonl, repair_jsonl
 from plusone.io.keys import content_key
 from plusone.methods import Choice, Range, get_method
@@ -284,7 +285,7 @@ def import_optuna() -> Any:
         optuna = importlib.import_module("optuna")
     except ImportError:
         raise InputError(
-            "--search optuna needs Optuna, which is not installed: pip install 'plusone[tune]'"
+            f"--search optuna needs Optuna, which is not installed: {install_command('tune')}"
         ) from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna

@@ -208,8 +208,9 @@ def _use(config: ModelConfig) -> str:
     lines = [
         "## How to use it",
         "",
+        f"With plusone {__version__} or newer:",
+        "",
         "```bash",
-        "pip install plusone",
         "plusone predict THIS_FOLDER photos --out tags.csv"
         if spec.images
         else "plusone predict THIS_FOLDER features.npz --out tags.csv",

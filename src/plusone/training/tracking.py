@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from plusone.errors import InputError, RunError
+from plusone.extras import install_command
 from plusone.io.files import write_json
 from plusone.io.readers import read_json
 from plusone.recipe import Recipe
@@ -274,5 +275,5 @@ def make_listeners(names: Sequence[str]) -> list[Listener]:
         if name not in TRACKERS:
             raise InputError(f"unknown tracker {name!r}; there are {', '.join(TRACKERS)}")
         if find_spec(name) is None:
-            raise InputError(f"--track {name}: it is not installed: pip install 'plusone[{name}]'")
+            raise InputError(f"--track {name}: it is not installed: {install_command(name)}")
     return [TRACKERS[name]() for name in dict.fromkeys(names)]

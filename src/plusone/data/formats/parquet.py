@@ -29,6 +29,7 @@ from plusone.data.formats.base import ReadOptions, root_from, root_of
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable, Strings
 from plusone.errors import InputError, Problems
+from plusone.extras import install_command
 from plusone.io.files import replacing
 from plusone.io.readers import UNPACKED_RATIO, parse_json, unpacked_limit
 
@@ -46,7 +47,7 @@ def _pyarrow(path: Path) -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise InputError(f"{path}: parquet needs pyarrow: pip install pyarrow") from None
+        raise InputError(f"{path}: parquet needs pyarrow: {install_command('parquet')}") from None
     return pyarrow
 
 
