@@ -21,7 +21,8 @@ def suggestions(cli, run_folder: Path, tmp_path_factory: pytest.TempPathFactory)
     to = tmp_path_factory.mktemp("suggest") / "s"
     answer = cli(
         "suggest", run_folder, "--folds", 2, "--out", to, "--precision", 0.6,
-        "--also", "json", "--also", "label-studio", "--json",
+        "--also", "json", "--also", "label-studio", "--image-prefix", "s3://bucket/",
+        "--also", "probabilities", "--json",
     )  # fmt: skip
     assert answer.code == 0, answer.err
     (to / "result.json").write_text(answer.out)
@@ -42,6 +43,13 @@ def test_the_folder_has_suggestions_for_all_but_test_items(suggestions: Path, ru
     }
     for name in result["files"]:
         assert (suggestions / name).is_file(), name
+    task = json.loads((suggestions / "label-studio.json").read_text())[0]
+    assert task["data"]["image"].startswith("s3://bucket/item")
+    everything = np.load(suggestions / "probabilities.npz", allow_pickle=False)
+    assert everything["probabilities"].shape == everything["scores"].shape == (40, 3)
+    assert (everything["seen"].sum(axis=1) == 1).all()
+    first = found.row[0], found.label[0]
+    assert everything["probabilities"][first] == pytest.approx(found.probability[0], abs=1e-6)
     seen = dict(np.load(run_folder / "observed.npz", allow_pickle=False))
     assert len(seen["ids"]) == 40
     assert found.table.labels.per_item(1)[:40].tolist() == [1] * 40
@@ -82,6 +90,22 @@ def test_an_audit_and_a_second_call_that_uses_the_folds(cli, suggestions, run_fo
     assert "all" in answer.out
 
 
+def test_what_can_be_written_is_written(cli, suggestions: Path, run_folder) -> None:
+    copy = suggestions.parent / "blocked"
+    shutil.copytree(suggestions, copy)
+    for name in ("suggestions.csv", "accepted.csv", "suggestions.json", "label-studio.json"):
+        (copy / name).unlink()
+    (copy / "label-studio.json").mkdir()
+    answer = cli(
+        "suggest", run_folder, "--folds", 2, "--out", copy, "--also", "json",
+        "--also", "label-studio",
+    )  # fmt: skip
+    assert answer.code == 2
+    assert "label-studio.json" in answer.err
+    for name in ("suggestions.csv", "about.json", "accepted.csv", "suggestions.json"):
+        assert (copy / name).is_file(), name
+
+
 def test_heads_on_images_are_cross_fitted(cli, photo_run: Path, tmp_path: Path) -> None:
     answer = cli(
         "suggest", photo_run, "--folds", 2, "--out", tmp_path / "s", "--linear", "--positives", 1.2,
@@ -110,6 +134,8 @@ def test_the_next_commands_can_be_copied(cli, run_folder, folder, tmp_path) -> N
     ("options", "words"),
     [
         (("--also", "excel"), "label-studio"),
+        (("--also", "fiftyone"), "these items have none"),
+        (("--image-prefix", "s3://bucket/"), "--also label-studio"),
         (("--linear",), "trained on features"),
         (("--audit", "absent.csv"), "absent.csv"),
         (("--folds", "1000"), "folds"),
@@ -118,6 +144,7 @@ def test_the_next_commands_can_be_copied(cli, run_folder, folder, tmp_path) -> N
 def test_wrong_use_is_refused(bad, run_folder, tmp_path, options, words) -> None:
     answer = bad("suggest", run_folder, "--out", tmp_path / "s", *options)
     assert words in answer.err
+    assert not list(tmp_path.glob("s/folds/*"))  # before any model is trained
 
 
 @pytest.mark.parametrize("name", ["cat ", "split"])

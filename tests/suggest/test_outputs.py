@@ -1,6 +1,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -52,10 +53,13 @@ def test_parquet_has_the_columns_of_the_csv(found: Suggestions, tmp_path: Path) 
     assert table.column("probability").to_pylist() == pytest.approx([0.9, 0.25, 0.4])
 
 
-def test_label_studio_tasks_preselect_likely_labels(found: Suggestions, tmp_path: Path) -> None:
-    write_as(found, tmp_path, "label-studio")
+def test_label_studio_gets_seen_labels_as_annotations(found: Suggestions, tmp_path: Path) -> None:
+    names = write_as(found, tmp_path, "label-studio")
+    assert names == ["label-studio.json", "label-studio.xml"]
     tasks = json.loads((tmp_path / "label-studio.json").read_text())
     assert tasks[0]["data"]["image"] == "a.b.jpg"
+    (annotation,) = tasks[0]["annotations"]
+    assert annotation["result"][0]["value"]["choices"] == ["cat"]
     prediction = tasks[0]["predictions"][0]
     assert prediction["model_version"] == "plusone-gr"
     assert prediction["score"] == 0.9
@@ -65,6 +69,23 @@ def test_label_studio_tasks_preselect_likely_labels(found: Suggestions, tmp_path
     unsure = tasks[1]["predictions"][0]
     assert unsure["result"][0]["value"]["choices"] == ["dog"]
     assert unsure["score"] == 0.4
+    view = ElementTree.parse(tmp_path / "label-studio.xml").getroot()
+    assert [choice.get("value") for choice in view.iter("Choice")] == list(TABLE.classes)
+    (image,), (choices,) = view.iter("Image"), view.iter("Choices")
+    assert (image.get("name"), image.get("value")) == (result["to_name"], "$image")
+    assert (choices.get("name"), choices.get("toName")) == (result["from_name"], "image")
+
+
+def test_label_studio_finds_images_behind_a_prefix(found: Suggestions, tmp_path: Path) -> None:
+    table = replace(TABLE, ids=np.array(["a & b/50%.jpg", "b.jpg", "c.jpg"]))
+    for prefix, address in {
+        "/data/local-files/?d=photos/": "/data/local-files/?d=photos/a%20%26%20b/50%25.jpg",
+        "https://example.org/": "https://example.org/a%20%26%20b/50%25.jpg",
+        "s3://bucket/": "s3://bucket/a & b/50%.jpg",
+    }.items():
+        write_as(replace(found, table=table), tmp_path, "label-studio", image_prefix=prefix)
+        task = json.loads((tmp_path / "label-studio.json").read_text())[0]
+        assert task["data"]["image"] == address
 
 
 def test_fiftyone_gets_class_numbers_and_paths(found: Suggestions, tmp_path: Path) -> None:
@@ -76,15 +97,13 @@ def test_fiftyone_gets_class_numbers_and_paths(found: Suggestions, tmp_path: Pat
     (tmp_path / "photos").mkdir()
     for name in TABLE.ids:
         (tmp_path / "photos" / name).touch()
-    write_as(images, tmp_path, "fiftyone")
-    files = json.loads((tmp_path / "fiftyone" / "data.json").read_text())
-    labels = json.loads((tmp_path / "fiftyone" / "labels.json").read_text())
-    assert files.keys() == labels["labels"].keys()
-    assert not any("." in key for key in files)
+    names = write_as(images, tmp_path, "fiftyone")
+    files, seen, suggested = (json.loads((tmp_path / name).read_text()) for name in names)
+    assert files.keys() == seen["labels"].keys() == {"00000000", "00000001"}  # no test item
     assert files["00000000"].endswith("photos/a.b.jpg")
-    first = labels["labels"]["00000000"][0]
-    assert labels["classes"][first["label"]] == 'cow "x"'
-    assert first["confidence"] == 0.9
+    assert seen["classes"] == suggested["classes"] == list(TABLE.classes)
+    assert seen["labels"]["00000000"] == [{"label": 0}]
+    assert suggested["labels"]["00000000"][0] == {"label": 2, "confidence": 0.9}
 
 
 def test_accepted_labels_are_read_back_as_seen(tmp_path: Path) -> None:
@@ -102,6 +121,13 @@ def test_accepted_labels_without_negatives_are_not_taken_as_complete(tmp_path: P
     again = read(tmp_path / "accepted.csv", check_images=False).table
     assert again.truth is None
     assert again.labels.dense().tolist() == [[1, 1, 0], [0, 1, 0], [1, 0, 0]]
+
+
+def test_suggestions_are_shown_in_short(found: Suggestions) -> None:
+    assert repr(found) == "Suggestions(3 labels of 2 items, 3 classes, by gr)"
+    page = found._repr_html_()
+    assert "<td>a.b.jpg</td><td>cow &quot;x&quot;</td><td>0.900</td>" in page
+    assert page.count("<tr>") == 4
 
 
 def test_unknown_forms_are_refused(found: Suggestions, tmp_path: Path) -> None:

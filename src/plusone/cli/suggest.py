@@ -34,7 +34,8 @@ from plusone.cli.use import dataset_of
 from plusone.errors import InputError
 from plusone.io.files import alone_in, clear_leftovers
 
-FORMS = ("json", "parquet", "label-studio", "fiftyone")
+PROBABILITIES = "probabilities"
+FORMS = ("json", "parquet", "label-studio", "fiftyone", PROBABILITIES)
 
 
 def suggest(
@@ -71,6 +72,10 @@ def suggest(
             "--also", metavar="FORM", help=f"Write it too: {', '.join(FORMS)} (repeatable)."
         ),
     ] = None,
+    image_prefix: Annotated[
+        str,
+        typer.Option(help="Put before image names for Label Studio, such as s3://bucket/photos/."),
+    ] = "",
     linear: Annotated[
         bool,
         typer.Option("--linear", help="Fine-tuned runs: train heads on the run's features only."),
@@ -99,13 +104,22 @@ def suggest(
     from plusone.suggest import write_suggestions
     from plusone.suggest.accept import accept, summary
     from plusone.suggest.find import find, head_only, run_labels
-    from plusone.suggest.outputs import ACCEPTED, check_accepted, write_accepted, write_as
+    from plusone.suggest.outputs import (
+        ACCEPTED,
+        check_accepted,
+        check_form,
+        write_accepted,
+        write_as,
+    )
     from plusone.training.features import FOLDER
     from plusone.training.run_folder import read_recipe
 
-    for format_ in also or ():
-        if format_ not in FORMS:
-            raise InputError(f"--also {format_}: take one of {', '.join(FORMS)}")
+    forms = list(dict.fromkeys(also or ()))
+    for name in forms:
+        if name not in FORMS:
+            raise InputError(f"--also {name}: take one of {', '.join(FORMS)}")
+    if image_prefix and "label-studio" not in forms:
+        raise InputError("--image-prefix is for --also label-studio; add it, or leave this out")
     folder = to or run.with_name(f"{run.name}-suggestions")
     check_folder(folder)
     more_labels = labels or folder / ACCEPTED
@@ -122,6 +136,9 @@ def suggest(
         check_accepted(dataset.table, more_labels)
     except InputError as error:
         raise InputError(f"{error} (--accepted FILE.npz)") from None
+    for name in forms:
+        if name != PROBABILITIES:
+            check_form(name, dataset.table)
     checked = None if audit is None else read(audit, check_images=False).table
     beside = run.parent / FOLDER  # features of the training
     shared = not linear and beside.is_dir() and os.access(beside, os.W_OK)
@@ -184,10 +201,15 @@ def suggest(
     }
     more |= {"broken": len(dataset.broken)} if dataset.broken else {}
     suggestions = replace(suggestions, about=dict(suggestions.about) | more)
+    write_suggestions(suggestions, folder)
     row, label = (accepted.mask | fitted.confirmed).nonzero()
     write_accepted(dataset.table, fitted.rows[row], label, more_labels)
-    files = [name for format_ in also or () for name in write_as(suggestions, folder, format_)]
-    write_suggestions(suggestions, folder)
+    files: list[str] = []
+    for name in forms:
+        if name == PROBABILITIES:
+            files.append(fitted.write_probabilities(folder))
+        else:
+            files += write_as(suggestions, folder, name, image_prefix=image_prefix)
     result = {"out": str(folder), "suggestions": len(suggestions)} | dict(suggestions.about)
     result["files"] = ["suggestions.csv", "seen.npz", "about.json", *files]
     result["accepted_labels"] = str(more_labels)

@@ -15,6 +15,7 @@ from plusone.data.formats import read
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
+from plusone.io.files import replacing
 from plusone.priors import k_from_features, labels_per_item, usable_rows
 from plusone.recipe import Recipe
 from plusone.suggest.answers import Answers, answers_from
@@ -112,6 +113,25 @@ class Found:
             self.scores[row, label],
             about,
         )
+
+    def write_probabilities(self, folder: Path) -> str:
+        """Writes `probabilities.npz` with all labels of the items; returns its name.
+
+        Its arrays: `ids` `[n]`, `classes` `[L]`, `probabilities` (calibrated, float32), `scores`
+        (before calibration) and `seen` (1, 0 or -1), all three `[n, L]`.
+        """
+        name = "probabilities.npz"
+        with replacing(folder / name) as part, part.open("wb") as out:
+            np.savez(
+                out,
+                allow_pickle=False,
+                ids=self.table.ids[self.rows],
+                classes=np.array(self.table.classes),
+                probabilities=self.calibrated.probabilities.astype(np.float32),
+                scores=self.scores,
+                seen=self.observed,
+            )
+        return name
 
 
 def suggest(

@@ -13,6 +13,7 @@ import csv
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,10 @@ from plusone.version import __version__, refuse_newer
 COLUMNS = ("image", "label", "probability", "score")
 KIND = "suggestions"
 FORMAT = 1
+SHOWN = 10  # in a notebook
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Suggestions:
     """Suggested labels, one entry each, item by item, the most probable of an item first.
 
@@ -54,6 +56,22 @@ class Suggestions:
 
     def __len__(self) -> int:
         return len(self.row)
+
+    def __repr__(self) -> str:
+        items, classes = len(np.unique(self.row)), len(self.table.classes)
+        method = f", by {self.about['method']}" if "method" in self.about else ""
+        return f"Suggestions({len(self)} labels of {items} items, {classes} classes{method})"
+
+    def _repr_html_(self) -> str:
+        """The first suggestions as a table, for notebooks."""
+        columns = (self.row, self.label, self.probability)
+        rows = [
+            f"<tr><td>{escape(str(self.table.ids[row]))}</td>"
+            f"<td>{escape(self.table.classes[label])}</td><td>{probability:.3f}</td></tr>"
+            for row, label, probability in zip(*(part[:SHOWN] for part in columns), strict=True)
+        ]
+        head = "<tr><th>item</th><th>label</th><th>probability</th></tr>"
+        return f"<p>{escape(repr(self))}</p><table>{head}{''.join(rows)}</table>"
 
 
 def write_suggestions(suggestions: Suggestions, folder: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
@@ -15,16 +17,43 @@ from plusone.data.formats.csv_wide import check_csv_wide
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
-from plusone.io.files import replacing, write_json
+from plusone.extras import install_command
+from plusone.io.files import replacing, write_json, write_text
 from plusone.suggest.folder import Suggestions
 
 ACCEPTED = "accepted.csv"
 
 
-def write_as(suggestions: Suggestions, folder: Path, form: str) -> list[str]:
-    """Writes suggestions in another format into their folder; returns the names of the files."""
+def check_form(form: str, table: LabelTable) -> None:
+    """Refuses a format that cannot be written for these items, before any model is trained.
+
+    Raises:
+        InputError: The format is unknown, needs images that are not there, or a missing package.
+    """
     if form not in FORMS:
         raise InputError(f"unknown form {form!r}; known: {', '.join(FORMS)}")
+    if form == "parquet":
+        _pyarrow()
+    elif form == "fiftyone" and (
+        table.root is None or len(missing_images(table.ids, table.root)) == len(table)
+    ):
+        raise InputError("FiftyOne shows images, and these items have none; choose another form")
+
+
+def write_as(
+    suggestions: Suggestions, folder: Path, form: str, *, image_prefix: str = ""
+) -> list[str]:
+    """Writes suggestions in another format into their folder; returns the names of the files.
+
+    Args:
+        suggestions: The suggestions.
+        folder: Their folder.
+        form: A name in `FORMS`.
+        image_prefix: Put before the names of images for Label Studio, which finds them there.
+    """
+    check_form(form, suggestions.table)
+    if form == "label-studio":
+        return _label_studio(suggestions, folder, image_prefix)
     return FORMS[form](suggestions, folder)
 
 
@@ -42,7 +71,7 @@ def _json(suggestions: Suggestions, folder: Path) -> list[str]:
     items = [
         {
             "image": str(table.ids[row]),
-            "seen": [table.classes[label] for label in table.labels.positives(row)],
+            "seen": _seen(table, row),
             "suggestions": [
                 {"label": name, "probability": probability, "score": score}
                 for name, probability, score in _entries(suggestions, part)
@@ -56,12 +85,7 @@ def _json(suggestions: Suggestions, folder: Path) -> list[str]:
 
 def _parquet(suggestions: Suggestions, folder: Path) -> list[str]:
     """`suggestions.parquet`: the columns of `suggestions.csv`."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise InputError("parquet needs pyarrow: pip install 'plusone[parquet]'") from None
-    table = suggestions.table
+    pa, table = _pyarrow(), suggestions.table
     columns = {
         "image": pa.array(table.ids[suggestions.row].tolist(), pa.string()),
         "label": pa.array([table.classes[label] for label in suggestions.label], pa.string()),
@@ -69,64 +93,115 @@ def _parquet(suggestions: Suggestions, folder: Path) -> list[str]:
         "score": pa.array(suggestions.score),
     }
     with replacing(folder / "suggestions.parquet") as part:
-        pq.write_table(pa.table(columns), part)
+        pa.parquet.write_table(pa.table(columns), part)
     return ["suggestions.parquet"]
 
 
-def _label_studio(suggestions: Suggestions, folder: Path) -> list[str]:
-    """`label-studio.json`: tasks to import, for a project with one `Choices` for an `Image`.
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise InputError(f"parquet needs pyarrow: {install_command('parquet')}") from None
+    return pyarrow
 
-    The seen labels and the suggestions above one half are pre-selected; the probability of every
-    suggestion is in the data of the task. The score of a task is that of its least probable choice.
+
+def _label_studio(suggestions: Suggestions, folder: Path, image_prefix: str = "") -> list[str]:
+    """`label-studio.json` with tasks to import, and `label-studio.xml`, the labelling config.
+
+    The seen labels are the annotation of a task. Its prediction has them and the suggestions above
+    one half; the probability of every suggestion is in the data of the task. The score of a
+    prediction is that of its least probable choice.
     """
     table, tasks = suggestions.table, []
     version = f"plusone-{suggestions.about.get('method', 'model')}"
     for row, part in by_item(suggestions):
         entries = list(_entries(suggestions, part))
         chosen = [(name, probability) for name, probability, _ in entries if probability > 0.5]
-        seen = [table.classes[label] for label in table.labels.positives(row)]
+        seen = _seen(table, row)
         least = min((probability for _, probability in chosen), default=entries[0][1])
-        result = {
-            "from_name": "labels",
-            "to_name": "image",
-            "type": "choices",
-            "value": {"choices": [*seen, *(name for name, _ in chosen)]},
-        }
+        choices = [*seen, *(name for name, _ in chosen)]
         tasks.append(
             {
                 "data": {
-                    "image": str(table.ids[row]),
+                    "image": image_address(str(table.ids[row]), image_prefix),
                     "seen": seen,
                     "suggestions": {name: probability for name, probability, _ in entries},
                 },
-                "predictions": [{"model_version": version, "score": least, "result": [result]}],
+                "annotations": [{"result": _choices(seen)}] if seen else [],
+                "predictions": [
+                    {"model_version": version, "score": least, "result": _choices(choices)}
+                ],
             }
         )
     write_json(folder / "label-studio.json", tasks)
-    return ["label-studio.json"]
+    write_text(folder / "label-studio.xml", labelling_config(table.classes))
+    return ["label-studio.json", "label-studio.xml"]
+
+
+def _choices(names: list[str]) -> list[dict[str, Any]]:
+    if not names:
+        return []
+    value = {"choices": names}
+    return [{"from_name": "labels", "to_name": "image", "type": "choices", "value": value}]
+
+
+def labelling_config(classes: Sequence[str]) -> str:
+    """The labelling configuration of a Label Studio project with these classes."""
+    lines = [
+        "<View>",
+        '  <Image name="image" value="$image"/>',
+        '  <Choices name="labels" toName="image" choice="multiple">',
+        *(f'    <Choice value="{escape(name)}"/>' for name in classes),
+        "  </Choices>",
+        "</View>",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def image_address(name: str, prefix: str) -> str:
+    """Where Label Studio finds an image; names are quoted in web addresses.
+
+    >>> image_address("a b.jpg", "/data/local-files/?d=photos/")
+    '/data/local-files/?d=photos/a%20b.jpg'
+    >>> image_address("a b.jpg", "s3://bucket/photos/")
+    's3://bucket/photos/a b.jpg'
+    """
+    in_url = "?" in prefix or prefix.startswith(("http://", "https://"))
+    return prefix + (quote(name) if in_url else name)
 
 
 def _fiftyone(suggestions: Suggestions, folder: Path) -> list[str]:
-    """`fiftyone/`: labels and a list of files, read as FiftyOneImageClassificationDataset."""
+    """`fiftyone/`: all items but the test items, as FiftyOneImageClassificationDataset.
+
+    `data.json` lists the images, `labels.json` the seen labels, `predictions.json` the suggestions.
+    """
     table = suggestions.table
-    if table.root is None or len(missing_images(table.ids, table.root)) == len(table):
-        raise InputError("FiftyOne shows images, and these items have none; choose another format")
-    labels: dict[str, list[dict[str, Any]]] = {}
-    files: dict[str, str] = {}
-    for row, part in by_item(suggestions):
-        key = f"{row:08d}"  # FiftyOne cuts names at a dot
-        files[key] = str(table.path(row).resolve())
-        labels[key] = [
+    parts = dict(by_item(suggestions))
+    rows = np.setdiff1d(np.arange(len(table)), table.rows_of("test")).tolist()
+    keys = {row: f"{row:08d}" for row in rows}  # FiftyOne cuts names at a dot
+    seen = {
+        key: [{"label": int(label)} for label in table.labels.positives(row)]
+        for row, key in keys.items()
+    }
+    found = {
+        key: [
             {"label": int(label), "confidence": round(float(probability), 6)}
             for label, probability in zip(
-                suggestions.label[part], suggestions.probability[part], strict=True
+                suggestions.label[parts[row]], suggestions.probability[parts[row]], strict=True
             )
         ]
-    write_json(folder / "fiftyone" / "data.json", files)
-    write_json(
-        folder / "fiftyone" / "labels.json", {"classes": list(table.classes), "labels": labels}
-    )
-    return ["fiftyone/data.json", "fiftyone/labels.json"]
+        for row, key in keys.items()
+        if row in parts
+    }
+    contents = {
+        "data.json": {key: str(table.path(row).resolve()) for row, key in keys.items()},
+        "labels.json": {"classes": list(table.classes), "labels": seen},
+        "predictions.json": {"classes": list(table.classes), "labels": found},
+    }
+    for name, content in contents.items():
+        write_json(folder / "fiftyone" / name, content)
+    return [f"fiftyone/{name}" for name in contents]
 
 
 def check_accepted(table: LabelTable, path: Path) -> None:
@@ -170,6 +245,10 @@ def with_positives(labels: LabelMatrix, row: np.ndarray, label: np.ndarray) -> L
         labels.shape,
         default=labels.default,
     )
+
+
+def _seen(table: LabelTable, row: int) -> list[str]:
+    return [table.classes[label] for label in table.labels.positives(row)]
 
 
 def _entries(suggestions: Suggestions, part: slice) -> Iterator[tuple[str, float, float]]:
