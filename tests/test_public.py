@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from html import unescape
 
 import numpy as np
 import pytest
@@ -19,6 +20,8 @@ def test_public_names():
     assert callable(plusone.load_run)
     assert all(hasattr(plusone, name) for name in plusone.__all__)
     assert set(plusone.__all__) <= set(dir(plusone))
+    shown = {name for name in dir(plusone) if not name.startswith("_")}  # by tab completion too
+    assert shown == set(plusone.__all__) - {"__version__"}
     with pytest.raises(AttributeError, match="no attribute 'fitt'"):
         plusone.fitt  # noqa: B018
 
@@ -57,6 +60,27 @@ def test_fit():
             fitted.predict(wrong)
     found = plusone.evaluate(scores, y[150:], empty="zero")["map"]
     assert found == pytest.approx(fitted.metrics["test_map"], abs=1e-6)
+
+
+def test_results_are_shown_in_short():
+    x, y = arrays()
+    data = plusone.data.Dataset.from_arrays(x, y, complete=True, name="<b>&")
+    fitted = plusone.fit(data, epochs=1)
+    first, second, third = repr(fitted).splitlines()
+    assert first.startswith("Fitted(recovery on <b>&: ")
+    assert first.endswith("training items, 3 classes)")
+    assert second.startswith("  val mAP ")
+    assert "[N, 3]" in third
+    assert max(map(len, (first, second, third))) <= 100
+    assert repr(fitted.result).startswith("RunResult(method='recovery', data='<b>&', seed=0, ")
+    assert len(repr(fitted.result)) < 300
+    for page in (fitted._repr_html_(), fitted.result._repr_html_()):
+        assert "&lt;b&gt;&amp;" in page
+        assert "<b>" not in page
+        assert fitted.result.headline() in page
+        assert fitted.rules[0] in unescape(page)
+    model = plusone.PlusOneClassifier(method="em")
+    assert "PlusOneClassifier" in model._repr_html_()  # scikit-learn's diagram
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float64, np.int64])

@@ -43,7 +43,7 @@ def run(*words: object, cwd: Path) -> str:
 
 
 def build(source: Path, target: Path, *kinds: str) -> list[Path]:
-    """Builds in a copy of the source, offline."""
+    """Builds into another folder, without a package index."""
     pytest.importorskip("hatchling", reason="hatchling is not installed")
     run(sys.executable, "-m", "hatchling", "build", "-d", target, *kinds, cwd=source)
     return sorted(target.iterdir())

@@ -7,7 +7,8 @@ validated when they are read; numbers that JSON cannot hold (NaN, infinity) are 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from html import escape
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 LONGEST_SIDE = 2**24
+LONGEST_NAME = 255  # of a plug-in
 BINS = 100  # of the histograms of a probe
 
 
@@ -227,6 +229,38 @@ class RunResult(Record):
     rules: tuple[str, ...] = ()
     epochs: tuple[EpochRecord, ...] = ()
 
+    def headline(self) -> str:
+        """Validation and test mAP in one line, with what the validation labels were."""
+        labels = {"truth": "all labels", "observed": "the seen labels"}.get(self.selected_on, "")
+        test = "" if self.test_map is None else f", test mAP {100 * self.test_map:.2f} %"
+        return f"val mAP {100 * self.val_map:.2f} % (against {labels or self.selected_on}){test}"
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        names = ("method", "data", "seed", "lr", "val_map", "test_map", "best_epoch", "run")
+        return [(name, getattr(self, name)) for name in names]
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks: what was trained, and how good it is."""
+        items = ", ".join(f"{count} {split}" for split, count in self.items.items() if count)
+        options = ", ".join(f"{name} {value}" for name, value in self.options.items())
+        rows = {
+            "method": f"{self.method} ({options})" if options else self.method,
+            "data": f"{self.data}: {items} items" if items else self.data,
+            "result": self.headline(),
+            "training": f"{self.mode}, learning rate {self.lr:g}, seed {self.seed}, "
+            f"{self.seconds:.1f} s",
+            "run": self.run,
+        }
+        lines = [
+            f"<tr><th style='text-align:left'>{name}</th>"
+            f"<td style='text-align:left'>{escape(value)}</td></tr>"
+            for name, value in rows.items()
+            if value is not None
+        ]
+        rules = "".join(f"<li>{escape(rule)}</li>" for rule in self.rules)
+        chosen = f"<details><summary>chosen by rules</summary><ul>{rules}</ul></details>"
+        return f"<table>{''.join(lines)}</table>" + (chosen if rules else "")
+
     @property
     def choice_score(self) -> float:
         """What settings are chosen by, higher is better; earlier versions chose by mAP."""
@@ -252,6 +286,7 @@ class RunDescription(Record):
         items: Number of items per split.
         fingerprint: Hash of the items' names and of a sample of their inputs.
         versions: Versions of plusone, torch, numpy and Python.
+        plugin: The plug-in that has the method, a file name or a package; None for our own methods.
     """
 
     format: Literal[1] = 1
@@ -266,3 +301,4 @@ class RunDescription(Record):
     items: dict[str, int] = Field(default_factory=dict)
     fingerprint: str = ""
     versions: dict[str, str] = Field(default_factory=dict)
+    plugin: Annotated[str, Field(max_length=LONGEST_NAME)] | None = None

@@ -10,13 +10,13 @@ import ast
 import os
 import re
 import sys
-from collections.abc import Iterator, MutableMapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from functools import cache, wraps
 from importlib import import_module
-from inspect import cleandoc
+from inspect import Parameter, cleandoc, signature
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -62,6 +62,21 @@ COMMANDS = {
     "surface": "analyse",
     "report": "report",
 }
+
+# Commands that take a method, or a run that was trained with one.
+TAKE_A_METHOD = frozenset(
+    {
+        "ablate", "bench", "choose", "doctor", "evaluate", "export", "gradients", "loop", "maps",
+        "methods", "predict", "reproduce", "suggest", "surface", "sweep", "train",
+    }
+)  # fmt: skip
+
+Plugin = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--plugin", metavar="FILE", help="Python file with methods of your own (repeatable)."
+    ),
+]
 
 SHOW_TRACEBACKS = "PLUSONE_TRACEBACK"
 
@@ -163,7 +178,9 @@ def _load(name: str) -> Any:
     """The command itself, with its options and its help."""
     function = getattr(import_module(f"plusone.cli.{COMMANDS[name]}"), name)
     alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    alone.command(name, cls=_Command, help=_in_paragraphs(function.__doc__ or ""))(function)
+    alone.command(name, cls=_Command, help=_in_paragraphs(function.__doc__ or ""))(
+        _with_plugins(function) if name in TAKE_A_METHOD else function
+    )
     return typer.main.get_command(alone)
 
 
@@ -171,6 +188,26 @@ def _in_paragraphs(docstring: str) -> str:
     """A docstring with one line per paragraph or example, for the terminal to break."""
     text = re.sub(r"(?<!\n)\n(?!\n|Example: )", " ", cleandoc(docstring))
     return re.sub(r" +", " ", text)
+
+
+def _with_plugins(function: Callable[..., None]) -> Callable[..., None]:
+    """A command with the option `--plugin`; its methods are there when the command starts."""
+
+    @wraps(function)
+    def command(*, plugin: list[Path] | None, **arguments: Any) -> None:
+        if plugin:
+            from plusone.methods import load_plugin
+
+            for file in plugin:
+                load_plugin(file)
+        function(**arguments)
+
+    own = signature(function, eval_str=True)
+    option = Parameter("plugin", Parameter.KEYWORD_ONLY, default=None, annotation=Plugin)
+    command.__signature__ = own.replace(  # type: ignore[attr-defined]
+        parameters=[*own.parameters.values(), option]
+    )
+    return command
 
 
 def show_help(group: Any, ctx: Any) -> None:

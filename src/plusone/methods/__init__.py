@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
+from pathlib import Path
 
 from plusone.errors import InputError
 from plusone.methods import (
@@ -28,6 +29,7 @@ from plusone.methods import (
     weight_norm,
 )
 from plusone.methods.base import Choice, Method, MethodInfo, Options, Part, PublishedFigure, Range
+from plusone.methods.plugins import Plugins
 
 __all__ = [
     "METHODS",
@@ -39,6 +41,8 @@ __all__ = [
     "PublishedFigure",
     "Range",
     "get_method",
+    "load_plugin",
+    "plugin_of",
 ]
 
 METHODS: dict[str, MethodInfo] = {
@@ -73,5 +77,26 @@ def get_method(name: str) -> MethodInfo:
     if name not in METHODS:
         near = get_close_matches(name.lower().replace("-", "_"), METHODS, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise InputError(f"unknown method {name!r}; {hint}known: {', '.join(METHODS)}")
+        raise InputError(
+            f"unknown method {name!r}; {hint}known: {', '.join(METHODS)}; a method of your own "
+            "needs its file, --plugin FILE"
+        )
     return METHODS[name]
+
+
+def load_plugin(path: Path) -> tuple[str, ...]:
+    """Adds the methods of a Python file to the table; returns their names.
+
+    The file ends with `INFO`, a `MethodInfo`, or `INFOS`, several of them. It is run: load only
+    files that you trust.
+    """
+    return _PLUGINS.load_file(path)
+
+
+def plugin_of(name: str) -> str | None:
+    """The plug-in that a method comes from, a file name or a package; None for our own."""
+    return _PLUGINS.origin(name)
+
+
+_PLUGINS = Plugins(METHODS)
+_PLUGINS.load_installed()

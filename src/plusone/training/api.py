@@ -30,7 +30,7 @@ from plusone.training.thresholds import Thresholds
 from plusone.training.trainer import Training, compiler_problem
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Fitted:
     """A finished training.
 
@@ -47,6 +47,19 @@ class Fitted:
     result: RunResult
     calibration: Calibration
     thresholds: Thresholds
+
+    def __repr__(self) -> str:
+        task, result = self.training.task, self.result
+        return (
+            f"Fitted({result.method} on {task.name}: {len(task.train)} training items, "
+            f"{len(task.classes)} classes)\n"
+            f"  {result.headline()}\n"
+            f"  predict(x) gives probabilities [N, {len(task.classes)}]; metrics, rules and "
+            "training.model have the rest"
+        )
+
+    def _repr_html_(self) -> str:
+        return self.result._repr_html_()
 
     @property
     def metrics(self) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from plusone.errors import DivergedError, InputError, RunError
 from plusone.io.files import clear_leftovers, write_json, write_text
 from plusone.io.jsonl import append_jsonl, read_jsonl, write_jsonl
 from plusone.io.keys import content_key, file_sample, file_state
+from plusone.methods import plugin_of
 from plusone.parallel.processes import LostProcessError, broadcast, check_same, is_main_process
 from plusone.recipe import FORMAT, Recipe
 from plusone.results import EpochRecord, RunDescription, RunResult
@@ -109,7 +110,9 @@ def train(
     if is_main_process() and not (folder / "recipe.toml").exists():
         folder.mkdir(parents=True, exist_ok=True)
         write_table(observed_table(task), folder / "observed.npz")
-        write_json(folder / "data.json", describe(task, data, training.expected, source).to_json())
+        plugin = plugin_of(recipe.method)
+        description = describe(task, data, training.expected, source, plugin)
+        write_json(folder / "data.json", description.to_json())
         write_text(folder / "recipe.toml", recipe.to_toml())
     spent = _restore(training, folder)
     mapped = _mapped_files(task)
@@ -210,7 +213,11 @@ def _write_model(training: Training, folder: Path) -> tuple[Calibration, Thresho
 
 
 def describe(
-    task: Task, data: str, k: Expected, source: Mapping[str, Any] | None
+    task: Task,
+    data: str,
+    k: Expected,
+    source: Mapping[str, Any] | None,
+    plugin: str | None = None,
 ) -> RunDescription:
     """The description of the data of a run.
 
@@ -219,6 +226,7 @@ def describe(
         data: Its `fingerprint`.
         k: The expected positives.
         source: How the data was read.
+        plugin: The plug-in that has the method.
     """
     values = {
         "format": FORMAT,
@@ -239,7 +247,7 @@ def describe(
             "python": platform.python_version(),
         },
     }
-    return RunDescription.model_validate(values)
+    return RunDescription.model_validate(values | ({"plugin": plugin} if plugin else {}))
 
 
 def fingerprint(task: Task) -> str:

@@ -60,7 +60,26 @@ def read_recipe(folder: Path) -> Recipe:
             f"{error}; the run was made by plusone {maker}, this is plusone {__version__}: "
             "upgrade it"
         ) from None
+    _check_plugin(folder, recipe.method)
     return for_this_computer(recipe)
+
+
+def _check_plugin(folder: Path, method: str) -> None:
+    """Says which plug-in a run needs, if it is not loaded; none is loaded because a run says so."""
+    try:
+        plugin = RunDescription.from_json(read_json(folder / "data.json"), "data.json").plugin
+    except (OSError, ValueError):
+        return
+    if plugin is None:
+        return
+    from plusone.methods import METHODS
+
+    if method not in METHODS:
+        how = f"add --plugin {plugin}" if plugin.endswith(".py") else "install it"
+        raise InputError(
+            f"{folder}: was trained with the method {method!r} of the plug-in {plugin}, which is "
+            f"not loaded; if you trust it, {how}"
+        )
 
 
 def for_this_computer(recipe: Recipe) -> Recipe:

@@ -1,0 +1,70 @@
+"""`--plugin FILE`: a method of one's own in every command that takes a method."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from plusone.cli.app import TAKE_A_METHOD, app
+
+pytestmark = pytest.mark.slow
+
+
+def test_commands_that_take_a_method_take_a_plugin():
+    commands = typer.main.get_command(app).commands
+    for name, command in commands.items():
+        options = {text for param in command.params for text in param.opts}
+        assert ("--plugin" in options) == (name in TAKE_A_METHOD), name
+        if {"--method", "--methods"} & options or "run" in {p.name for p in command.params}:
+            assert name in TAKE_A_METHOD, name
+
+
+def plusone(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """The program in a process of its own: a plug-in stays loaded in the one that loads it."""
+    return subprocess.run(
+        [sys.executable, "-m", "plusone", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        timeout=600,
+        check=False,
+        env={key: value for key, value in os.environ.items() if key != "PLUSONE_PLUGINS"},
+    )
+
+
+def test_a_method_of_ones_own(folder: Path, tmp_path: Path):
+    contributing = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    start = contributing.index('"""Capped negatives: an')
+    code = contributing[start : contributing.index("```", start)]
+    (tmp_path / "my_methods.py").write_text(code)
+    data = (folder / "labels.csv", "-x", folder / "x.npz")
+    done = plusone(
+        "train", *data, "--plugin", "my_methods.py", "-m", "capped", "-s", "options.cap=1.5",
+        "--epochs", 1, "--out", "run", "--no-report", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    description = json.loads((tmp_path / "run" / "data.json").read_text())
+    assert description["plugin"] == "my_methods.py"
+    done = plusone(
+        "bench", *data, "--plugin", "my_methods.py", "--methods", "an,capped", "-s", "epochs=1",
+        "--lr", 1e-2, "--seeds", 0, "--workers", 2, "--out", "bench", "--json", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert '"capped"' in done.stdout
+    missing = plusone("predict", "run", folder / "x.npz", "--out", "tags.csv", cwd=tmp_path)
+    assert missing.returncode == 2
+    assert "the method 'capped' of the plug-in my_methods.py" in missing.stderr
+    assert "add --plugin my_methods.py" in missing.stderr
+    assert not (tmp_path / "tags.csv").exists()
+    done = plusone(
+        "predict", "run", folder / "x.npz", "--out", "tags.csv", "--plugin", "my_methods.py",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "tags.csv").is_file()
