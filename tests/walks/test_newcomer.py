@@ -1,0 +1,67 @@
+"""The walk of a newcomer with a folder of photos, as the README tells it, with the real commands.
+
+`PLUSONE_WALK=500 pytest -s tests/walks` walks it with 500 photos and prints the time of each step.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from plusone.review.load import open_suggestions
+
+FEW = 48
+CLASSES = ("airplane", "beach", "forest", "harbor")
+
+
+@pytest.mark.slow
+def test_from_photos_to_a_better_model(shared, tmp_path):
+    count = int(os.environ.get("PLUSONE_WALK", FEW))
+    photos = sorted((shared / "data" / "ucmerced" / "data").rglob("*.jpg"))
+    classes = {path.parent.name for path in photos} if count > FEW else {*CLASSES}
+    photos = [path for path in photos if path.parent.name in classes]
+    chosen = [photos[at] for at in np.linspace(0, len(photos) - 1, count).astype(int)]
+    for path in chosen:
+        (tmp_path / "photos" / path.parent.name).mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, tmp_path / "photos" / path.parent.name)
+    shutil.copytree(tmp_path / "photos" / sorted(classes)[0], tmp_path / "new")
+
+    def run(*words):
+        start = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, "-m", "plusone", *map(str, words)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        print(f"{time.perf_counter() - start:6.1f} s  plusone {' '.join(map(str, words))}")
+        return done
+
+    fast = ("--set", "crops=one") if count <= FEW else ()
+    assert json.loads(run("inspect", "photos", "--json").stdout)["items"] == count
+    first = run("train", "photos", "--out", "run", *fast)
+    assert "plusone suggest run" in first.stderr
+    assert (tmp_path / "run" / "report.html").exists()
+    run("predict", "run", "new", "--out", "tags.csv")
+    assert (tmp_path / "tags.csv").read_text().count("\n") > 1
+    before = {path.name for path in (tmp_path / ".features").iterdir()}
+    run("suggest", "run", "--out", "suggestions")
+    assert {path.name for path in (tmp_path / ".features").iterdir()} == before  # none extracted
+    desk = open_suggestions(tmp_path / "suggestions")
+    missing = int(np.flatnonzero(desk.table.labels.dense([0])[0] == 0)[0])
+    desk.answer("a" * 16, "0" * 16, [(0, missing, "yes")])
+    desk.store.close()
+    run("review", "suggestions", "--export", "better.csv")
+    assert "|" in (tmp_path / "better.csv").read_text()  # an item with two labels
+    run("train", "better.csv", "--out", "again", "--no-report", *fast)
+    run("export", "again", "--onnx", "--out", "model")
+    assert (tmp_path / "model" / "model.onnx").exists()
+    assert json.loads(run("predict", "model", "new", "--json").stdout)
