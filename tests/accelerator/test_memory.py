@@ -55,7 +55,10 @@ def test_predictions_halve_their_batches(mimic_device, training, image_data):
             return forward(x)
 
         got = predict(there.model, listening, images, kind="images")
-    assert sizes == [64, 32, 16, 16, 16, 16]
+        assert sizes == [64, 32, 16, 16, 16, 16]
+        sizes.clear()
+        predict(there.model, listening, images, kind="images", rows=10)
+    assert sizes == [10] * 6 + [4]
     torch.testing.assert_close(got, expected)
 
 

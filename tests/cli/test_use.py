@@ -137,6 +137,16 @@ def test_predict_a_folder(cli, folder, photo_run, tmp_path):
         assert set(filter(None, row["labels"].split("|"))) == chosen
 
 
+def test_predict_some_images_at_once(cli, bad, folder, photo_run, tmp_path):
+    for size in ("auto", "3"):
+        cli("predict", photo_run, folder, "--batch-size", size, "--out", tmp_path / f"{size}.csv")
+    lines = [(tmp_path / f"{size}.csv").read_text().splitlines() for size in ("auto", "3")]
+    assert [line.split(",")[0] for line in lines[0]] == [line.split(",")[0] for line in lines[1]]
+    for size in ("0", "many"):
+        said = bad("predict", photo_run, folder, "--batch-size", size)
+        assert f"--batch-size {size}: must be auto or a whole number" in said.err
+
+
 def test_predict_one_image(cli, folder, photo_run, tmp_path):
     image = folder / "photos" / "red" / "1.png"
     answer = cli("predict", photo_run, image, "--threshold", 0, "--json", "-o", tmp_path / "t.csv")

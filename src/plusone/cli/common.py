@@ -100,6 +100,15 @@ Device = Annotated[
     ),
 ]
 
+AtOnce = Annotated[
+    str,
+    typer.Option(
+        "--batch-size",
+        metavar="auto|N",
+        help="Most images computed at once; auto: as many as fit, halved where they do not.",
+    ),
+]
+
 Rules = Annotated[
     bool,
     typer.Option(
@@ -107,6 +116,15 @@ Rules = Annotated[
         help="Choose what is not set by rules that look at the data, or leave the defaults.",
     ),
 ]
+
+
+def most_at_once(batch_size: str) -> int | None:
+    """The number of `--batch-size`; None for auto."""
+    if batch_size == "auto":
+        return None
+    if not batch_size.isdecimal() or int(batch_size) < 1:
+        raise InputError(f"--batch-size {batch_size}: must be auto or a whole number of at least 1")
+    return int(batch_size)
 
 
 def with_device(settings: list[str] | None, device: str | None) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from plusone.cli.common import (
+    AtOnce,
     Data,
     Device,
     Features,
@@ -23,6 +24,7 @@ from plusone.cli.common import (
     check_folder,
     emit,
     load,
+    most_at_once,
     out,
     percent,
     progress,
@@ -257,6 +259,7 @@ def features(
         int | None,
         typer.Option(min=0, help="Processes that decode images; by the cores by default."),
     ] = None,
+    batch_size: AtOnce = "auto",
     device: Device = None,
     form: Form = "auto",
     meaning: Meaning = "auto",
@@ -289,6 +292,7 @@ def features(
             crops=crops,
             weights=weights,
             tokens=tokens,
+            batch_size=most_at_once(batch_size),
             device=device or "auto",
         )
     if as_json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,6 +13,7 @@ import typer
 
 from plusone.cli.common import (
     SEEN_ONLY,
+    AtOnce,
     Device,
     Features,
     Form,
@@ -24,6 +26,7 @@ from plusone.cli.common import (
     check_folder,
     emit,
     load,
+    most_at_once,
     out,
     percent,
     progress,
@@ -125,6 +128,7 @@ def evaluate(
     top_k: Annotated[int, typer.Option(min=1, help="Labels per item for the top-k figures.")] = 3,
     features: Features = None,
     hints: Hints = None,
+    batch_size: AtOnce = "auto",
     device: Device = None,
     form: Form = "auto",
     meaning: Meaning = "auto",
@@ -152,7 +156,7 @@ def evaluate(
 
     if split is not None:
         check_split(split)
-    predictor = _shown(load_run(run, device or "auto"), crops)
+    predictor = _shown(load_run(run, device or "auto"), crops, batch_size)
     _warn(run)
     cuts = _thresholds(run, predictor.classes, threshold)
     dataset = dataset_of(run, data, features, form, meaning, hints)
@@ -271,6 +275,7 @@ def predict(
     ] = False,
     features: Features = None,
     hints: Hints = None,
+    batch_size: AtOnce = "auto",
     device: Device = None,
     form: Form = "auto",
     meaning: Meaning = "auto",
@@ -297,7 +302,7 @@ def predict(
         check_file(to)
     photos = PhotoOutputs(gallery, copy_to, links, write_xmp)
     photos.check()
-    predictor = _shown(load_run(run, device or "auto"), crops)
+    predictor = _shown(load_run(run, device or "auto"), crops, batch_size)
     _warn(run)
     cuts = _thresholds(run, predictor.classes, threshold)
     if raw:
@@ -343,8 +348,11 @@ def predict(
         say(sentence)
 
 
-def _shown(predictor: Predictor, crops: Literal["one", "five"] | None) -> Predictor:
-    """The model, shown the crops that the user asks for."""
+def _shown(
+    predictor: Predictor, crops: Literal["one", "five"] | None, batch_size: str
+) -> Predictor:
+    """The model, shown the crops that the user asks for, so many images at once."""
+    predictor = replace(predictor, batch_size=most_at_once(batch_size))
     trained = predictor.recipe.crops
     if crops is None or (predictor.images and crops == trained):
         return predictor

@@ -123,6 +123,7 @@ class Predictor:
         method: Its method.
         calibration: From its scores to probabilities; the identity if it has none.
         crops: Which crops of an image it is shown; those of its training if not given.
+        batch_size: Inputs that are computed at once; by the device if not given.
     """
 
     recipe: Recipe
@@ -133,6 +134,7 @@ class Predictor:
     method: Method
     calibration: Calibration
     crops: Crops | None = None
+    batch_size: int | None = None
 
     @property
     def shown(self) -> Recipe:
@@ -160,7 +162,10 @@ class Predictor:
         several = self.recipe.crops == "one" and self.crops not in (None, "one")
         forward = self._mean_odds if several else self.model
         with allowing_tf32(device_of(self.model), self.recipe.tf32):
-            return self.from_logits(predict(self.model, forward, inputs, kind=kind, tick=tick))
+            logits = predict(
+                self.model, forward, inputs, kind=kind, tick=tick, rows=self.batch_size
+            )
+            return self.from_logits(logits)
 
     def probabilities(self, inputs: Inputs, tick: Callable[[int], None] | None = None) -> Tensor:
         """Probabilities `[N, L]` for all inputs."""

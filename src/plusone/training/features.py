@@ -295,6 +295,7 @@ def extract_to_file(
     crops: Crops = "one",
     weights: str = "auto",
     tokens: bool = False,
+    batch_size: int | None = None,
     device: str = "auto",
 ) -> Extraction:
     """Writes `path`, an npz with `ids` `[N]` and features `x` float16 `[N, D]` or `[N, T, D]`.
@@ -313,6 +314,7 @@ def extract_to_file(
         crops: Which crops of each image, see `plusone.data.images.CROPS`; several are averaged.
         weights: Weights of the backbone: "auto" for its own, "random", or the path of a file.
         tokens: Keep all T places of the feature map, row by row, instead of their mean.
+        batch_size: Most images computed at once; None for as many as fit.
         device: What the backbone computes on, see `plusone.device.resolve`.
     """
     computes = resolve(device)
@@ -355,6 +357,7 @@ def extract_to_file(
 
     size = BATCH if computes.type == "cpu" else IMAGES_ON_DEVICE
     fitting = Fitting(features, computes, cropped=size)
+    fitting.rows = batch_size
     for (images,) in inputs.batches(rows, size, ("plain",), 0) if len(rows) else ():
         waiting.append(fitting(images).numpy())
         done += len(images)

@@ -30,6 +30,7 @@ def predict(
     *,
     kind: str,
     tick: Callable[[int], None] | None = None,
+    rows: int | None = None,
 ) -> Tensor:
     """Applies `forward` to all inputs with `module` in evaluation mode.
 
@@ -42,6 +43,7 @@ def predict(
         inputs: The inputs, in order.
         kind: "features" (large batches: one matrix product for most data sets) or "images".
         tick: Called with the number of items just done.
+        rows: Items per batch; None for `batch_size`. Where they do not fit, they are halved.
 
     Returns:
         `[N, ...]`, in the memory of the CPU.
@@ -54,7 +56,7 @@ def predict(
     fitting = Fitting(forward, device)
     if isinstance(inputs, StreamedInputs):  # it would move whole batches, which may not fit
         inputs = inputs.inputs
-    for (view,) in inputs.batches(division.own, batch_size(module, kind), ("plain",), 0):
+    for (view,) in inputs.batches(division.own, rows or batch_size(module, kind), ("plain",), 0):
         parts.append(fitting(view))
         if tick is not None:
             tick(len(view))
