@@ -131,8 +131,10 @@ def test_features_far_from_one_are_remarked():
     labels = np.eye(2, dtype=int)[np.arange(100) % 2]
     x = np.random.default_rng(0).normal(size=(100, 30)).astype(np.float32)
     for factor, remarked in ((1, False), (20, False), (1000, True), (1e-6, True)):
-        _, sentences = choose(facts_of(Dataset.from_arrays(x * np.float32(factor), labels)), {})
-        assert any("standardize them" in text for text in sentences) == remarked
+        facts = facts_of(Dataset.from_arrays(x * np.float32(factor), labels))
+        sentences = choose(facts, {})[1]
+        assert any("standardize = true" in text for text in sentences) == remarked
+        assert not any("standardize" in text for text in choose(facts, {"standardize": True})[1])
 
 
 def test_facts_of_features():

@@ -347,17 +347,17 @@ def _single(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
 
 
 def _uneven(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
-    if not facts.uneven:
+    if not facts.uneven or now.get("standardize"):
         return None
     return Choice(
         {},
-        "some features are far larger than most and will drown them; bring each to mean 0 and "
-        "spread 1 first",
+        "some features are far larger than most and will drown them; standardize = true brings "
+        "each to mean 0 and spread 1",
     )
 
 
 def _large(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
-    if facts.scale is None or not facts.width or facts.uneven:
+    if facts.scale is None or not facts.width or facts.uneven or now.get("standardize"):
         return None
     size = facts.scale / facts.width
     if SIZES[0] <= size <= SIZES[1]:
@@ -365,7 +365,7 @@ def _large(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
     return Choice(
         {},
         f"the features have a mean size of {size:.3g}, and settings are made for about 1; "
-        "standardize them (each to mean 0 and spread 1, as StandardScaler of scikit-learn does)",
+        "standardize = true brings each to mean 0 and spread 1",
     )
 
 

@@ -142,6 +142,11 @@ class Recipe(BaseModel):
         description="narrowness of the kernel; default: the one of 0.75, 1.5 and 3 that predicts "
         "seen labels best",
     )
+    standardize: bool = Field(
+        False,
+        description="on fixed features: bring each feature to mean 0 and spread 1 on the items "
+        "that are learned from; the trained model takes the features as they were given",
+    )
     use_validation: bool = Field(
         True,
         description="learn from the seen labels of validation items too, where the method needs "

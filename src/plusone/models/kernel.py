@@ -53,7 +53,10 @@ def describe_kernel(n_items: int) -> str:
 
 
 class FeatureMap(nn.Module):
-    """Maps features `[B, D]` to vectors `[B, r]` whose columns are uncorrelated on the items."""
+    """Maps features `[B, D]` to vectors `[B, r]` that a head is trained on.
+
+    For closed forms their columns are uncorrelated on the items it was fitted on.
+    """
 
     rank: int
 
@@ -62,7 +65,7 @@ class FeatureMap(nn.Module):
 
         Args:
             x: The features.
-            weights: How much each item counts, `[n]`; the columns are uncorrelated under them.
+            weights: How much each item counts, `[n]`.
         """
         raise NotImplementedError
 
@@ -258,6 +261,62 @@ class LinearMap(FeatureMap):
             folded = LinearHead(self.rank, len(head.bias)).to(self.centre.device)
             folded.linear.weight.copy_(head.weight @ self.rotation.T)
             folded.linear.bias.copy_(head.bias - head.weight @ self.centre)
+        return folded
+
+
+class StandardMap(FeatureMap):
+    """Features with mean 0 and spread 1, each by itself, and a map after that if there is one.
+
+    Args:
+        dim: D, the length of a feature vector.
+        inner: The map after it; without one the vectors are the standardized features.
+    """
+
+    def __init__(self, dim: int, inner: FeatureMap | None = None) -> None:
+        super().__init__()
+        self.inner = inner
+        self.rank = dim if inner is None else inner.rank
+        self.register_buffer("mean", torch.zeros(dim))
+        self.register_buffer("spread", torch.ones(dim))
+        self.mean: Tensor
+        self.spread: Tensor
+
+    def fit(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
+        """As `FeatureMap.fit`; mean and spread are those of all items, whatever they count."""
+        mean = torch.zeros(x.shape[1], dtype=torch.float64)
+        squares = torch.zeros_like(mean)
+        for rows in torch.split(x, BLOCK):
+            mean += rows.cpu().double().sum(0) / len(x)
+        for rows in torch.split(x, BLOCK):
+            squares += (rows.cpu().double() - mean).square().sum(0) / len(x)
+        self.mean.copy_(mean)
+        # A feature that is the same for all items stays 0.
+        self.spread.copy_(torch.where(squares > 0, squares.sqrt(), 1.0))
+        vectors = torch.cat([self._standard(rows) for rows in torch.split(x, BLOCK)])
+        return vectors if self.inner is None else self.inner.fit(vectors, weights)
+
+    def forward(self, x: Tensor) -> Tensor:
+        vectors = self._standard(x)
+        if self.inner is not None:
+            vectors = self.inner(vectors)
+        return vectors
+
+    def _standard(self, x: Tensor) -> Tensor:
+        return (x.to(self.mean.device).float() - self.mean) / self.spread
+
+    def folded(self, head: Head) -> Head:
+        if self.inner is None:
+            return super().folded(head)
+        alone = StandardMap(len(self.mean)).to(self.mean.device)
+        alone.mean.copy_(self.mean)
+        alone.spread.copy_(self.spread)
+        return alone.folded(self.inner.folded(head))
+
+    def folded_linear(self, head: LinearHead) -> LinearHead:
+        with torch.no_grad():
+            folded = LinearHead(len(self.mean), len(head.bias)).to(self.mean.device)
+            folded.linear.weight.copy_(head.weight / self.spread)
+            folded.linear.bias.copy_(head.bias - head.weight @ (self.mean / self.spread))
         return folded
 
 

@@ -20,7 +20,8 @@ from plusone.methods import get_method
 from plusone.methods.base import Method
 from plusone.models.backbones import backbone_for, feature_dim
 from plusone.models.classifier import Classifier
-from plusone.models.kernel import KernelMap, n_landmarks
+from plusone.models.heads import Head
+from plusone.models.kernel import KernelMap, StandardMap, n_landmarks
 from plusone.recipe import Recipe
 from plusone.seeds import seeded
 from plusone.training import checkpoint
@@ -82,7 +83,20 @@ def build(
                 f"crops = '{recipe.crops}' averages the features of the crops, and {recipe.method} "
                 "needs every place of the feature map; leave crops out"
             )
+        if recipe.standardize:
+            _check_vectors(recipe, head, images=images, tokens=not images and len(shape) > 1)
         return Classifier(backbone or nn.Identity(), head, recipe.precision), method
+
+
+def _check_vectors(recipe: Recipe, head: Head, *, images: bool, tokens: bool) -> None:
+    """Refuses `standardize` where a head is not trained on one fixed vector for each item."""
+    if not on_fixed_features(recipe, images=images):
+        what = "this training changes the backbone; use --mode linear"
+    elif tokens or (images and head.pooling != "mean"):
+        what = f"{recipe.method} is trained on several vectors for each item here"
+    else:
+        return
+    raise InputError(f"standardize works on fixed feature vectors, and {what}, or leave it out")
 
 
 def head_of(recipe: Recipe, *, images: bool) -> Literal["linear", "kernel"]:
@@ -210,9 +224,11 @@ def load_run(folder: Path, device: str | torch.device = "auto") -> Predictor:
             weights="random",
             landmarks=next(iter(landmarks), None),
         )
-        if landmarks:
-            dim = shape[-1] if not description.images else feature_dim(model.backbone)
-            model.head = KernelMap(dim, landmarks[0]).folded(model.head)
+        dim = shape[-1] if not description.images else feature_dim(model.backbone)
+        inner = KernelMap(dim, landmarks[0]) if landmarks else None
+        between = StandardMap(dim, inner) if recipe.standardize else inner
+        if between is not None:
+            model.head = between.folded(model.head)
     try:
         model.load_state_dict(below(tensors, "model."))
         method.load_state_dict(below(tensors, "method."))

@@ -40,7 +40,7 @@ from plusone.models.backbones import (
 from plusone.models.classifier import Classifier
 from plusone.models.ema import Ema
 from plusone.models.heads import Head, LinearHead
-from plusone.models.kernel import FeatureMap, KernelMap, LinearMap, n_landmarks
+from plusone.models.kernel import FeatureMap, KernelMap, LinearMap, StandardMap, n_landmarks
 from plusone.parallel.processes import broadcast_tensors, check_device, world
 from plusone.parallel.sharing import Sharing, check_equal_weights
 from plusone.parallel.tables import DividedTables
@@ -221,6 +221,7 @@ class Training:
         self.groups = self._group_consistency(labels)
         self._placed: dict[int, tuple[Inputs, Inputs]] = {}
         self.kernel = head_of(recipe, images=task.images) == "kernel"
+        self.mapped = self.kernel or recipe.standardize  # in every stage
         self.space: Space | None = None
         self.left_out: Tensor | None = None
         self.loss: Loss = self.method.loss
@@ -630,10 +631,11 @@ class Training:
         """
         if self.space is None and space is not None:
             self.space = space
-        if self.space is None and (self.kernel or self.solves):
+        if self.space is None and (self.mapped or self.solves):
             features_map = self._new_map()
-            if isinstance(features_map, KernelMap):
-                features_map.similarity.gamma = self.recipe.gamma or self._gamma()
+            for part in features_map.modules():
+                if isinstance(part, KernelMap):
+                    part.similarity.gamma = self.recipe.gamma or self._gamma()
             self.space = Space(features_map.to(self.device), self._vectors)
             self.space.fit([part.inputs for part in self.learned_parts], self._weights())
 
@@ -643,6 +645,8 @@ class Training:
         count = sum(len(part) for part in parts)
         some = torch.linspace(0, count - 1, min(count, SAMPLED)).long()
         x = torch.cat([self._vectors(part.inputs) for part in parts])[some].to(self.device)
+        if self.recipe.standardize:
+            x = StandardMap(x.shape[1]).to(self.device).fit(x)
         observed = np.concatenate([part.observed.dense() for part in parts])[some.numpy()]
         groups = numbered_groups(parts)
         groups = None if groups is None else groups[some]
@@ -653,7 +657,10 @@ class Training:
         images, shape = self.task.images, self.task.shape
         dim = feature_dim(self.model.backbone) if images else shape[-1]
         rank = n_landmarks(sum(len(part) for part in self.learned_parts))
-        return KernelMap(dim, rank) if self.kernel else LinearMap(dim)
+        if not self.kernel and not self.closed_form:
+            return StandardMap(dim)
+        inner = KernelMap(dim, rank) if self.kernel else LinearMap(dim)
+        return StandardMap(dim, inner) if self.recipe.standardize else inner
 
     def vectors(self, rows: npt.NDArray[np.int64]) -> Tensor:
         """Features of some training items, `[n, D]` or `[n, T, D]`."""
@@ -710,7 +717,7 @@ class Training:
         self.stage += 1
         if self.done or self.stages[self.stage].start_from == "best":
             self._restore(self.best)
-        if self.space is not None and (self.done or not self.kernel):
+        if self.space is not None and (self.done or not self.mapped):
             self.model.head, self.space = self.space.map.folded(self.model.head), None
             self.best = replace(self.best, model=_copy(self.model))
         if not self.done:
@@ -784,7 +791,7 @@ class Training:
             self.begin_stage()
         tensors = broadcast_tensors(tensors, self._own)
         self.left_out = tensors.get("left_out")
-        if self.done and self.kernel:
+        if self.done and self.mapped:
             self.model.head = self._new_map().to(self.device).folded(self.model.head)
         self.model.load_state_dict(below(tensors, "model."))
         self.method.load_state_dict(below(tensors, "method."))
