@@ -1,6 +1,6 @@
-# Two images from one file:
-#   docker build -t plusone:cpu .
-#   docker build -t plusone:cuda --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu126 .
+# Two images from one file; torch's install page names the index of each of its builds:
+#   docker build -t plusone:cuda .                                      (pip's usual build of torch)
+#   docker build -t plusone:cpu --build-arg TORCH_INDEX=INDEX_OF_THE_CPU_BUILD .
 # Use: docker run --rm -v "$PWD":/data plusone:cpu train photos
 #      docker run --rm --gpus all --shm-size 2g -v "$PWD":/data plusone:cuda train photos
 # The wheels of torch bring the CUDA libraries; the host brings the driver.
@@ -14,12 +14,13 @@ COPY recipes recipes
 RUN pip install --no-cache-dir "build==1.2.2" && python -m build --wheel --outdir /dist
 
 FROM python:${PYTHON}-slim-bookworm
-ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+ARG TORCH_INDEX=
 ARG EXTRAS=lite0,image,plots,review,onnx,parquet
 COPY constraints.txt /tmp/constraints.txt
 COPY --from=build /dist /tmp/dist
 SHELL ["/bin/bash", "-o", "pipefail", "-c"]
-RUN pip install --no-cache-dir -c /tmp/constraints.txt --index-url "${TORCH_INDEX}" torch torchvision \
+RUN pip install --no-cache-dir -c /tmp/constraints.txt ${TORCH_INDEX:+--index-url "${TORCH_INDEX}"} \
+        torch torchvision \
     && pip install --no-cache-dir -c /tmp/constraints.txt "$(echo /tmp/dist/*.whl)[${EXTRAS}]" \
     && rm -r /tmp/dist /tmp/constraints.txt \
     && useradd --create-home --uid 1000 plusone
