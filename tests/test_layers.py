@@ -13,7 +13,7 @@ SOURCE = Path(plusone.__file__).parent
 
 # Packages and root modules; those on one line may not import each other.
 ORDER = (
-    ("errors", "seeds"),
+    ("errors", "scores", "seeds"),
     ("version", "io", "device"),
     ("extras",),
     ("data", "results"),

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 # In the quickstart of the installed wheel: as few pictures as possible, and no server.
 CHANGES = {
-    "plusone example": "plusone example --items 100",
+    "plusone example": "plusone example --items 150",
     "plusone review suggestions": "plusone review suggestions --no-browser --stop-after 1",
 }
 

@@ -415,8 +415,9 @@ def test_order_and_number_of_questions_are_chosen_on_the_page(visit, serve, fold
     page.wait_for_selector(IDLE)
     assert page.inner_text("#counts") == "0 of 18 questions answered"
     page.click("#choose")
+    page.wait_for_selector("#selection[open]")
     press(page, "Escape")
-    assert not page.is_visible("#selection")
+    page.wait_for_selector("#selection", state="hidden")
     press(page, "y")
     assert desk.progress()["yes"] == 1
 

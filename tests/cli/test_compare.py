@@ -201,7 +201,10 @@ def test_a_toml_file_and_flags_beside_it(cli, folder, tmp_path):
         (("c.toml", "digits"), "c.toml: describes a whole comparison"),
         (("c.toml", "-x", "f.npz"), "belong in its [[data]] blocks"),
         (("c.toml", "--labels", "seen"), "belong in its [[data]] blocks"),
-        (("digits", "digits-features", "-x", "f.npz"), "--features can belong to one data set"),
+        (
+            ("digits", "digits-features", "-x", "f.npz"),
+            "and --hints can belong to one data set",
+        ),
         (("digits-features", "--modes", "linear,finetune"), "the mode finetune cannot be"),
         (("digits", "--modes", "quick"), "modes.0 = 'quick'"),
         (("digits", "--trials", "3"), "--trials: needs --search optuna"),

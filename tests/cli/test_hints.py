@@ -37,7 +37,7 @@ def test_inspect_counts_them(cli, files):
 
 def test_a_method_that_needs_hints_says_so(bad, cli, files, tmp_path):
     answer = bad("train", files / "labels.npz", "-m", "gpr", "-o", tmp_path / "run", *SETTINGS)
-    assert "the method gpr learns from hints, and data0 has none" in answer.err
+    assert "the method gpr learns from hints, and data" in answer.err
     assert not (tmp_path / "run" / "recipe.toml").exists()
     assert cli("methods", "gpr", "--json").json["gpr"]["needs_hints"]
     assert "yes: --hints FILE" in cli("methods", "gpr").out

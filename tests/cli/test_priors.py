@@ -63,4 +63,4 @@ def test_training_says_that_k_is_estimated(cli, folder, tmp_path):
         "-s", "select_on=observed", "--no-report", "-o", tmp_path / "run",
     )  # fmt: skip
     assert answer.code == 0, answer.err
-    assert "estimated from single positives" in answer.err
+    assert "estimated from the seen labels" in answer.err

@@ -20,6 +20,7 @@ from plusone.data.augment import draw_strong, strong
 from plusone.data.images import decode
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
+from plusone.parallel.sharing import Share
 from plusone.seeds import generator
 from plusone.training import loader
 from plusone.training._workers import ImageWorkers, automatic_count
@@ -321,7 +322,7 @@ def test_arrays_from_numpy_views():
 def shared_batches(inputs, order, batch_size, size):
     """Batches put together from the rows of each process."""
     shares = [
-        list(inputs.batches(order, batch_size, SHARED_VIEWS, 5, (rank, size)))
+        list(inputs.batches(order, batch_size, SHARED_VIEWS, 5, Share(rank, size)))
         for rank in range(size)
     ]
     for number in range(max(map(len, shares))):

@@ -19,30 +19,13 @@ from torch.nn.functional import softplus
 from plusone.errors import InputError
 from plusone.priors.lbfgs import minimise
 from plusone.priors.picks import CERTAIN, given_seen, label_means, log_likelihood, pick
+from plusone.scores import log_odds
 
 STIFFNESS = 20.0  # weight of the penalty that holds k
-SMALLEST = 1e-6  # beyond it and 1 - SMALLEST log-odds count a thousandth: finite, without ties
-BEYOND = 1e-3
-LARGEST = float(np.log1p(-SMALLEST) - np.log(SMALLEST))
 FEWEST = 20  # items with a seen positive that a fit needs
 
 Floats = npt.NDArray[np.float64]
 States = npt.NDArray[np.int8]
-
-
-def log_odds(scores: npt.ArrayLike) -> Floats:
-    """`log(s / (1 - s))`, bounded for 0 and 1 too, in the order of the scores.
-
-    >>> log_odds([0.0, 1e-9, 0.5, 1.0]).round(2).tolist()
-    [-14.51, -13.82, 0.0, 13.84]
-    """
-    limits = np.finfo(np.float64)
-    s = np.clip(np.asarray(scores, dtype=np.float64), limits.tiny, 1 - limits.epsneg)
-    x = np.log(s) - np.log1p(-s)
-    inside = np.clip(x, -LARGEST, LARGEST)
-    return np.asarray(inside + BEYOND * (x - inside))
-
-
 QUANTILES = (0.2, 0.5, 0.8)  # of the scores of seen labels: the knots of f
 SHIFT_RIDGE = 1.0
 SLOPE_RIDGE = 4.0

@@ -21,7 +21,8 @@ import numpy.typing as npt
 
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
-from plusone.priors.calibration import FEWEST, SMALLEST, apply_curve, fit_curve
+from plusone.priors.calibration import FEWEST, apply_curve, fit_curve
+from plusone.scores import SMALLEST
 
 MIDDLE = (0.5, 1.1)  # share of 1 / a - 1 that is labels: for a model without skill, and with it
 LOWEST = (0.0, 0.2)  # the same for the lower end of the range

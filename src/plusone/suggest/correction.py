@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from plusone.priors.calibration import log_odds
+from plusone.scores import log_odds
 
 CLASS_RIDGE = 4.0
 SLOPE_RIDGE = 8.0

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from plusone.data.matrix import LabelMatrix
 from plusone.metrics.seen_labels import seen_auc
-from plusone.priors.calibration import log_odds
+from plusone.scores import log_odds
 
 WEIGHTS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5)
 MOST = 2_000_000  # labels that the weight is chosen on
