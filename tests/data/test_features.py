@@ -104,3 +104,50 @@ def test_real_voc_features_fit_the_devkit(shared: Path) -> None:
     assert x.dtype == np.float16
     row = int(np.flatnonzero(found.ids == data.ids[7])[0])
     np.testing.assert_array_equal(x[7], found.x[row])
+
+
+def test_features_in_several_npy_files(tmp_path: Path) -> None:
+    """Ids for all of them in one file, or the order of the items."""
+    x = np.arange(10, dtype=np.float32).reshape(5, 2)
+    np.save(tmp_path / "x-0.npy", x[:3])
+    np.save(tmp_path / "x-1.npy", x[3:])
+    pattern = tmp_path / "x-{0..1}.npy"
+    with pytest.raises(InputError, match=r"x-0.npy: has no names for its rows; write the id"):
+        read_features([pattern])
+    names = np.array(list("abcde"))
+    for source in (tmp_path, pattern, tmp_path / "x-*.npy"):
+        found = read_features([source], names)
+        assert found.ids is names
+        assert found.x[:].tolist() == x.tolist()
+    with pytest.raises(InputError, match="and 1 more: have 5 rows of features, there are 4 items"):
+        read_features([pattern], names[:4])
+    (tmp_path / "ids.txt").write_text("e\nd\nc\nb\na\n")
+    assert read_features([pattern], names).ids.tolist() == list("edcba")
+    (tmp_path / "ids.txt").write_text("e\nd\n")
+    with pytest.raises(InputError, match=r"have 5 rows of features, .*ids.txt has 2 ids"):
+        read_features([pattern])
+
+
+def test_features_in_parquet_files(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    def save(name: str, **columns: object) -> Path:
+        pq.write_table(pa.table(columns), tmp_path / name)
+        return tmp_path / name
+
+    save("a-0.parquet", id=["u", "v"], embedding=pa.array([[1, 2], [3, 4]], pa.list_(pa.float32())))
+    save("a-1.parquet", id=["w"], embedding=pa.array([[5, 6]], pa.list_(pa.float32(), 2)))
+    found = read_features([tmp_path / "a-*.parquet"])
+    assert found.ids.tolist() == ["u", "v", "w"]
+    assert found.x[:].tolist() == [[1, 2], [3, 4], [5, 6]]
+    wide = save("wide.parquet", id=[7, 8], f0=[1.0, 2.0], f1=[3, 4], label=[0, 1])
+    found = read_features([wide])
+    assert found.ids.tolist() == ["7", "8"]
+    assert found.x[:].tolist() == [[1, 3], [2, 4]]  # the label is not among them
+    with pytest.raises(InputError, match=r"b.parquet, row 1: the vector of 'v' has 1 values, that"):
+        read_features([save("b.parquet", id=["u", "v"], x=[[1.0, 2.0], [3.0]])])
+    with pytest.raises(InputError, match="row 0: the features of 'u' have a NaN"):
+        read_features([save("c.parquet", id=["u"], x=[[1.0, None]])])
+    with pytest.raises(InputError, match=r"has no column of ids; name it id \(found: x\)"):
+        read_features([save("d.parquet", x=[[1.0]])])

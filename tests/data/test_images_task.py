@@ -1,6 +1,7 @@
 """Image files on their way into training, prediction and extraction."""
 
 import multiprocessing
+from contextlib import closing
 from unittest.mock import patch
 
 import numpy as np
@@ -23,6 +24,7 @@ from plusone.training.loader import ArrayInputs, FileInputs
 from plusone.training.run import train
 from plusone.training.tagging import predict_all
 from plusone.training.task import make_task
+from plusone.training.trainer import Training
 
 pytestmark = pytest.mark.slow
 
@@ -95,6 +97,28 @@ def test_a_run_predicts_with_its_aspect_and_without_its_cache(dataset, tmp_path,
     assert not cache.exists()
 
 
+def test_the_next_epoch_begins_before_the_evaluation(dataset):
+    recipe, before, passes = recipe_for(workers=1, cache_mb=0, epochs=3), children(), []
+    task, original = make_task(dataset, recipe), FileInputs.batches
+
+    def batches(self, *arguments):
+        passes.append("train" if self is task.train.inputs else "val")
+        return original(self, *arguments)
+
+    training = Training(task, recipe)
+    with patch.object(FileInputs, "batches", batches), closing(task.workers):
+        first = next(training.epochs())
+        assert passes == ["train", "train", "val"]
+        task.workers.close()  # as if it were stopped here
+        assert children() == before
+        rest = list(training.epochs())
+        assert passes[3:] == ["train", "val", "val"]
+    assert children() == before
+    alone = recipe_for(workers=0, cache_mb=0, epochs=3)
+    straight = Training(make_task(dataset, alone), alone).epochs()
+    assert [one.losses for one in straight] == [one.losses for one in (first, *rest)]
+
+
 def children():
     return {child.pid for child in multiprocessing.active_children()}
 
@@ -107,7 +131,7 @@ def test_workers_stay_over_the_epochs_and_end_with_the_training(dataset, tmp_pat
         tmp_path / "straight",
         on_record=lambda _: seen.append(children() - before),
     )
-    assert len(seen[0]) == 2  # for training and validation items
+    assert len(seen[0]) == 4  # two for training items and two for validation items
     assert seen == [seen[0]] * 3
     assert children() == before
 

@@ -66,12 +66,11 @@ def run(code: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc/self/status")
-@pytest.mark.parametrize("labels", ["auto", "complete"])
 @pytest.mark.parametrize("suffix", ["npz", "csv"])
-def test_a_million_items_stay_below_a_gigabyte(tmp_path: Path, suffix: str, labels: str) -> None:
+def test_a_million_items_stay_below_a_gigabyte(tmp_path: Path, suffix: str) -> None:
     path = str(tmp_path / f"big.{suffix}")
     run(WRITE.format(n=N, n_classes=L, path=path))
-    found = json.loads(run(READ.format(n=N, n_classes=L, path=path, labels=labels)))
-    print(suffix, labels, found)
-    assert found["peak"] < 1024
-    assert found["seconds"] < 30  # some 5 s on an idle machine
+    for labels in ("auto", "complete"):
+        found = json.loads(run(READ.format(n=N, n_classes=L, path=path, labels=labels)))
+        assert found["peak"] < 1024, labels
+        assert found["seconds"] < 30, labels  # some 5 s on an idle machine

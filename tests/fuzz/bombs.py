@@ -91,6 +91,14 @@ def csv_of_stars(path):
     ))  # fmt: skip
 
 
+def arrow_that_unpacks(path):
+    image = pa.array([bytes(2**22)] * 12)
+    table = pa.table({"image": image, "label": ["x"] * 12})
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(str(path), table.schema, options=options) as writer:
+        writer.write_table(table)
+
+
 def parquet_of_repeats(path):
     rows = 100_000
     ids = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), ["a" * 1000])
@@ -180,6 +188,7 @@ BOMBS = {
     "features that claim a petabyte": (feature_header, "bomb.npz", lambda p: read_features([p])),
     "csv with one long id": (csv_of_wide_ids, "bomb.csv", read),
     "csv with stars for 400 million labels": (csv_of_stars, "bomb.csv", read),
+    "arrow with images that unpacks": (arrow_that_unpacks, "bomb.arrow", read),
     "parquet that repeats one long id": (parquet_of_repeats, "bomb.parquet", read),
     "sparse arff": (sparse_arff, "bomb.arff", read),
     "xml of entities": (laughing_xml, "bomb.xml", read),

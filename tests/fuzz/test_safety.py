@@ -30,6 +30,8 @@ FORBIDDEN = re.compile(
 )
 # Where a forbidden word is right, and why.
 ALLOWED: dict[tuple[str, str], str] = {
+    ("data/_tar.py", "tarfile"): "it reads headers; nothing is extracted",
+    ("data/_tar.py", "tarfile.open"): "it reads headers; nothing is extracted",
     ("export/xmp.py", "xml.sax.saxutils.escape"): "it replaces characters and parses nothing",
     ("export/xmp.py", "xml.sax.saxutils.unescape"): "it replaces characters and parses nothing",
     ("methods/plugins.py", "spec.loader.exec_module"): "a plug-in, which the user names",
@@ -145,7 +147,7 @@ def test_bombs_are_refused_in_little_memory(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
-    assert len(said) == 17
+    assert len(said) == 18
     wrong = {name: text for name, text in said.items() if not text.startswith("InputError: ")}
     assert not wrong
     for name, words in {
@@ -153,6 +155,7 @@ def test_bombs_are_refused_in_little_memory(tmp_path):
         "npz whose array claims a petabyte": "claims",
         "csv with one long id": "one has 1000 characters",
         "csv with stars for 400 million labels": r"'\*' in 20,000 rows stands for more",
+        "arrow with images that unpacks": "it is compressed",
         "parquet that repeats one long id": "becomes more than",
         "sparse arff": "30,000 attributes need",
         "xml of entities": "document type",

@@ -126,6 +126,80 @@ def parquet(folder: Path) -> Seeds:
     return {"labels.parquet": mutate.damage}
 
 
+def png() -> bytes:
+    """A small image."""
+    import io
+
+    from PIL import Image
+
+    stream = io.BytesIO()
+    Image.fromarray(np.full((3, 4, 3), 90, np.uint8)).save(stream, format="PNG")
+    return stream.getvalue()
+
+
+def tar_shards(folder: Path) -> Seeds:
+    """Writes sound files."""
+    import io
+    import tarfile
+
+    labels = {
+        "a.cls": b"cat",
+        "b.txt": b"dog\ncat",
+        "c.json": b'{"labels": ["dog"], "negatives": ["cat"]}',
+    }
+    with tarfile.open(folder / "x-000.tar", "w") as archive:
+        for name, content in labels.items():
+            for member, bytes_ in ((name, content), (f"{name[0]}.png", png())):
+                info = tarfile.TarInfo(member)
+                info.size = len(bytes_)
+                archive.addfile(info, io.BytesIO(bytes_))
+    return {"x-000.tar": mutate.damage}
+
+
+def image_table() -> Any:
+    """Three rows with images and numbers of classes, as `datasets` writes them."""
+    import pyarrow as pa
+
+    names = {"_type": "ClassLabel", "names": ["cat", "dog"]}
+    meta = {"info": {"features": {"image": {"_type": "Image"}, "labels": [names]}}}
+    image = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+    cells = [{"bytes": png(), "path": f"{row}.png"} for row in range(3)]
+    columns = {"image": pa.array(cells, image), "labels": pa.array([[0], [0, 1], []])}
+    return pa.table(columns).replace_schema_metadata({"huggingface": json.dumps(meta)})
+
+
+def arrow_folder(folder: Path) -> Seeds:
+    """Writes sound files."""
+    import pyarrow as pa
+
+    table = image_table()
+    (folder / "state.json").write_text('{"_data_files": [{"filename": "data-0.arrow"}]}')
+    with pa.ipc.new_stream(str(folder / "data-0.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    return {"data-0.arrow": mutate.damage, "state.json": mutate.json_text}
+
+
+def image_parquet(folder: Path) -> Seeds:
+    """Writes sound files."""
+    import pyarrow.parquet as pq
+
+    pq.write_table(image_table(), folder / "x.parquet", row_group_size=2)
+    return {"x.parquet": mutate.damage}
+
+
+def read_shards(folder: Path) -> None:
+    """Reads labels and images, as `plusone train` does."""
+    from plusone.data.images import fault
+    from plusone.data.shards import forget
+
+    forget()  # files of one name are written faster than their time stamps change
+    data = read(folder)
+    use(data)
+    if data.table.root is not None:
+        for row in range(min(8, len(data.table))):
+            fault(data.table.path(row))
+
+
 def coco(folder: Path) -> Seeds:
     """Writes sound files."""
     whole = {
@@ -590,6 +664,9 @@ READERS = (
     Reader("audit csv", audit, read_audit),
     Reader("npz, our own", npz_own, read_labels("labels.npz"), 0.7),
     Reader("npz, made elsewhere", npz_arrays, read_both_npz, 0.5),
+    Reader("tar files with images", tar_shards, read_shards),
+    Reader("arrow files with images", arrow_folder, read_shards),
+    Reader("parquet files with images", image_parquet, read_shards),
     Reader("feature files", features, lambda f: read_features([f / "a.npz", f / "b.npz"]), 0.7),
     Reader("parquet", parquet, read_labels("labels.parquet")),
     Reader("COCO json", coco, lambda folder: use(read(folder))),

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plusone.data.shards import is_image, shard_of
 from plusone.data.table import Strings
 from plusone.errors import InputError, Problems
 from plusone.io.readers import NAMES
@@ -224,11 +225,11 @@ def images_root(
 
 
 def missing_images(ids: Strings, root: Path) -> list[int]:
-    """Rows whose id is not a file below `root`.
+    """Rows whose id is not a file below `root`, nor in a shard there.
 
     Each folder is listed once, which is much faster than a system call for each file.
     """
-    listings: dict[str, frozenset[str]] = {}
+    listings: dict[str, frozenset[str] | None] = {}  # None: a folder in a shard
     missing = []
     for start in range(0, len(ids), CHUNK):
         for row, name in enumerate(ids[start : start + CHUNK].tolist(), start):
@@ -238,11 +239,12 @@ def missing_images(ids: Strings, root: Path) -> list[int]:
                 try:
                     listings[folder] = frozenset(os.listdir(root / folder) if inside else ())
                 except (OSError, ValueError):
-                    listings[folder] = frozenset()
+                    in_shard = inside and shard_of(root / name) is not None
+                    listings[folder] = None if in_shard else frozenset()
+            listing = listings[folder]
             # The second check is for file systems that ignore case or Unicode normalisation.
-            exists = file in listings[folder] or (
-                bool(listings[folder]) and os.path.isfile(root / name)
-            )
+            exists = is_image(root / name) if listing is None else file in listing
+            exists = exists or (bool(listing) and os.path.isfile(root / name))
             if not exists:
                 missing.append(row)
     return missing

@@ -1,7 +1,9 @@
 """Feature files: `x` `[N, D]` or `[N, T, D]` and the `ids` (or `names`) of its rows.
 
-They are npz files with both, or npy files with `x` alone and a text file `NAME.ids.txt` beside
-them with one id per line. Large uncompressed arrays are memory-mapped: see `plusone.data.lazy`.
+They are npz files with both; npy files with `x` alone and a text file beside them with one id per
+line, `NAME.ids.txt`, or `ids.txt` for all npy files of the folder; or parquet files with a column
+of ids and a column of vectors, or a column for each feature. Large uncompressed arrays are
+memory-mapped: see `plusone.data.lazy`.
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plusone.data.checks import id_array, repeats, row_not_finite
+from plusone.data._arrow import damaged, image_column, pyarrow, schema_of, table_of
+from plusone.data.checks import ID_COLUMNS, id_array, repeats, row_not_finite
 from plusone.data.formats.npz import as_texts, load_arrays
 from plusone.data.lazy import LARGE, LazyArray, joined, taken
+from plusone.data.shards import named_files
 from plusone.data.table import LabelTable, Strings
 from plusone.errors import InputError
 from plusone.io.arrays import Arrays, mapped_file, mapped_member
@@ -26,8 +30,12 @@ from plusone.io.readers import LARGE_FILE, parse_json, read_text
 
 Features = npt.NDArray[np.floating[Any]]
 ID_KEYS = ("ids", "names")
-SUFFIXES = (".npz", ".npy")
+PARQUET = (".parquet", ".pq")
+SUFFIXES = (".npz", ".npy", *PARQUET)
 SHOWN = 5
+
+# Columns of a parquet file that are no features, whatever their type.
+NOT_FEATURES = ("label", "labels", "truth", "negatives", "split", "group", "index")
 
 
 @dataclass(frozen=True)
@@ -46,13 +54,15 @@ class FeatureFile:
     meta: Mapping[str, object]
 
 
-def read_features(paths: Sequence[Path]) -> FeatureFile:
+def read_features(paths: Sequence[Path], ids: Strings | None = None) -> FeatureFile:
     """Reads and concatenates feature files.
 
     float16 stays float16. Large arrays are not loaded into memory.
 
     Args:
-        paths: Files; a folder stands for all npz and npy files in it, sorted.
+        paths: Files; a folder stands for all feature files in it, sorted, and a pattern
+            (`x-*.npy`, `x-{00..09}.npy`) for those that match.
+        ids: The ids of the rows, in order, where npy files have none.
 
     Raises:
         InputError: A file cannot be read, the files do not fit together, or a value is NaN or
@@ -60,26 +70,57 @@ def read_features(paths: Sequence[Path]) -> FeatureFile:
     """
     files: list[Path] = []
     for path in map(Path, paths):
-        inside = [path]
+        inside = named_files(path)
         if path.is_dir():
             inside = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
         if not inside:
-            raise InputError(f"{path}: has no npz file in it (nor npy)")
+            raise InputError(f"{path}: has no npz file in it (nor npy, nor parquet)")
         files.extend(inside)
     if not files:
         raise InputError("no feature file was given")
-    ids: list[Strings] = []
+    names: list[Strings | None] = []
     parts: list[Features] = []
     meta: dict[str, object] = {}
     for file in files:
-        names, x, own = _read_one(file)
+        own_names, x, own = _read_one(file)
         if parts and x.shape[1:] != parts[0].shape[1:]:
             own_shape, first = (" x ".join(map(str, a.shape[1:])) for a in (x, parts[0]))
             raise InputError(f"{file}: has {own_shape} features per item, {files[0]} has {first}")
         meta = {k: v for k, v in own.items() if not parts or (k in meta and meta[k] == v)}
-        ids.append(names)
+        names.append(own_names)
         parts.append(x)
-    return FeatureFile(np.concatenate(ids), joined(parts), meta)
+    return FeatureFile(_all_ids(files, names, list(map(len, parts)), ids), joined(parts), meta)
+
+
+def _all_ids(
+    files: Sequence[Path],
+    names: Sequence[Strings | None],
+    counts: Sequence[int],
+    ids: Strings | None,
+) -> Strings:
+    """The ids of all rows: those of each file, of `ids.txt` beside them, or the given ones."""
+    own = [some for some in names if some is not None]
+    if len(own) == len(names):
+        return np.concatenate(own)
+    bare = files[next(place for place, some in enumerate(names) if some is None)]
+    beside = bare.parent / "ids.txt"
+    if own:
+        raise InputError(f"{bare}: has no names for its rows, but {len(own)} of the files have")
+    if beside.is_file():
+        ids = _ids_in(beside)
+    if ids is None:
+        raise InputError(
+            f"{bare}: has no names for its rows; write the id of each item, one a line and in the "
+            f"order of the rows, into {bare.with_suffix('.ids.txt')}"
+        )
+    if sum(counts) != len(ids):
+        what = f"{beside} has {len(ids)} ids" if beside.is_file() else f"there are {len(ids)} items"
+        where = f"{bare}: has" if len(files) == 1 else f"{bare} and {len(files) - 1} more: have"
+        raise InputError(
+            f"{where} {sum(counts)} rows of features, {what}; write the id of each row, one a "
+            f"line, into {beside}"
+        )
+    return ids
 
 
 def _load(file: Path) -> Arrays:
@@ -88,7 +129,11 @@ def _load(file: Path) -> Arrays:
         raise InputError(f"{file}: no such file")
     try:
         if file.suffix == ".npy":
-            return {"x": mapped_file(file), "ids": _listed_ids(file)}
+            beside = file.with_suffix(".ids.txt")
+            ids = {"ids": _ids_in(beside)} if beside.is_file() else {}
+            return {"x": mapped_file(file)} | ids
+        if file.suffix in PARQUET:
+            return _load_parquet(file)
         x = mapped_member(file, "x", LARGE)
         return load_arrays(file) if x is None else load_arrays(file, skip=("x",)) | {"x": x}
     except InputError:
@@ -96,17 +141,12 @@ def _load(file: Path) -> Arrays:
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror or error})") from None
     except ValueError as error:
-        raise InputError(f"{file}: is not a readable npy file ({error})") from None
+        kind = file.suffix.removeprefix(".")
+        raise InputError(f"{file}: is not a readable {kind} file ({error})") from None
 
 
-def _listed_ids(file: Path) -> Strings:
-    """The ids of the rows of an npy file, from the text file beside it, one per line."""
-    beside = file.with_suffix(".ids.txt")
-    if not beside.is_file():
-        raise InputError(
-            f"{file}: has no names for its rows; write the id of each item, one a line and in the "
-            f"order of the rows, into {beside}"
-        )
+def _ids_in(beside: Path) -> Strings:
+    """The ids in a text file, one per line."""
     try:
         text = read_text(beside, largest=LARGE_FILE, encoding="utf-8-sig")
     except UnicodeDecodeError:
@@ -117,16 +157,98 @@ def _listed_ids(file: Path) -> Strings:
     return id_array(lines.split("\n") if lines else (), beside)
 
 
-def _read_one(file: Path) -> tuple[Strings, Features, dict[str, object]]:
+def holds_features(file: Path) -> bool:
+    """Whether a parquet file has vectors, and no labels and no images."""
+    try:
+        schema = schema_of(file)
+        pa = pyarrow(file)
+    except InputError:
+        return False
+    labelled = any(name.lower() in ("label", "labels") for name in schema.names)
+    return not labelled and image_column(pa, schema) is None
+
+
+def _load_parquet(file: Path) -> Arrays:
+    """The ids and vectors of a parquet file: a column of lists, or a column for each feature."""
+    pa = pyarrow(file)
+    schema = schema_of(file)
+    types, lowered = pa.types, {name.lower(): name for name in reversed(schema.names)}
+    id_name = next((lowered[name] for name in (*ID_KEYS, *ID_COLUMNS) if name in lowered), None)
+    if id_name is None:
+        present = ", ".join(schema.names[:SHOWN])
+        raise InputError(f"{file}: has no column of ids; name it id (found: {present})")
+    fields = [
+        field
+        for field in schema
+        if field.name != id_name
+        and field.name.lower() not in NOT_FEATURES
+        and not field.name.startswith("__index_level_")  # of pandas
+    ]
+    numbers = [
+        field.name
+        for field in fields
+        if types.is_floating(field.type) or types.is_integer(field.type)
+    ]
+    vectors = [
+        field.name
+        for field in fields
+        if types.is_list(field.type)
+        or types.is_large_list(field.type)
+        or types.is_fixed_size_list(field.type)
+    ]
+    if len(vectors) > 1 or (not vectors and not numbers):
+        present = ", ".join(schema.names[:SHOWN])
+        raise InputError(
+            f"{file}: needs one column of vectors (lists of numbers), or a column for each "
+            f"feature (found: {present})"
+        )
+    try:
+        table = table_of(file, [id_name, *(vectors or numbers)])
+        ids = table.column(id_name).cast(pa.string())
+        if ids.null_count:
+            raise InputError(f"{file}: {ids.null_count} rows have no id")
+        names = id_array(ids.to_pylist(), file)
+        if vectors:
+            return {"ids": names, "x": _vectors(pa, file, names, table.column(vectors[0]))}
+        return {"ids": names, "x": np.stack([_numbers(table.column(n)) for n in numbers], axis=1)}
+    except (pa.ArrowException, KeyError) as error:
+        raise damaged(file, error) from None
+
+
+def _numbers(column: Any) -> Features:
+    """A column of numbers as float16 or float32; null becomes NaN, which is reported."""
+    values = np.asarray(column.to_numpy())
+    return values if values.dtype in (np.float16, np.float32) else values.astype(np.float32)
+
+
+def _vectors(pa: Any, file: Path, ids: Strings, column: Any) -> Features:
+    """A column of lists of one length as a matrix."""
+    inner = column.type.value_type
+    if not (pa.types.is_floating(inner) or pa.types.is_integer(inner)):
+        raise InputError(f"{file}: its vectors are lists of {inner}, not of numbers")
+    lengths = np.asarray(pa.compute.list_value_length(column).fill_null(0), dtype=np.int64)
+    other = np.flatnonzero(lengths != lengths[:1])
+    if len(other):
+        row = int(other[0])
+        raise InputError(
+            f"{file}, row {row}: the vector of {str(ids[row])!r} has {lengths[row]} values, that "
+            f"of row 0 has {lengths[0]}"
+        )
+    flat = _numbers(pa.compute.list_flatten(column))
+    return flat.reshape(len(lengths), int(lengths[0]) if len(lengths) else 0)
+
+
+def _read_one(file: Path) -> tuple[Strings | None, Features, dict[str, object]]:
     arrays = _load(file)
     key = next((name for name in ID_KEYS if name in arrays), None)
-    if key is None or "x" not in arrays:
+    if "x" not in arrays or (key is None and file.suffix != ".npy"):
         present = ", ".join(arrays) or "nothing"
         raise InputError(f"{file}: needs the arrays x and ids (or names), found {present}")
-    x, ids = arrays.pop("x"), as_texts(file, key, arrays[key])
-    if x.ndim not in (2, 3) or x.dtype.kind not in "fiub" or ids.shape != (len(x),):
+    x, ids = arrays.pop("x"), None if key is None else as_texts(file, key, arrays[key])
+    shape: tuple[int, ...] = x.shape[:1] if ids is None else ids.shape
+    if x.ndim not in (2, 3) or x.dtype.kind not in "fiub" or shape != (len(x),):
         raise InputError(
-            f"{file}: x has shape {x.shape} and type {x.dtype}, {key} has shape {ids.shape}; "
+            f"{file}: x has shape {x.shape} and type {x.dtype}, {key or 'ids'} has shape {shape}; "
             "expected numbers [N, D] (or tokens [N, T, D]) and names [N]"
         )
     if 0 in x.shape[1:]:
@@ -136,9 +258,10 @@ def _read_one(file: Path) -> tuple[Strings, Features, dict[str, object]]:
             x = x.astype(np.float32)
     row = row_not_finite(x)
     if row is not None:
+        whose = "" if ids is None else f" of {str(ids[row])!r}"
         raise InputError(
-            f"{file}, row {row}: the features of {str(ids[row])!r} have a NaN or infinite value, "
-            "or one that is too large for float32"
+            f"{file}, row {row}: the features{whose} have a NaN or infinite value, or one that is "
+            "too large for float32"
         )
     try:
         meta = parse_json(str(arrays["meta"])) if "meta" in arrays else {}

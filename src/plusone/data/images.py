@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from stat import S_ISREG
 from typing import TYPE_CHECKING, Literal
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError, features
 
+from plusone.data.shards import read_member, shard_of
 from plusone.errors import InputError
 from plusone.io.files import replacing, reserve
 from plusone.io.keys import content_key, file_state
@@ -42,6 +44,7 @@ IMAGE_SUFFIXES = (
     *(".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"),
     *(suffix for suffix, kind in SOMETIMES.items() if kind in MORE_KINDS),
 )
+NO_FILE = Path("image")  # stands for the file in messages about its content
 CROPPED = 256 / 224  # short side over the crop's side, the common choice for ImageNet models
 VERSION = 2  # of the cache of decoded images; increase it when decoding changes
 
@@ -59,7 +62,9 @@ CROPS: Mapping[Crops, tuple[tuple[float, float, float, float], ...]] = {
 }
 
 
-def open_image(path: Path, *, at_least: int | None = None) -> Image.Image:
+def open_image(
+    file: Path | bytes, *, at_least: int | None = None, max_pixels: int = MAX_PIXELS
+) -> Image.Image:
     """An image file as RGB, 8 bits per channel, upright.
 
     The EXIF orientation is applied; palettes, grey and CMYK become RGB; transparency is dropped;
@@ -67,14 +72,15 @@ def open_image(path: Path, *, at_least: int | None = None) -> Image.Image:
     by 1 / 257), whatever values the image uses.
 
     Args:
-        path: The file.
+        file: The file, or its content.
         at_least: A sufficient side: a JPEG may be decoded at a half, a quarter or an eighth of its
             size, which is faster, as long as no side falls below it.
+        max_pixels: A lower limit than `MAX_PIXELS`.
 
     Raises:
-        InputError: The file cannot be decoded, or exceeds `MAX_PIXELS` or `MAX_SIDE`.
+        InputError: The file cannot be decoded, or exceeds `max_pixels` or `MAX_SIDE`.
     """
-    with _opened(path) as opened:
+    with _opened(file, min(max_pixels, MAX_PIXELS)) as opened:
         if at_least is not None:
             opened.draft("RGB", (at_least, at_least))
         # Pillow before 11 opens 16-bit PNG as 32-bit integers.
@@ -95,20 +101,27 @@ def decode(path: Path, size: int, aspect: Aspect = "stretch") -> Tensor:
     return decode_crops(path, size, "one", aspect)[0]
 
 
-def decode_crops(path: Path, size: int, crops: Crops, aspect: Aspect = "stretch") -> Tensor:
+def decode_crops(
+    file: Path | bytes,
+    size: int,
+    crops: Crops,
+    aspect: Aspect = "stretch",
+    max_pixels: int = MAX_PIXELS,
+) -> Tensor:
     """Reads one image as bytes `[V, 3, size, size]`, one for each of its crops.
 
     The file is decoded once. Crops are cut at the resolution of the file and resized after that.
 
     Args:
-        path: The file.
+        file: The file, or its content.
         size: Side of the results.
         crops: Which crops, see `CROPS`.
         aspect: How each crop becomes square, as for `decode`.
+        max_pixels: A lower limit than `MAX_PIXELS`.
     """
     import torch
 
-    pixels = torch.from_numpy(np.array(open_image(path))).permute(2, 0, 1)
+    pixels = torch.from_numpy(np.array(open_image(file, max_pixels=max_pixels))).permute(2, 0, 1)
     return cut(pixels[None], crops, (size, size), aspect)[0]
 
 
@@ -149,7 +162,7 @@ def fault(path: Path) -> str | None:
     The file is decoded, JPEG at an eighth of its size, which is faster and detects the same errors.
     """
     try:
-        with _opened(path) as opened:
+        with _opened(path, MAX_PIXELS) as opened:
             opened.draft("RGB", (1, 1))
             _upright(opened)
     except InputError as error:
@@ -158,19 +171,15 @@ def fault(path: Path) -> str | None:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Image.Image]:
+def _opened(file: Path | bytes, max_pixels: int) -> Iterator[Image.Image]:
     """An image file within the limits; an error inside the block becomes an `InputError`."""
+    path = NO_FILE if isinstance(file, bytes) else file
     try:
-        status = path.stat()
-        if not S_ISREG(status.st_mode):  # reading from a pipe would block
-            raise InputError(f"{path}: cannot be read as an image (it is not a file)")
-        if not status.st_size:
-            raise InputError(f"{path}: cannot be read as an image (the file is empty)")
-        with Image.open(path, formats=_pillow_names()) as opened:
-            if opened.width * opened.height > MAX_PIXELS:
+        with Image.open(_source(file), formats=_pillow_names()) as opened:
+            if opened.width * opened.height > max_pixels:
                 raise InputError(
                     f"{path}: {opened.width} x {opened.height} pixels are more than the "
-                    f"{MAX_PIXELS:,} allowed"
+                    f"{max_pixels:,} allowed"
                 )
             if max(opened.size) > MAX_SIDE:
                 raise InputError(
@@ -182,11 +191,30 @@ def _opened(path: Path) -> Iterator[Image.Image]:
         raise
     except Image.DecompressionBombError:
         raise InputError(
-            f"{path}: cannot be read as an image (it has more than the {MAX_PIXELS:,} pixels "
+            f"{path}: cannot be read as an image (it has more than the {max_pixels:,} pixels "
             "allowed)"
         ) from None
     except Exception as error:  # broken files make decoders fail in many ways
         raise InputError(f"{path}: cannot be read as an image ({_reason(path, error)})") from None
+
+
+def _source(file: Path | bytes) -> Path | BytesIO:
+    """What Pillow reads: the file, or the bytes of an image that were given or are in a shard."""
+    if isinstance(file, bytes):
+        if not file:
+            raise ValueError("the file is empty")
+        return BytesIO(file)
+    try:
+        status = file.stat()
+    except (NotADirectoryError, FileNotFoundError):
+        if shard_of(file) is None:
+            raise
+        return BytesIO(read_member(file))
+    if not S_ISREG(status.st_mode):  # reading from a pipe would block
+        raise ValueError("it is not a file")
+    if not status.st_size:
+        raise ValueError("the file is empty")
+    return file
 
 
 @cache

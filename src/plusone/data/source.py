@@ -62,7 +62,11 @@ def load_source(
     else:
         dataset = read(Path(data), format=format, labels=labels, check_images=not features)
         if features:
-            feature_file = read_features(features)
+            feature_file = read_features(features, dataset.table.ids)
+            if feature_file.ids is dataset.table.ids:
+                note = "features were matched to the items by their order: they have no ids"
+                notes = (*dataset.table.notes, note)
+                dataset = replace(dataset, table=replace(dataset.table, notes=notes))
             dataset = _without(dataset, feature_file.meta.get("broken"))
             dataset = replace(dataset, features=align(feature_file, dataset.table))
         elif check_images:

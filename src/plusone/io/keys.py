@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 BLOCK = 1 << 24  # bytes of an array hashed at once
@@ -59,13 +60,18 @@ def file_sample(path: Path, pieces: int, size: int) -> bytes:
 def file_state(path: Path) -> tuple[int, int] | None:
     """Size and modification time of a file or folder; None if it is missing.
 
-    They stand for the content if reading all of it would take too long.
+    They stand for the content if reading all of it would take too long. A path that leads into a
+    file (`photos.tar/1.jpg`) has the state of that file.
     """
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_size, status.st_mtime_ns
+    for place in (path, *path.parents):
+        try:
+            status = place.stat()
+        except OSError:
+            continue
+        if place is not path and not S_ISREG(status.st_mode):
+            break
+        return status.st_size, status.st_mtime_ns
+    return None
 
 
 def _pieces(part: Any) -> Iterator[bytes | memoryview]:

@@ -13,6 +13,7 @@ from PIL import Image
 
 from plusone.data.dataset import Dataset
 from plusone.data.images import open_image
+from plusone.data.shards import exists, is_image
 from plusone.data.source import EMBEDDED, load_source
 from plusone.errors import InputError
 
@@ -32,7 +33,7 @@ def load_images(source: Mapping[str, Any]) -> Dataset:
     data = str(source.get("data") or "")
     if data in EMBEDDED:
         return load_source("digits")
-    if not data or not Path(data).exists():
+    if not data or not exists(Path(data)):
         raise InputError("the data is not where it was when the training ran")
     from plusone.data.formats import read
 
@@ -72,7 +73,7 @@ def data_uri(image: Image.Image) -> str:
 
 
 def _image(dataset: Dataset, row: int) -> Image.Image | None:
-    """An image from memory or from a file below the data's own folder."""
+    """An image from memory, or from a file or a shard below the data's own folder."""
     if dataset.features is not None and dataset.features.ndim == 4:
         pixels = np.asarray(dataset.features[row])
         return Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
@@ -80,7 +81,7 @@ def _image(dataset: Dataset, row: int) -> Image.Image | None:
     if root is None:
         return None
     path = (root / str(dataset.table.ids[row])).resolve()
-    if not path.is_relative_to(root.resolve()) or not path.is_file():
+    if not path.is_relative_to(root.resolve()) or not is_image(path):
         return None
     try:
         return open_image(path, at_least=2 * SIDE)

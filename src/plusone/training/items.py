@@ -13,10 +13,12 @@ import numpy.typing as npt
 
 from plusone.data.checks import id_fault
 from plusone.data.dataset import Dataset
-from plusone.data.features import read_features
+from plusone.data.features import holds_features, read_features
 from plusone.data.formats.csv_text import id_column, records, sidecar_root
+from plusone.data.formats.shards import Sharded
 from plusone.data.images import IMAGE_SUFFIXES, SOMETIMES, not_readable
 from plusone.data.lazy import rows_of
+from plusone.data.shards import named_files
 from plusone.data.source import EMBEDDED, load_source
 from plusone.device import device_of
 from plusone.errors import InputError, Problems
@@ -66,8 +68,8 @@ def find_items(
 
     A model for images takes image files, folders (searched recursively), patterns such as
     `photos/**/*.jpg`, a CSV with a column `image` (paths relative to the folder of its images, as
-    `data.formats` resolves it), or a data set with images. A model for features takes feature files
-    or data sets with features.
+    `data.formats` resolves it), shards (`plusone.data.shards`), or a data set with images. A model
+    for features takes feature files or data sets with features.
 
     Names of items are relative to the argument if there is only one, and include it otherwise. An
     image file that several arguments name is predicted once.
@@ -159,16 +161,20 @@ def _images(argument: str, *, alone: bool) -> Items | None:
     if argument in EMBEDDED:
         return None
     path = Path(argument)
+    files = image_files(path, also=SOMETIMES)  # those of kinds that are not read are named
+    sharded = None if files else Sharded.find(path)
+    if sharded is not None and (ids := sharded.ids()):
+        files = tuple(sharded.root / name for name in ids)
+        return Items(tuple(ids) if alone else _names(files, None), files)
     if not os.path.exists(argument):
         return _matching(argument) if glob.has_magic(argument) else None
     if path.is_dir():
-        files = image_files(path, also=SOMETIMES)  # those of kinds that are not read are named
         if not any(file.suffix.lower() in IMAGE_SUFFIXES for file in files):
             unread = not_readable(file.name for file in files)
             raise InputError(f"{argument}: {unread or 'has no images in it'}")
         return Items(_names(files, path if alone else None), files)
-    if path.suffix.lower() in (*IMAGE_SUFFIXES, *SOMETIMES):
-        return Items(_names((path,), path.parent if alone else None), (path,))
+    if files:
+        return Items(_names(files, path.parent if alone else None), files)
     return _listed(path, alone=alone) if path.suffix.lower() == ".csv" else None
 
 
@@ -297,6 +303,10 @@ def _names(files: Iterable[Path], root: Path | None) -> tuple[str, ...]:
 
 
 def _has_features_only(path: Path) -> bool:
+    if path.is_dir():
+        return not (path / "labels.csv").is_file() and any(path.glob("*.npy"))
+    if path.suffix in (".parquet", ".pq"):
+        return holds_features(named_files(path)[0])
     if path.suffix != ".npz":
         return path.suffix == ".npy"
     try:

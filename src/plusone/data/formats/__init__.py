@@ -10,8 +10,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from plusone.data.dataset import Dataset
-from plusone.data.formats import coco, csv_long, csv_wide, folders, mulan, npz, parquet, voc
+from plusone.data.formats import (
+    coco,
+    csv_long,
+    csv_wide,
+    folders,
+    huggingface,
+    mulan,
+    npz,
+    parquet,
+    voc,
+    webdataset,
+)
 from plusone.data.formats.base import LABEL_MODES, Format, ReadOptions, as_labels
+from plusone.data.shards import exists
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.io.files import NO_ROOM
@@ -63,13 +75,25 @@ FORMATS: dict[str, Format] = {
         None,
         folders.detects,
     ),
+    "webdataset": Format(
+        "WebDataset tar files: key.jpg with key.cls, key.txt or key.json",
+        webdataset.read_webdataset,
+        None,
+        webdataset.detects,
+    ),
+    "huggingface": Format(
+        "Hugging Face: a folder saved by datasets, or parquet with images (needs pyarrow)",
+        huggingface.read_huggingface,
+        None,
+        huggingface.detects,
+    ),
 }
 
 
 def detect(path: Path | str) -> str:
     """The name of the format of a file or folder; `InputError` if no format fits."""
     path = Path(path)
-    if not path.exists():
+    if not exists(path):
         raise InputError(f"{path}: no such file or folder")
     detected = next((name for name, entry in FORMATS.items() if entry.detects(path)), None)
     if path.is_dir() and detected in (None, "folders"):
@@ -93,7 +117,8 @@ def read(
     """Reads a data set.
 
     Args:
-        path: File or folder. A folder with a `labels.csv` in it is read through that file.
+        path: File or folder, or a pattern of shards (`plusone.data.shards`). A folder with a
+            `labels.csv` in it is read through that file.
         format: A name in `FORMATS`, or "auto".
         labels: "seen" (labels that are not given are unobserved), "complete" (they are negative),
             or "auto" (the format decides).
@@ -122,7 +147,7 @@ def read(
             inside = path / "labels.csv"
             path = inside if inside.is_file() else path
         name = detect(path) if format == "auto" else format
-        if not path.exists():
+        if not exists(path):
             raise InputError(f"{path}: no such file or folder")
         data = FORMATS[name].read(path, options)
     except OSError as error:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from plusone.data._arrow import damaged, has_images, pyarrow, schema_of, table_of
 from plusone.data.checks import (
     ID_COLUMNS,
     check_groups,
@@ -29,31 +30,21 @@ from plusone.data.formats.base import ReadOptions, root_from, root_of
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable, Strings
 from plusone.errors import InputError, Problems
-from plusone.extras import install_command
 from plusone.io.files import replacing
-from plusone.io.readers import UNPACKED_RATIO, parse_json, unpacked_limit
+from plusone.io.readers import parse_json
 
 META = b"plusone"
-PIECE = 65_536
 
 
 def detects(path: Path) -> bool:
-    """A file that ends in `.parquet` or `.pq`."""
-    return path.is_file() and path.suffix.lower() in (".parquet", ".pq")
-
-
-def _pyarrow(path: Path) -> Any:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise InputError(f"{path}: parquet needs pyarrow: {install_command('parquet')}") from None
-    return pyarrow
+    """A file that ends in `.parquet` or `.pq` and has no column of images."""
+    named = path.is_file() and path.suffix.lower() in (".parquet", ".pq")
+    return named and not has_images(path)
 
 
 def write_parquet(data: Dataset, path: Path) -> None:
     """Writes the table; every class name except `*` is allowed."""
-    pa = _pyarrow(path)
+    pa = pyarrow(path)
     table = data.table
     if ALL_OTHERS in table.classes:
         raise InputError(f"{path}: class '*' cannot be written in long form; write npz instead")
@@ -94,36 +85,37 @@ def write_parquet(data: Dataset, path: Path) -> None:
 def read_parquet(path: Path, options: ReadOptions) -> Dataset:
     """Reads the file; problems name the row, counted from 1."""
     try:
-        return _read(_pyarrow(path), path, options)
+        return _read(pyarrow(path), path, options)
     except UnicodeDecodeError:
         raise InputError(f"{path}: has text in it that is not UTF-8") from None
 
 
 def _read(pa: Any, path: Path, options: ReadOptions) -> Dataset:
     try:
-        arrow = _bounded_table(pa, path)
+        arrow = table_of(path, _columns(path))
         meta = _Meta.of(parse_json((arrow.schema.metadata or {}).get(META, b"{}")))
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"{path}: is not a readable parquet file ({first})") from None
+    except InputError:
+        raise
+    except (ValueError, KeyError, TypeError) as error:
+        raise damaged(path, error) from None
     problems = Problems(path)
     lowered = {name.lower(): name for name in reversed(arrow.column_names)}
     id_name = next((lowered[name] for name in ID_COLUMNS if name in lowered), None)
     if id_name is None or "labels" not in lowered:
         present = ", ".join(arrow.column_names)
         raise InputError(f"{path}: needs the columns id and labels (found: {present})")
-    ids = _texts(pa, arrow.column(id_name), id_name, problems)
+    ids = texts(pa, arrow.column(id_name), id_name, problems)
     lines = range(1, len(ids) + 1)
     class_list = options.classes or meta.classes
     codes = ClassCodes(class_list, problems)
     lists = {
-        name: _lists(pa, arrow.column(lowered[name]), name, codes)
+        name: name_lists(pa, arrow.column(lowered[name]), name, codes)
         for name in ("labels", "negatives", "truth")
         if name in lowered
     }
     split = None
     if "split" in lowered:
-        words = _texts(pa, arrow.column(lowered["split"]), "split", problems)
+        words = texts(pa, arrow.column(lowered["split"]), "split", problems)
         named = [split_name(word) for word in words.tolist()]
         for row, (word, name) in enumerate(zip(words, named, strict=True), 1):
             if name is None:
@@ -131,7 +123,7 @@ def _read(pa: Any, path: Path, options: ReadOptions) -> Dataset:
         split = np.asarray([name or "" for name in named], dtype="<U5")
     groups = None
     if "group" in lowered:
-        groups = _texts(pa, arrow.column(lowered["group"]), "group", problems)
+        groups = texts(pa, arrow.column(lowered["group"]), "group", problems)
         check_groups(groups, problems, lines)
     del arrow
     check_ids(ids, problems, lines)
@@ -192,27 +184,13 @@ class _Meta:
         )
 
 
-def _bounded_table(pa: Any, path: Path) -> Any:
-    """The whole file, read in batches, because a few bytes can encode a huge number of rows."""
-    limit = unpacked_limit(path.stat().st_size)
-    with pa.parquet.ParquetFile(path, memory_map=False) as file:
-        columns = {*ID_COLUMNS, "labels", "negatives", "truth", "split", "group"}
-        names = [name for name in file.schema_arrow.names if name.lower() in columns]
-        batches, size = [], 0
-        for batch in file.iter_batches(PIECE, columns=names):
-            size += batch.nbytes
-            if size > limit:
-                raise ValueError(
-                    f"it becomes more than {limit:,} bytes, {UNPACKED_RATIO} times the file"
-                )
-            batches.append(batch)
-        schema = batches[0].schema if batches else file.schema_arrow
-        return pa.Table.from_batches(batches, schema).replace_schema_metadata(
-            file.schema_arrow.metadata
-        )
+def _columns(path: Path) -> list[str]:
+    wanted = {*ID_COLUMNS, "labels", "negatives", "truth", "split", "group"}
+    return [name for name in schema_of(path).names if name.lower() in wanted]
 
 
-def _texts(pa: Any, column: Any, name: str, problems: Problems) -> Strings:
+def texts(pa: Any, column: Any, name: str, problems: Problems) -> Strings:
+    """A column of text."""
     try:
         cells = column.cast(pa.string()).to_pylist()
     except pa.ArrowException:
@@ -220,7 +198,7 @@ def _texts(pa: Any, column: Any, name: str, problems: Problems) -> Strings:
     return id_array([cell or "" for cell in cells], problems.source)
 
 
-def _lists(pa: Any, column: Any, name: str, codes: ClassCodes) -> tuple[Lists, Any]:
+def name_lists(pa: Any, column: Any, name: str, codes: ClassCodes) -> tuple[Lists, Any]:
     """Codes of a column of lists, and the rows that hold only `*`."""
     try:
         column = column.cast(pa.list_(pa.string())).combine_chunks()

@@ -1,0 +1,212 @@
+"""WebDataset: tar files with `key.jpg` and the labels of it in `key.cls`, `key.txt` or `key.json`.
+
+`.cls` has the number or the name of one class; `.txt` names, one a line or separated by `|` or `,`;
+`.json` a name, a list of names, or an object with `labels` and, optionally, `negatives`, `truth`,
+`split` and `group`. A file `classes.txt` beside the shards names the classes that numbers mean.
+
+Members with Python objects (`.pyd`, `.pth`, ...) are never read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from plusone.data._tar import Member, content
+from plusone.data.checks import check_groups, check_ids, id_array, split_name
+from plusone.data.dataset import Dataset
+from plusone.data.formats._longform import ALL_OTHERS, ClassCodes, Lists, assemble
+from plusone.data.formats.base import ReadOptions
+from plusone.data.formats.csv_text import read_class_list
+from plusone.data.formats.shards import MEMBER, Sharded, ShardProblems
+from plusone.data.shards import TAR, members, shards_of
+from plusone.data.table import LabelTable
+from plusone.errors import InputError
+from plusone.io.readers import parse_json
+
+LABELS = ("labels", "label", "tags", "classes", "class", "cls")  # in the object of `.json`
+PICKLED = ("pyd", "pickle", "pkl", "pth", "pt")
+LARGEST = 2**24  # bytes of a member with labels
+
+
+def detects(path: Path) -> bool:
+    """A tar file, a folder with tar files, or a pattern of them."""
+    shards = shards_of(path)
+    return bool(shards) and shards[0].suffix.lower() == TAR
+
+
+def read_webdataset(path: Path, options: ReadOptions) -> Dataset:
+    """Reads the labels of all samples with an image; ids are `shard.tar/key.jpg`."""
+    images = Sharded.find(path)
+    if images is None or images.shards[0].suffix.lower() != TAR:
+        raise InputError(f"{path}: has no tar files in it")
+    ids = images.ids()
+    if not ids:
+        raise InputError(f"{path}: its tar files have no images in them")
+    problems = ShardProblems(path, images.root, ids)
+    listed = images.root / "classes.txt"
+    known = options.classes or (read_class_list(listed) if listed.is_file() else None)
+    labels = _Labels(known, problems)
+    pickled = 0
+    for shard, names in zip(images.shards, images.names, strict=True):
+        places = members(shard)
+        kinds: dict[str, dict[str, Member]] = {}
+        for name, place in places.items():
+            match = MEMBER.fullmatch(name)
+            if match is not None and isinstance(place, Member):
+                kinds.setdefault(match[1], {})[match[2].lower()] = place
+        for name in names:
+            parts = kinds[MEMBER.fullmatch(name)[1]]  # type: ignore[index]
+            labels.add(shard, parts)
+            pickled += any(kind in PICKLED for kind in parts)
+    return Dataset(labels.table(images, pickled), name=images.name(path))
+
+
+class _Labels:
+    """The labels of the samples, one after the other."""
+
+    def __init__(self, classes: Sequence[str] | None, problems: ShardProblems) -> None:
+        self.listed = classes
+        self.problems = problems
+        self.codes = ClassCodes(classes, problems)
+        self.columns: dict[str, list[list[int]]] = {"labels": [], "negatives": [], "truth": []}
+        self.starred: list[int] = []
+        self.texts: dict[str, list[str]] = {"split": [], "group": []}
+        self.sources: dict[str, int] = {}
+        self.row = 0
+
+    def add(self, shard: Path, parts: Mapping[str, Member]) -> None:
+        """Reads the labels of the next sample."""
+        self.row += 1
+        given: dict[str, Any] = {}
+        try:
+            given = self._given(shard, parts)
+        except UnicodeDecodeError:
+            self.problems.add("its labels are not UTF-8 text", row=self.row)
+        except ValueError as error:
+            self.problems.add(f"its labels cannot be read ({error})", row=self.row)
+        if given.get("negatives") in (ALL_OTHERS, [ALL_OTHERS]):
+            self.starred.append(self.row - 1)
+            given["negatives"] = []
+        for name, lists in self.columns.items():
+            lists.append(self._codes(given.get(name, []), name))
+        for name, texts in self.texts.items():
+            text = given.get(name)
+            texts.append("" if text is None else str(text).strip())
+
+    def _given(self, shard: Path, parts: Mapping[str, Member]) -> dict[str, Any]:
+        """What the members of a sample say: `labels` and what else there is."""
+        given: dict[str, Any] = {}
+        if "json" in parts:
+            value = parse_json(self._text(shard, parts["json"]))
+            given = dict(value) if isinstance(value, dict) else {"labels": value}
+            key = next((name for name in LABELS if name in given), None)
+            if key is not None:
+                self._count("json")
+                return given | {"labels": given[key]}
+        if "cls" in parts:
+            self._count("cls")
+            text = self._text(shard, parts["cls"]).strip()
+            return given | {"labels": int(text) if re.fullmatch(r"-?\d{1,9}", text) else text}
+        if "txt" in parts:
+            self._count("txt")
+            names = re.split(r"[\n|,]", self._text(shard, parts["txt"]))
+            return given | {"labels": [name.strip() for name in names if name.strip()]}
+        return given | {"labels": []}
+
+    def _count(self, kind: str) -> None:
+        self.sources[kind] = self.sources.get(kind, 0) + 1
+
+    def _text(self, shard: Path, member: Member) -> str:
+        if member.size > LARGEST:
+            raise ValueError(f"{member.size:,} bytes, more than the {LARGEST:,} allowed")
+        return content(shard, member).decode("utf-8-sig")
+
+    def _codes(self, value: Any, column: str) -> list[int]:
+        """Codes of a name, a number, or a list of them."""
+        codes = []
+        for one in value if isinstance(value, list) else [] if value in (None, "") else [value]:
+            name = self._name(one, column)
+            code = None if name is None else self.codes.code(name, self.row)
+            if code is not None:
+                codes.append(code)
+        return codes
+
+    def _name(self, value: Any, column: str) -> str | None:
+        """The name of a class given by its name or its number."""
+        if isinstance(value, str):
+            return value.strip()
+        if not isinstance(value, int) or isinstance(value, bool):
+            self.problems.add(
+                f"{column} has {str(value)[:80]!r}, which is neither a name nor a number of a "
+                "class",
+                row=self.row,
+            )
+            return None
+        if self.listed is None:
+            return str(value)
+        if not 0 <= value < len(self.listed):
+            self.problems.add(
+                f"class number {value} is none of the {len(self.listed)} classes, which are "
+                "numbered from 0",
+                row=self.row,
+            )
+            return None
+        return self.listed[value]
+
+    def table(self, images: Sharded, pickled: int) -> LabelTable:
+        """The table of all samples."""
+        problems, count = self.problems, self.row
+        lines = range(1, count + 1)
+        ids = id_array(images.ids(), problems.source)
+        check_ids(ids, problems, lines)
+        split = images.splits()
+        if any(self.texts["split"]):
+            split = [split_name(word) or "" for word in self.texts["split"]]
+            for row, name in enumerate(split):
+                if not name:
+                    word = self.texts["split"][row]
+                    problems.add(f"split {word!r} is not train, val or test", row=row + 1)
+        groups = None
+        if any(self.texts["group"]):
+            groups = id_array(self.texts["group"], problems.source, "groups")
+            check_groups(groups, problems, lines)
+        never = "members with Python objects (.pyd, .pth) are never read"
+        if not self.sources and not problems:
+            raise InputError(
+                f"{problems.source}: no image has labels: key.jpg needs key.cls, key.txt or "
+                f"key.json (with 'labels') beside it in the tar file{f'; {never}' * bool(pickled)}"
+            )
+        rows = {name: _lists(lists) for name, lists in self.columns.items()}
+        some = {name for name, lists in self.columns.items() if any(lists)}
+        classes, labels, truth = assemble(
+            self.codes,
+            rows["labels"],
+            rows["negatives"] if "negatives" in some else None,
+            np.array(self.starred, dtype=np.int64),
+            rows["truth"] if "truth" in some else None,
+            lines,
+        )
+        if not classes:
+            raise InputError(f"{problems.source}: no image has a class")
+        notes = [f"labels from .{kind} of {n} images" for kind, n in sorted(self.sources.items())]
+        notes += [f"{never}: {pickled} samples have one"] if pickled else []
+        return LabelTable(
+            ids,
+            classes,
+            labels,
+            truth,
+            None if split is None else np.asarray(split, dtype="<U5"),
+            images.root,
+            notes=tuple(notes),
+            groups=groups,
+        )
+
+
+def _lists(lists: list[list[int]]) -> Lists:
+    codes = np.fromiter((code for row in lists for code in row), dtype=np.int32)
+    return Lists(codes, np.array([len(row) for row in lists], dtype=np.int32))
