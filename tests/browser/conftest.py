@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from plusone.compare.jobs import Job, Source, run_jobs
 from plusone.recipe import make_recipe
@@ -41,6 +44,30 @@ def artifacts() -> Path:
     folder = Path(given) if given else Path(__file__).parents[1] / "artifacts"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+@pytest.fixture(scope="session")
+def picture(agree: Callable[[str, str], None], rewrite: bool) -> Callable[[Any, str, str], None]:
+    """Compares a page with its picture in the documents; `make pictures` takes it anew.
+
+    Pixels depend on the fonts of a machine, so the text of the page is kept in the picture
+    and compared.
+    """
+
+    def check(page: Any, name: str, selector: str) -> None:
+        path = Path(__file__).parents[2] / "docs" / "figures" / name
+        text = page.inner_text(selector)
+        assert text
+        if rewrite:
+            note = PngInfo()
+            note.add_itxt("Description", text)
+            with Image.open(BytesIO(page.screenshot())) as taken:
+                taken.convert("RGB").save(path, pnginfo=note, optimize=True)
+        with Image.open(path) as stored:
+            assert stored.size == (page.viewport_size["width"], page.viewport_size["height"])
+            agree(text, stored.info["Description"])
+
+    return check
 
 
 @pytest.fixture(scope="module")

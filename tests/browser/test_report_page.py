@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 pytestmark = pytest.mark.slow
 
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
+EXAMPLE = Path(__file__).parents[2] / "docs" / "example-report.html"
 FIRST_COLUMN = "table => [...table.tBodies[0].rows].map(row => row.cells[0].textContent.trim())"
 
 
@@ -15,14 +18,14 @@ def visit(browser, report):
     """Opens the report and watches everything it says and asks for."""
     opened = []
 
-    def open_page(**settings):
+    def open_page(path=report, **settings):
         page = browser.new_page(**({"viewport": {"width": 1200, "height": 900}} | settings))
         page.trouble = []
         page.on("console", lambda message: page.trouble.append(message.text))
         page.on("pageerror", lambda error: page.trouble.append(str(error)))
         page.on("request", lambda request: page.trouble.append(request.url)
                 if not request.url.startswith(("file:", "data:")) else None)  # fmt: skip
-        page.goto(report.as_uri())
+        page.goto(path.as_uri())
         opened.append(page)
         return page
 
@@ -133,3 +136,13 @@ def test_print_is_light_and_has_no_buttons(visit, artifacts):
     assert not page.query_selector("nav").is_visible()
     assert page.query_selector("#results table").is_visible()
     page.screenshot(path=artifacts / "report-print.png", full_page=True)
+
+
+def test_the_example_is_a_report_of_today_and_its_picture_shows_it(visit, picture):
+    example = visit(EXAMPLE, viewport={"width": 1200, "height": 860})
+    titles = "all => all.map(one => one.textContent.trim())"
+    today = visit().eval_on_selector_all("nav a", titles)
+    shown = example.eval_on_selector_all("nav a", titles)
+    assert [title for title in today if title in shown] == shown
+    assert EXAMPLE.stat().st_size < 1_000_000
+    picture(example, "report.png", "nav, section:first-of-type")

@@ -15,9 +15,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from plusone.data.example import write_example
 from plusone.data.matrix import LabelMatrix
+from plusone.data.source import load_source
 from plusone.data.table import LabelTable
-from plusone.suggest import Suggestions, write_suggestions
+from plusone.recipe import make_recipe
+from plusone.suggest import Suggestions, suggest, write_suggestions
 
 pytestmark = pytest.mark.slow
 
@@ -64,8 +67,8 @@ def serve():
     server = pytest.importorskip("plusone.review.server", reason="needs fastapi and uvicorn")
     running = []
 
-    def begin(desk):
-        made = server.make_server(desk, title="animals")
+    def begin(desk, title="animals"):
+        made = server.make_server(desk, title=title)
         thread = Thread(target=made.run, args=(120,), daemon=True)
         thread.start()
         running.append((made, thread))
@@ -631,3 +634,16 @@ def test_another_server_on_this_computer_learns_nothing(visit, serve, folder):
     assert token not in cookie["value"]
     press(page, "y")  # and the review goes on
     assert now(page) == ("photos/0.png", "fox")
+
+
+def test_the_picture_in_the_documents_shows_this_page(visit, serve, tmp_path, picture):
+    example, folder = tmp_path / "example", tmp_path / "suggestions"
+    write_example(example, 600)
+    data = load_source(str(example / "labels.csv"), features=[example / "embeddings.npz"])
+    recipe = make_recipe({"method": "recovery", "head": "kernel"})
+    write_suggestions(suggest(data, recipe, folds=3, positives=2.6), folder)
+    url = serve(desk_of(folder, order="likely", least=0.2), "suggestions")
+    page = visit(url, viewport={"width": 1416, "height": 744})
+    press(page, "y")
+    page.locator("#image").evaluate("image => image.decode()")
+    picture(page, "review.png", "body")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -166,3 +168,38 @@ def test_answers_end_a_review_that_is_no_longer_worth_it():
 def test_a_page_of_a_class_begins_with_the_most_probable(some):
     questions = Suggested(some, Selection())
     assert questions.next_page(0, frozenset(), 0, 3).tolist() == [8, 5, 0]
+
+
+def albums(probability, n_classes=1):
+    """Suggestions about six photos in two albums of three, for every class."""
+    row, label = np.repeat(np.arange(6), n_classes), np.tile(np.arange(n_classes), 6)
+    made = found(row.tolist(), label.tolist(), probability, n_classes)
+    return replace(made, table=replace(made.table, groups=np.array(list("aaabbb"))))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_one_question_for_each_group_and_class_comes_first(order):
+    rng = np.random.default_rng(0)
+    suggestions = albums(rng.uniform(0.3, 0.7, 12), 2)
+    asked = order_questions(suggestions, order)
+    assert sorted(asked.tolist()) == list(range(12))
+    topics = {(suggestions.row[place] // 3, suggestions.label[place]) for place in asked[:4]}
+    assert len(topics) == 4
+    single = replace(suggestions, table=replace(suggestions.table, groups=np.array(list("abcdef"))))
+    alone = replace(suggestions, table=replace(suggestions.table, groups=None))
+    np.testing.assert_array_equal(order_questions(single, order), order_questions(alone, order))
+
+
+def test_an_answer_informs_its_group_most():
+    suggestions = albums([0.6] * 6)
+    questions = Suggested(suggestions, Selection("uncertain"))
+    first, second = questions.queue[:2].tolist()
+    answered(questions, [first], "no")
+    own = [place for place in range(6) if place // 3 == first // 3]
+    others = [place for place in range(6) if place // 3 != first // 3]
+    assert questions.probability[own].max() < questions.probability[others].min()
+    assert questions.probability[others].max() < 0.6  # as without groups
+    left = [place for place in questions.queue.tolist() if place != first]
+    assert left[0] // 3 == second // 3  # the other album is asked about first
+    answered(questions, [first], None)
+    np.testing.assert_allclose(questions.probability, suggestions.probability, atol=1e-5)

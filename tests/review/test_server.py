@@ -18,9 +18,9 @@ import pytest
 from PIL import Image
 
 from plusone.errors import InputError
-from plusone.review._guard import Keys
 from plusone.review.load import open_new_items, open_suggestions
 from plusone.suggest import read_suggestions, write_suggestions
+from plusone.web.guard import Keys
 
 from .conftest import draw_images, make_suggestions, serving
 
@@ -76,7 +76,7 @@ def test_path_and_cookie_are_both_needed(client):
 
 
 def test_connections_that_never_say_what_they_want_are_closed(serve, suggestions, monkeypatch):
-    monkeypatch.setattr("plusone.review.server.REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr("plusone.web.server.REQUEST_SECONDS", 0.5)
     client = serve(open_suggestions(suggestions))
     parts = [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "]
     parts.append(
@@ -111,7 +111,7 @@ def test_every_endpoint_is_behind_the_guard(tmp_path, suggestions, client):
     """Those of the app itself, so that a new one is not forgotten."""
     from plusone.review.server import make_app
 
-    app = make_app(open_suggestions(suggestions), title="", keys=Keys(port=1)).app
+    app = make_app(open_suggestions(suggestions), title="", keys=Keys("review", port=1)).app
     routes = [(method, route.path) for route in app.routes for method in route.methods]
     assert ("POST", "/api/selection") in routes
     before = client.post("/api/hold")["progress"]
@@ -222,6 +222,9 @@ def test_bodies_are_bounded(client):
     assert client.ask("POST", "/api/undo", long).status == 413
     chunked = client.ask("POST", "/api/next", None, transfer_encoding="chunked")
     assert chunked.status == 411
+    sent = b"5\r\n{   }\r\n0\r\n\r\n"
+    both = client.ask("POST", "/api/next", sent, transfer_encoding="chunked", content_length="5")
+    assert both.status in (400, 411)  # chunks would overrule the length
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"])

@@ -48,6 +48,7 @@ COMMANDS = {
     "train": "train",
     "evaluate": "use",
     "predict": "use",
+    "serve": "serve",
     "export": "use",
     "maps": "use",
     "suggest": "suggest",
@@ -67,7 +68,7 @@ COMMANDS = {
 TAKE_A_METHOD = frozenset(
     {
         "ablate", "bench", "choose", "doctor", "evaluate", "export", "gradients", "loop", "maps",
-        "methods", "predict", "reproduce", "suggest", "surface", "sweep", "train",
+        "methods", "predict", "reproduce", "serve", "suggest", "surface", "sweep", "train",
     }
 )  # fmt: skip
 

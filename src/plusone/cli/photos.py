@@ -11,6 +11,7 @@ import typer
 
 from plusone.cli.common import check_file, check_folder
 from plusone.cli.processes import leads
+from plusone.data.shards import shard_of
 from plusone.errors import InputError
 
 if TYPE_CHECKING:
@@ -86,6 +87,11 @@ class PhotoOutputs:
                 raise InputError(
                     f"{argument}: has no image files, which --gallery, --copy-to and --write-xmp "
                     "need"
+                )
+            if (self.copy_to is not None or self.xmp) and any(map(shard_of, one.paths[:1])):
+                raise InputError(
+                    f"{argument}: its photos are inside of other files, and --copy-to and "
+                    "--write-xmp need photos that are files of their own; --gallery shows them"
                 )
         if self.copy_to is not None:
             from plusone.export.tag_folders import refuse_own_copies

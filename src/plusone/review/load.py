@@ -11,6 +11,7 @@ from pathlib import Path
 from plusone.data.checks import check_ids, id_array, missing_images
 from plusone.data.formats import read
 from plusone.data.formats.csv_text import header_of, id_column, read_class_list, records
+from plusone.data.formats.shards import Sharded
 from plusone.data.images import IMAGE_SUFFIXES
 from plusone.data.matrix import LabelMatrix
 from plusone.data.source import EMBEDDED
@@ -88,15 +89,20 @@ def read_unlabelled(data: Path, classes: Path | None) -> LabelTable:
     """Reads the items of a folder or a table, with their seen labels if there are any.
 
     Args:
-        data: A folder of images; a CSV file with one column of names; or a label table in any known
-            format, whose items without a seen positive are the ones to label.
+        data: A folder of images, or shards; a CSV file with one column of names; or a label table
+            in any known format, whose items without a seen positive are the ones to label.
         classes: A file with one class name per line; not needed for a label table.
     """
-    if not data.exists():
-        raise InputError(f"{data}: no such file or folder")
     names = None if classes is None else read_class_list(classes)
-    if data.is_dir() and not (data / "labels.csv").is_file():
-        return _bare(_images(data), _needed(names, data), data, Problems(data))
+    if data.is_dir() and not (data / "labels.csv").is_file() and (images := _images(data)):
+        return _bare(images, _needed(names, data), data, Problems(data))
+    sharded = Sharded.find(data)
+    if sharded is None and not data.exists():
+        raise InputError(f"{data}: no such file or folder")
+    if sharded is not None and names is not None:
+        return _bare(sharded.ids(), names, sharded.root, Problems(data))
+    if sharded is None and data.is_dir() and not (data / "labels.csv").is_file():
+        raise InputError(f"{data}: has no images")
     if data.suffix.lower() == ".csv" and len(header := header_of(data)) == 1:
         return _listed(data, header, _needed(names, data))
     table = read(data, labels="seen", classes=names).table
@@ -119,8 +125,6 @@ def _images(folder: Path) -> list[str]:
             for name in sorted(files)
             if name[0] != "." and name.lower().endswith(IMAGE_SUFFIXES)
         ]
-    if not names:
-        raise InputError(f"{folder}: has no images")
     return names
 
 

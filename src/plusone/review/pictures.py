@@ -17,6 +17,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from plusone.data.images import IMAGE_SUFFIXES, open_image
+from plusone.data.shards import is_image, shard_of
 from plusone.errors import InputError
 
 SIDES = {"full": 4096, "large": 1600, "small": 360}
@@ -45,15 +46,16 @@ class Pictures:
         return self._root is not None
 
     def path(self, row: int) -> Path | None:
-        """The file of an item, if it is an image file inside the folder, links followed."""
+        """The file of an item, if it is an image inside the folder, links followed."""
         if self._root is None or not 0 <= row < len(self._ids):
             return None
         try:
             path = (self._root / self._ids[row]).resolve()
-            inside = path.is_relative_to(self._root) and path.is_file()
+            inside = path.is_relative_to(self._root) and is_image(path)
         except (OSError, ValueError, RuntimeError):
             return None
-        return path if inside and path.suffix.lower() in IMAGE_SUFFIXES else None
+        named = path.suffix.lower() in IMAGE_SUFFIXES or shard_of(path) is not None
+        return path if inside and named else None
 
     def image(self, row: int, side: int) -> Image.Image | None:
         """An item's image of at most the given side, or None if it cannot be shown."""
@@ -113,7 +115,7 @@ class Scenes(Pictures):
 def thumbnail(path: Path, side: int) -> Image.Image | None:
     """An image file of at most the given side; None if it cannot be read."""
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
+        if shard_of(path) is None and path.stat().st_size > MAX_FILE_BYTES:
             return None
         image = open_image(path, at_least=side)
     except (InputError, MemoryError, OSError):

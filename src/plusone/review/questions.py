@@ -3,6 +3,7 @@
 - `order_questions` orders suggestions, and selects some if there is no time for all. With
   calibrated probabilities an answer is worth most at a probability of one half, which decides the
   order within a class. Classes take turns: the k-th question of a class comes at time k / weight.
+  Where items belong to groups, one question for each group and class comes before all others.
 - `Selection` says which questions are asked; without a budget those of at least `WORTH`.
 - `Suggested` keeps the state of the questions about suggestions.
 - `NewItems` labels new items by yes/no questions until a yes (LASD, section 5.1). The classes of an
@@ -20,10 +21,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plusone.data.groups import group_numbers
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.review.store import Pair, Verdict
-from plusone.suggest.correction import fit_correction
+from plusone.suggest.correction import counted_once, fit_correction, shift_groups
 from plusone.suggest.folder import Suggestions
 
 Floats = npt.NDArray[np.float64]
@@ -156,7 +158,39 @@ def order_questions(
         seed: Seed of the order `random`.
     """
     Selection(order, budget)  # refuses what is unknown
-    return ORDERS[order](suggestions, np.random.default_rng(seed))[:budget]
+    places = ORDERS[order](suggestions, np.random.default_rng(seed))
+    return groups_first(suggestions, places)[:budget]
+
+
+def topics(suggestions: Suggestions) -> Places | None:
+    """Number of the group and class that each suggestion is about; None without groups."""
+    table = suggestions.table
+    if table.groups is None:
+        return None
+    numbers = group_numbers(table.groups)[suggestions.row] * len(table.classes)
+    return numbers + suggestions.label
+
+
+def groups_first(
+    suggestions: Suggestions, places: Places, answered: npt.NDArray[np.bool_] | None = None
+) -> Places:
+    """The same suggestions, the first about each group and class before all others.
+
+    Items of a group are alike: an answer about one says much about the others, so these can wait.
+
+    Args:
+        suggestions: The suggestions.
+        places: Some of them, in order.
+        answered: Which suggestions were answered, bool `[n]`; they are the first of their group.
+    """
+    topic = topics(suggestions)
+    if topic is None:
+        return places
+    later = np.zeros(len(places), dtype=bool) if answered is None else ~answered[places]
+    by_topic = np.lexsort((np.arange(len(places)), later, topic[places]))
+    first = np.zeros(len(places), dtype=bool)
+    first[by_topic[np.unique(topic[places][by_topic], return_index=True)[1]]] = True
+    return np.concatenate([places[first], places[~first]])
 
 
 def entropy(probability: npt.NDArray[np.float32]) -> Floats:
@@ -215,7 +249,8 @@ class Suggested:
     """The state of every suggestion, and which ones to ask about next.
 
     Answers correct the probabilities of the other suggestions, as those of an audit do
-    (`plusone.suggest.correction`), and the questions that are left are chosen and ordered anew.
+    (`plusone.suggest.correction`), and those about the same class of other items of a group once
+    more. The questions that are left are chosen and ordered anew.
 
     Args:
         suggestions: The suggestions.
@@ -248,6 +283,7 @@ class Suggested:
             replace(self.suggestions, probability=ranked), np.random.default_rng(selection.seed)
         )
         self._queued = self.state != OPEN
+        places = groups_first(self.suggestions, places, self._queued)
         worth = places[~self._queued[places] & (self.probability[places] >= selection.least)]
         if selection.budget is not None:
             worth = worth[: max(selection.budget - int(self._queued.sum()), 0)]
@@ -268,13 +304,14 @@ class Suggested:
     def _correct(self, answered: Places) -> None:
         before, label = self.suggestions.probability, self.suggestions.label
         asked = answered[self._asked(answered)]
-        correction = fit_correction(
-            before[asked],
-            label[asked],
-            self.state[asked] == YES,
-            len(self.suggestions.table.classes),
-        )
-        self.probability = correction(before, label).astype(np.float32)
+        yes, topic = self.state[asked] == YES, topics(self.suggestions)
+        weight = None if topic is None else counted_once(topic[asked])
+        n_classes = len(self.suggestions.table.classes)
+        correction = fit_correction(before[asked], label[asked], yes, n_classes, weight)
+        corrected = correction(before, label)
+        if topic is not None:
+            corrected = shift_groups(corrected, topic, asked, yes)
+        self.probability = corrected.astype(np.float32)
         self._fitted_on = len(answered)
         self.select(self.selection)
 

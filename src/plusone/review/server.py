@@ -1,59 +1,40 @@
 """The review page: a web app on this computer only.
 
 It serves the pages, images by row number, and a small JSON interface for the page's script. Every
-request passes the guard first (`plusone.review._guard`).
+request passes the guard first (`plusone.web.guard`).
 """
 
 from __future__ import annotations
 
-import asyncio
-import errno
 import os
-import signal
-import socket
 import sys
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from tempfile import mkstemp
-from threading import Timer, current_thread, main_thread
 from typing import Annotated, Any, Literal
 
-import h11
-import uvicorn
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from plusone.errors import InputError, RunError
-from plusone.review._guard import Guard, Keys
+from plusone.errors import RunError
 from plusone.review.desk import Desk, NewItemDesk, SuggestionDesk, UnknownQuestionError
 from plusone.review.pictures import SIDES
 from plusone.review.questions import ORDERS, Selection
 from plusone.version import __version__
+from plusone.web.guard import Guard, Keys, Rules
+from plusone.web.pages import enter_page, static_file, templates
+from plusone.web.server import Server, bind
 
-HOST = "127.0.0.1"
-SCRIPT = "text/javascript; charset=utf-8"
-STATIC = {
-    "page.js": SCRIPT,
-    "items.js": SCRIPT,
-    "grid.js": SCRIPT,
-    "labels.js": SCRIPT,
-    "zoom.js": SCRIPT,
-    "annotate.js": SCRIPT,
-    "review.css": "text/css; charset=utf-8",
-    "icon.svg": "image/svg+xml",
-}
+RULES = Rules(
+    refused=(403, "open the address that plusone review printed; it contains the access token"),
+    max_body=65_536,
+)
 MOST_TILES = 200
-REQUEST_SECONDS = 10.0  # for a request to arrive completely
 
 Name = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16,64}$")]
 Row = Annotated[int, Field(ge=0, lt=2**31)]
@@ -113,17 +94,6 @@ class Select(Session):
     least: Annotated[float, Field(ge=0, le=1)]
 
 
-@cache
-def _templates() -> Environment:
-    return Environment(
-        loader=PackageLoader("plusone.review"),
-        autoescape=select_autoescape(default=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
 def make_app(desk: Desk, *, title: str, keys: Keys) -> Guard:
     """The app behind its guard.
 
@@ -138,19 +108,13 @@ def make_app(desk: Desk, *, title: str, keys: Keys) -> Guard:
 
     def page(mode: str) -> HTMLResponse:
         modes = ["items", "grid"] if isinstance(desk, SuggestionDesk) else []
-        text = _templates().get_template(f"{mode}.html")
+        text = templates("plusone.review").get_template(f"{mode}.html")
         context = {"mode": mode, "modes": modes, "title": title, "orders": ORDERS}
         return HTMLResponse(text.render(context, version=__version__))
 
     @app.get("/enter", response_class=HTMLResponse)
     def enter() -> HTMLResponse:
-        # A page with a link instead of a redirect: browsers do not send a SameSite=Strict cookie
-        # with a redirect that follows a click on another site.
-        reply = HTMLResponse(_templates().get_template("enter.html").render(path=keys.path))
-        reply.set_cookie(
-            keys.cookie_name, keys.cookie, httponly=True, samesite="strict", path=keys.path
-        )
-        return reply
+        return enter_page(keys)
 
     @app.get("/", response_class=HTMLResponse)
     def start() -> HTMLResponse:
@@ -158,10 +122,7 @@ def make_app(desk: Desk, *, title: str, keys: Keys) -> Guard:
 
     @app.get("/static/{name}")
     def static(name: str) -> Response:
-        if name not in STATIC:
-            raise HTTPException(404)
-        content = files("plusone.review").joinpath("static", name).read_bytes()
-        return Response(content, headers={"content-type": STATIC[name]})
+        return static_file("plusone.review", name)
 
     @app.get("/image/{size}/{row}")
     def image(size: str, row: int) -> Response:
@@ -199,7 +160,7 @@ def make_app(desk: Desk, *, title: str, keys: Keys) -> Guard:
             return desk.next_question(request.session, request.again, request.row)
 
     _add_errors(app)
-    return Guard(app, keys)
+    return Guard(app, keys, RULES)
 
 
 def _add_suggested(app: FastAPI, desk: SuggestionDesk, page: Any) -> None:
@@ -257,84 +218,7 @@ def _add_errors(app: FastAPI) -> None:
         return sentence(503, "the answer could not be saved; the terminal says why")
 
 
-@dataclass(frozen=True)
-class ReviewServer:
-    """A server that is bound to its port and not yet running.
-
-    Args:
-        url: The address to open, including the token.
-        port: Its port.
-    """
-
-    url: str
-    port: int
-    _server: uvicorn.Server
-    _socket: socket.socket
-
-    def run(self, stop_after: float | None = None) -> None:
-        """Serves until Ctrl-C, `stop`, or `stop_after` seconds."""
-        timer = Timer(stop_after, self.stop) if stop_after is not None else None
-        if timer is not None:
-            timer.daemon = True
-            timer.start()
-        try:
-            with _quiet_ctrl_c(self.stop):
-                self._server.run(sockets=[self._socket])
-        finally:
-            if timer is not None:
-                timer.cancel()
-            self._socket.close()
-
-    def stop(self) -> None:
-        """Ends `run`, from any thread."""
-        self._server.should_exit = True
-
-
-@contextmanager
-def _quiet_ctrl_c(stop: Callable[[], None]) -> Iterator[None]:
-    """Makes Ctrl-C stop the server cleanly, including while it starts and ends."""
-    if current_thread() is not main_thread():  # signals arrive in the main thread only
-        yield
-        return
-    before = signal.signal(signal.SIGINT, lambda number, frame: stop())
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-class _TimedProtocol(H11Protocol):
-    """HTTP that closes a connection whose request stays incomplete.
-
-    Otherwise a few hundred connections that never say what they want would block the reviewer.
-    """
-
-    _patience: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._wait()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._wait()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        if self._patience is not None:
-            self._patience.cancel()
-
-    def _wait(self) -> None:
-        """Starts the time for a request, or ends it if the request is complete."""
-        incomplete = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
-        if incomplete and self._patience is None:
-            self._patience = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
-        elif not incomplete and self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
-
-
-def make_server(desk: Desk, *, title: str, port: int = 0) -> ReviewServer:
+def make_server(desk: Desk, *, title: str, port: int = 0) -> Server:
     """Binds a server for a review.
 
     Args:
@@ -342,32 +226,9 @@ def make_server(desk: Desk, *, title: str, port: int = 0) -> ReviewServer:
         title: Heading of the page.
         port: Port to listen on; 0 takes a free one.
     """
-    # asyncio sends small replies at once (TCP_NODELAY) only if the protocol is given.
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((HOST, port))
-        listener.listen()
-    except OSError as error:
-        listener.close()
-        why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error})"
-        raise InputError(f"port {port} {why}; choose another --port, or 0 for any") from None
-    keys = Keys(port=int(listener.getsockname()[1]))
-    config = uvicorn.Config(
-        make_app(desk, title=title, keys=keys),
-        access_log=False,  # it would contain the token
-        log_level="error",
-        http=_TimedProtocol,
-        ws="none",
-        lifespan="off",
-        proxy_headers=False,
-        server_header=False,
-        h11_max_incomplete_event_size=16_384,
-        limit_concurrency=200,
-        timeout_graceful_shutdown=2,
-    )
-    url = f"http://{HOST}:{keys.port}/?token={keys.token}"
-    return ReviewServer(url, keys.port, uvicorn.Server(config), listener)
+    listener = bind("127.0.0.1", port)
+    keys = Keys("review", port=int(listener.getsockname()[1]))
+    return Server(make_app(desk, title=title, keys=keys), keys, listener)
 
 
 @contextmanager

@@ -1,0 +1,198 @@
+"""The model of a service: a run or an export, computed by ONNX where there is a file of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Lock
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from plusone.device import CPU, resolve
+from plusone.errors import InputError
+from plusone.recipe import Recipe
+from plusone.training.build import load_run
+from plusone.training.loader import ArrayInputs
+from plusone.training.run_folder import read_description, read_recipe
+from plusone.training.tagging import Predictions, decoded
+from plusone.training.task import same_kind
+from plusone.training.thresholds import Thresholds, read_thresholds
+
+ONNX = "model.onnx"
+MAX_PIXELS = 64_000_000  # of an image; 200 MB decoded
+ROWS = 16  # images that are computed at a time, so that others need not wait for a large batch
+
+
+class Compute(Protocol):
+    """Calibrated probabilities `[B, L]` of inputs `[B, ...]`."""
+
+    def __call__(self, inputs: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """A model that answers requests of several threads.
+
+    Args:
+        name: Of its folder.
+        classes: Class names.
+        shape: Shape of one input.
+        images: Whether inputs are images.
+        recipe: The settings that inputs are made by.
+        thresholds: Above which probability a label is predicted.
+        runtime: What computes.
+        compute: The computation.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    shape: tuple[int, ...]
+    images: bool
+    recipe: Recipe
+    thresholds: Thresholds
+    runtime: Literal["onnx", "torch"]
+    compute: Compute
+    _lock: Lock = field(default_factory=Lock)
+
+    def decoded(self, content: bytes) -> Tensor | str:
+        """An image file as an input; or why it is none."""
+        return decoded(content, self.shape[-1], self.recipe, MAX_PIXELS)
+
+    def predict(self, ids: Sequence[str], inputs: Sequence[Tensor]) -> Predictions:
+        """Predictions of inputs of one kind."""
+        parts = [torch.zeros(0, len(self.classes))]
+        start = 0
+        while start < len(inputs):
+            rows = self._rows(inputs[start:])
+            with self._lock:  # one computation at a time uses all cores
+                parts.append(self.compute(torch.stack([*inputs[start : start + rows]])))
+            start += rows
+        return Predictions(tuple(ids), self.classes, torch.cat(parts))
+
+    def _rows(self, inputs: Sequence[Tensor]) -> int:
+        """How many of the first inputs are computed together: images a few, others all."""
+        if self.images:
+            return max(1, ROWS // (len(inputs[0]) if inputs[0].ndim == 4 else 1))
+        same = (number for number, one in enumerate(inputs) if one.shape != inputs[0].shape)
+        return next(same, len(inputs))  # tokens and regions may differ in number
+
+    def takes(self, shape: tuple[int, ...]) -> bool:
+        """Whether an input has the right shape."""
+        return same_kind(shape, self.shape)
+
+    @property
+    def what(self) -> str:
+        """What one item is, in words."""
+        if self.images:
+            return "an image file"
+        if len(self.shape) == 1:
+            return f"a list of {self.shape[0]} numbers"
+        return f"a list of one or more lists of {self.shape[-1]} numbers"
+
+
+def load_model(folder: Path, device: str = "auto", threshold: float | None = None) -> ServedModel:
+    """Loads the model of a run or an export.
+
+    ONNX computes if the folder has it, onnxruntime is installed, and the device is the CPU.
+
+    Args:
+        folder: The run or the export.
+        device: See `plusone.device.resolve`.
+        threshold: One for all classes; those of the folder by default.
+
+    Raises:
+        InputError: There is no complete model, or it takes inputs that no request can bring.
+    """
+    recipe, description = read_recipe(folder), read_description(folder)
+    if description.images and description.shape[0] != 3:
+        raise InputError(
+            f"{folder}: the model takes grey images, and image files are read in colour; use "
+            "plusone predict"
+        )
+    if recipe.hint_features:
+        raise InputError(
+            f"{folder}: the model takes hints beside features; use plusone predict --hints"
+        )
+    classes, where = description.classes, resolve(device)
+    compute: Compute
+    runtime: Literal["onnx", "torch"]
+    if where == CPU and (folder / ONNX).is_file() and find_spec("onnxruntime") is not None:
+        compute, runtime = _OnnxCompute(folder / ONNX, classes), "onnx"
+    else:
+        compute, runtime = _TorchCompute(folder, where), "torch"
+    if threshold is None:
+        thresholds = read_thresholds(folder, classes)
+    else:
+        thresholds = Thresholds.same(threshold, len(classes))
+    model = ServedModel(
+        folder.resolve().name,
+        classes,
+        description.shape,
+        description.images,
+        recipe,
+        thresholds,
+        runtime,
+        compute,
+    )
+    _try(model, folder)
+    return model
+
+
+def _try(model: ServedModel, folder: Path) -> None:
+    """Computes an item, which also makes the first request as fast as the others."""
+    if model.images:
+        crops = 5 if model.recipe.crops == "five" else 1
+        shape = (crops, *model.shape) if crops > 1 else model.shape
+        item = torch.zeros(shape, dtype=torch.uint8)
+    else:
+        item = torch.zeros(model.shape)
+    try:
+        scores = model.predict(["none"], [item]).probabilities
+    except Exception as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"{folder}: the model cannot compute an item ({first})") from error
+    if tuple(scores.shape) != (1, len(model.classes)):
+        raise InputError(
+            f"{folder}: the model gives {tuple(scores.shape[1:])} probabilities for "
+            f"{len(model.classes)} classes"
+        )
+
+
+class _TorchCompute:
+    def __init__(self, folder: Path, device: torch.device) -> None:
+        self.predictor = load_run(folder, device)
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        return self.predictor.probabilities(ArrayInputs(inputs))
+
+
+class _OnnxCompute:
+    def __init__(self, path: Path, classes: Sequence[str]) -> None:
+        import onnxruntime
+
+        from plusone.io.readers import parse_json
+
+        options = onnxruntime.SessionOptions()
+        # Threads that wait by spinning would take the cores from those that read requests.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        try:
+            self.session: Any = onnxruntime.InferenceSession(
+                str(path), options, providers=["CPUExecutionProvider"]
+            )
+            about = self.session.get_modelmeta().custom_metadata_map
+            same = parse_json(about["classes"]) == list(classes)
+        except Exception as error:  # damaged files fail in many ways
+            first = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise InputError(f"{path}: is not what plusone export writes ({first})") from None
+        if not same:
+            raise InputError(f"{path}: has other classes than the folder; export the run again")
+        self.name = self.session.get_inputs()[0].name
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        (scores,) = self.session.run(None, {self.name: inputs.numpy()})
+        return torch.from_numpy(np.asarray(scores, dtype=np.float32))

@@ -1,0 +1,172 @@
+"""A web server in this process: bound to its port first, then running until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Timer, current_thread, main_thread
+from typing import TYPE_CHECKING
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from plusone.errors import InputError
+from plusone.web.guard import MAX_HEADERS, Keys
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+CONNECTIONS = 200  # open at a time
+REQUEST_SECONDS = 10.0  # for a request to arrive completely
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that listens.
+
+    Args:
+        host: An IP address of this computer.
+        port: Port to listen on; 0 takes a free one.
+
+    Raises:
+        InputError: The address or the port cannot be used.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio sends small replies at once (TCP_NODELAY) only if the protocol is given.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen()
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise InputError(f"{host} is no address of this computer; choose another") from None
+        why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error})"
+        raise InputError(f"port {port} {why}; choose another --port, or 0 for any") from None
+    return listener
+
+
+class Server:
+    """A server that is bound to its port and not yet running.
+
+    Args:
+        app: What it serves, with the guard before it.
+        keys: What it is opened with.
+        listener: The socket that it listens on.
+        grace: Seconds for running requests to end after it was stopped.
+        at_end: Called when it has stopped.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        keys: Keys,
+        listener: socket.socket,
+        *,
+        grace: int = 2,
+        at_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.keys = keys
+        self._socket = listener
+        self._at_end = at_end
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                access_log=False,  # it would contain the token
+                log_level="error",
+                http=_TimedProtocol,
+                ws="none",
+                lifespan="off",
+                proxy_headers=False,
+                server_header=False,
+                h11_max_incomplete_event_size=MAX_HEADERS,  # of what arrives in several pieces
+                limit_concurrency=CONNECTIONS,
+                timeout_graceful_shutdown=grace,
+            )
+        )
+
+    @property
+    def url(self) -> str:
+        """The address to open, including the token."""
+        return self.keys.page
+
+    @property
+    def local(self) -> bool:
+        """Whether it listens on this computer alone."""
+        return ipaddress.ip_address(self._socket.getsockname()[0]).is_loopback
+
+    @property
+    def port(self) -> int:
+        """Its port."""
+        return self.keys.port
+
+    def run(self, stop_after: float | None = None) -> None:
+        """Serves until Ctrl-C, SIGTERM, `stop`, or `stop_after` seconds."""
+        timer = Timer(stop_after, self.stop) if stop_after is not None else None
+        if timer is not None:
+            timer.daemon = True
+            timer.start()
+        try:
+            with _stopped_by_signals(self.stop):
+                self._server.run(sockets=[self._socket])
+        finally:
+            if timer is not None:
+                timer.cancel()
+            self._socket.close()
+            self._at_end()
+
+    def stop(self) -> None:
+        """Ends `run`, from any thread."""
+        self._server.should_exit = True
+
+
+@contextmanager
+def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Makes Ctrl-C and SIGTERM stop the server cleanly, including while it starts and ends."""
+    if current_thread() is not main_thread():  # signals arrive in the main thread only
+        yield
+        return
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda number, frame: stop()) for number in signals]
+    try:
+        yield
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)
+
+
+class _TimedProtocol(H11Protocol):
+    """HTTP that closes a connection whose request stays incomplete.
+
+    Otherwise a few hundred connections that never say what they want would block the others.
+    """
+
+    _patience: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._patience is not None:
+            self._patience.cancel()
+
+    def _wait(self) -> None:
+        """Starts the time for a request, or ends it if the request is complete."""
+        incomplete = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+        if incomplete and self._patience is None:
+            self._patience = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
+        elif not incomplete and self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
