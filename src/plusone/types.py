@@ -56,12 +56,19 @@ class Batch:
         index: Row of each item among the training items, int64 `[B]`.
         teacher: Outputs of the model's moving average for each view, without gradients;
             empty unless the method has a `teacher`.
+        boxes: Which part of its image each view shows, float `[B, V, 4]`: the image's left, top,
+            right and bottom at the edges of the view, from 0 to 1. Left is greater than right where
+            the view is mirrored. None if the inputs are no images. The rotations and shears of a
+            strong view are not in it.
+        again: Outputs for the inputs of `Method.look_again`, without gradients.
     """
 
     views: tuple[Tensor, ...]
     observed: Tensor
     index: Tensor
     teacher: tuple[Outputs, ...] = ()
+    boxes: Tensor | None = None
+    again: Outputs | None = None
 
 
 @dataclass(frozen=True)

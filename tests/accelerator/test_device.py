@@ -12,6 +12,7 @@ from plusone.autorecipe import Facts, choose
 from plusone.device import describe, device_of, resolve
 from plusone.errors import InputError
 from plusone.export.folder import export_run
+from plusone.models import kernel
 from plusone.recipe import make_recipe
 from plusone.training import placement
 from plusone.training.build import load_run
@@ -86,6 +87,20 @@ def test_stacks(head, device, reads_in_steps, feature_data):
     for (mine, records), (other, others) in zip(here, on_device, strict=True):
         assert [record.losses for record in records] == [record.losses for record in others]
         assert torch.equal(mine.log_odds(task.test), other.log_odds(task.test))
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"head": "linear"}, {"standardize": True}, {"method": "em", "head": "kernel"}]
+)
+def test_maps_before_the_head(given, device, training, feature_data, monkeypatch):
+    """Landmarks that are some of the items; `test_every_method.py` has the exact kernel."""
+    monkeypatch.setattr(kernel, "EXACT", 30)
+    monkeypatch.setattr(kernel, "LANDMARKS", 20)
+    given = {"method": "recovery", "epochs": 2} | given
+    here, there = (training(feature_data(80), device=name, **given) for name in DEVICES)
+    mine, theirs = list(here.epochs()), list(there.epochs())
+    assert [record.losses for record in mine] == [record.losses for record in theirs]
+    assert torch.equal(here.log_odds(here.task.test), there.log_odds(there.task.test))
 
 
 @pytest.mark.parametrize("method", ["em", "recovery"])

@@ -149,7 +149,7 @@ def test_seeds_choose_directions_and_items(an_run, halves):
     assert one.loss != other.loss
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [n for n in METHODS if METHODS[n].trains_on(["features"])])
 def test_every_method_has_a_surface(train_into, tmp_path, halves, name):
     settings = {"method": name, "epochs": 1, "expected_positives": 2.0}
     train_into(tmp_path / name, **settings, options=SMALL.get(name, {}))

@@ -27,10 +27,15 @@ IMAGES = {"data": "images", "epochs": 2, "batch_size": 9, "optimizer": "sgd", "f
 AVERAGED = IMAGES | {"ema": 0.9}
 TWO_STAGES = IMAGES | {"mode": "linear_init", "epochs": 1, "finetune_epochs": 1}
 
-CASES: dict[str, dict[str, Any]] = {name: FEATURES | {"method": name} for name in sorted(METHODS)}
+CASES: dict[str, dict[str, Any]] = {
+    name: FEATURES | {"method": name}
+    for name in sorted(METHODS)
+    if METHODS[name].trains_on(["features"])
+}
 # On images: what has a memory, parameters, a head or a teacher of its own; a count; a penalty.
 CASES |= {
-    f"{name} images": AVERAGED | {"method": name}
+    f"{name} images": AVERAGED
+    | {"method": name, "mode": "linear" if info.inputs == "vectors" else "auto"}
     for name, info in METHODS.items()
     if info.alone or name in ("an", "epr", "l2r")
 }
@@ -59,6 +64,7 @@ CASES |= {
     "pieces, a teacher and a penalty": IMAGES | {"method": "en_cl", "accumulate": 3, "ema": 0.9},
     "pieces, a penalty and a norm": IMAGES | {"method": "l2r", "accumulate": 2, "clip": 0.1},
     "pieces of two stages": TWO_STAGES | {"method": "role", "accumulate": 4},
+    "pieces that are looked at again": IMAGES | {"method": "ignore", "accumulate": 2},
     "adamw": FEATURES | {"method": "epr", "optimizer": "adamw"},
 }
 

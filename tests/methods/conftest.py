@@ -1,6 +1,6 @@
 """Every method of the table, ready to compute a loss."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -11,6 +11,7 @@ from plusone.data.observation import observe
 from plusone.methods import METHODS, Method, MethodInfo
 from plusone.models.classifier import Classifier
 from plusone.models.heads import LabelwiseHead
+from plusone.training.step import look_again
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
 
 DIM = 5
@@ -33,7 +34,12 @@ class Case:
         x = self.x if x is None else x
         observed = self.observed if observed is None else observed
         views = (x[rows],) * len(self.method.views)
-        return Batch(views, observed[rows], rows, self.averaged(views))
+        batch = Batch(views, observed[rows], rows, self.averaged(views))
+        if not self.method.looks_again:
+            return batch
+        with torch.no_grad():
+            out = self.model(views[0])
+        return replace(batch, again=look_again(self.model, self.method, batch, out))
 
     def averaged(self, views) -> tuple[Outputs, ...]:
         """What the moving average of the model says, if there is one: here the model itself."""
@@ -60,7 +66,8 @@ class Case:
         out = Outputs(logits, features, self.model(self.x[rows]).embeddings)
         n_views, fixed = len(self.method.views), Outputs(logits.detach(), features)
         teacher = () if self.method.teacher is None else (fixed,) * n_views
-        batch = Batch((features,) * n_views, observed, rows, teacher)
+        again = Outputs(torch.zeros_like(logits), features)
+        batch = Batch((features,) * n_views, observed, rows, teacher, again=again)
         terms = self.method.loss((out,) * len(self.method.views), batch, clock)
         return torch.stack(list(terms.values())).sum()
 
@@ -76,11 +83,15 @@ def make_case(name: str, n: int = 8, n_classes: int = 6, options=None) -> Case:
     with torch.random.fork_rng():
         torch.manual_seed(1)
         method = info.build(labels, info.make_options(options or {}))
-        backbone = nn.Sequential(nn.Linear(4, DIM), nn.Tanh())
-        model = Classifier(backbone, method.make_head(DIM))
+        images = info.inputs == "images"
+        first = nn.Conv2d(4, DIM, 1) if images else nn.Linear(4, DIM)
+        model = Classifier(nn.Sequential(first, nn.Tanh()), method.make_head(DIM))
         # Attention over a single token has nothing to choose: three tokens for such heads.
-        x = torch.randn(n, *([3, 4] if isinstance(model.head, LabelwiseHead) else [4]))
+        tokens = [3, 4] if isinstance(model.head, LabelwiseHead) else [4]
+        x = torch.randn(n, *([4, 3, 3] if images else tokens))
     model.eval()  # no dropout: the same loss twice
+    if info.inputs == "vectors":
+        method.begin_training(lambda: model.backbone(x).detach())
     method.begin_stage(Stage("features", CLOCK.epochs, 1e-3))
     return Case(name, info, observed, method, model, x)
 

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from plusone.data.observation import parse_scheme
 from plusone.errors import InputError
 from plusone.methods import METHODS, Method, get_method
+from plusone.methods.tables import holder_of, slots_of
 from plusone.models.heads import LinearHead
 from plusone.training.step import Gradients, training_step
 from plusone.types import Batch, Clock, Outputs, Stage
@@ -229,6 +230,18 @@ def test_hooks_and_estimates(case):
         case.method.after_epoch(Clock(0, 0, 1, 0, 1), lambda: case.model(case.x).logits)
     estimates = case.method.estimates()
     assert estimates is None or estimates.shape == (8, 6)
+
+
+def test_tables_keep_their_division_when_they_move(case):
+    """A buffer on another device is another tensor, which must know who holds its rows."""
+    holder = object()
+    tables = [found for path in case.method.per_item if (found := slots_of(case.method, path))]
+    for slots, name in tables:
+        slots[name].holder = holder
+    case.method.move(torch.device("meta"))
+    for slots, name in tables:
+        assert slots[name].is_meta
+        assert holder_of(slots[name]) is holder
 
 
 def test_unknown_options_are_refused(case):

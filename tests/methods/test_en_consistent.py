@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 import plusone
 from plusone.data import Dataset
@@ -11,8 +10,6 @@ from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.methods import METHODS
 from plusone.methods.en import missing_negatives
-from plusone.models.classifier import Classifier
-from plusone.models.heads import LinearHead, SpatialHead
 from plusone.recipe import Recipe
 from plusone.training.task import make_task
 from plusone.training.trainer import Training
@@ -49,18 +46,22 @@ def test_each_model_on_the_other_augmentation():
     assert terms["loss"].equal(step(build("en"), both(z[0]), ())["loss"])
 
 
-@pytest.mark.parametrize("name", ["en_cl", "en_scl"])
-def test_a_missing_average_is_refused(name):
+def test_a_missing_average_is_refused():
     with pytest.raises(ValueError, match="lacks the outputs of the model's moving average"):
-        step(build(name), both(torch.zeros(6, 3)), ())
+        step(build("en_cl"), both(torch.zeros(6, 3)), ())
 
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("en", {"decay": 1.0}), ("en_scl", {"weight": -1.0}), ("en_scl", {"teacher_decay": 1.0})],
+    [
+        ("en", {"decay": 1.0}),
+        ("en_cl", {"teacher_decay": 1.0}),
+        ("en_scl", {"weight": -1.0}),
+        ("en_scl", {"grid": 0}),
+    ],
 )
 def test_settings_are_checked_before_anything_starts(name, options):
-    with pytest.raises(InputError, match="decay"):
+    with pytest.raises(InputError, match=next(iter(options))):
         METHODS[name].make_options(options)
 
 
@@ -72,40 +73,6 @@ def test_the_decay_of_the_average_follows_the_stage():
     method.begin_stage(Stage("images", 2, 1e-3))
     assert method.teacher == 0.9
     assert build("en").teacher is None
-
-
-def test_class_maps_agree_place_by_place():
-    method = build("en_scl", weight=0.5)
-    model = Classifier(nn.Conv2d(1, 6, 3), method.make_head(6))
-    average = Classifier(nn.Conv2d(1, 6, 3), method.make_head(6))
-    assert isinstance(model.head, SpatialHead)
-    assert method.views == ("weak",)
-    x = torch.randn(6, 1, 8, 8)
-    with torch.no_grad():
-        teacher = average(x)
-    out = model(x)
-    term = step(method, (out,), (teacher,))["consistency"]
-    distance = (torch.sigmoid(out.maps) - torch.sigmoid(teacher.maps)) ** 2
-    assert distance.shape == (6, 3, 6, 6)
-    torch.testing.assert_close(term, 0.5 * distance.mean())
-    term.backward()
-    assert model.backbone.weight.grad.abs().sum() > 0
-    mirrored = Outputs(teacher.logits, teacher.features, maps=teacher.maps.flip(-1))
-    moved = step(method, (model(x),), (mirrored,))["consistency"]
-    assert not torch.isclose(moved, term)  # equal logits, other places
-
-
-def test_on_feature_vectors_scl_is_cl():
-    cl, scl = build("en_cl"), build("en_scl")
-    linear, spatial, average = LinearHead(5, 3), scl.make_head(5), LinearHead(5, 3)
-    spatial.load_state_dict(linear.state_dict())
-    x = torch.randn(6, 5)
-    with torch.no_grad():
-        teacher = average(x)
-    two, one = step(cl, (linear(x),) * 2, (teacher,) * 2), step(scl, (spatial(x),), (teacher,))
-    assert two.keys() == one.keys() == {"loss", "consistency"}
-    for name, value in two.items():
-        torch.testing.assert_close(value, one[name])
 
 
 def features(n=240):
@@ -140,7 +107,7 @@ def test_it_trains_on_images_from_linear_to_all_weights(name):
     rng = np.random.default_rng(0)
     images = rng.integers(0, 255, size=(30, 3, 32, 32), dtype=np.uint8)
     data = Dataset.from_arrays(images, rng.integers(0, 2, size=(30, 4)), complete=True)
-    settings = {"mode": "linear_init", "epochs": 1, "finetune_epochs": 1}
+    settings = {"mode": "linear_init", "epochs": 2, "finetune_epochs": 1}
     fitted = plusone.fit(data, name, lr=0.003, expected_positives="truth", **settings)
-    assert [record.stage for record in fitted.records] == [0, 1]
-    assert all(record.losses["consistency"] > 0 for record in fitted.records)
+    assert [record.stage for record in fitted.records] == [0, 0, 1]
+    assert all(record.losses["consistency"] > 0 for record in fitted.records[1:])

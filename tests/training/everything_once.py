@@ -67,7 +67,7 @@ def trained(data: Dataset, **settings) -> str:
 def everything(folder: Path) -> dict[str, str]:
     """One line for each thing."""
     data, found = vectors(), {}
-    for name in sorted(METHODS):
+    for name in sorted(name for name in METHODS if METHODS[name].trains_on(["features"])):
         given = {"method": name, "epochs": 2, "batch_size": 16, "lr": 0.02, "seed": 3}
         given |= {"expected_positives": 1.5, "options": dict(METHODS[name].quick)}
         found[name] = trained(data, **given)
@@ -83,6 +83,9 @@ def everything(folder: Path) -> dict[str, str]:
         "images, cache": {"workers": 0, "cache_dir": str(folder / "cache")},
     }.items():
         found[name] = trained(pictures, method="an", **both, **settings)
+    for name in sorted(name for name in METHODS if METHODS[name].inputs == "images"):
+        quick = dict(METHODS[name].quick)
+        found[name] = trained(pictures, method=name, options=quick, workers=0, **both)
     found["images, role"] = trained(pictures, method="role", workers=0, ema=0.9, **both)
     recipe = make_recipe({"method": "an", "epochs": 3, "lr": 0.02, "expected_positives": 1.5})
     seen = replace(data, table=observe_table(data.table))

@@ -18,13 +18,17 @@ from plusone.training.cost import Data, Machine, Sizes, estimate
 from plusone.training.probe import BackboneSpeed, Speeds, activation_bytes, measure_speeds
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-SPEEDS = Speeds(product=8e10, copy=1.7e10, table=4e9, call=3.4e-6)
+SPEEDS = Speeds(product=8e10, copy=1.7e10, table=4e9, call=3.4e-6, fresh=1.5e9)
 SIZES = Sizes(items=100_000, classes=100, width=512, batch=256, held_out=5_000, number=2)
 MACHINE = Machine(SPEEDS, SPEEDS, cores=2, decode=500.0)
 NET = BackboneSpeed("lite0", 224, 1280, 3_000_000, forward=30.0, train=10.0, activations=80_000_000)
 
 
-@pytest.mark.parametrize("method", sorted(METHODS.keys() - {"ridge", "recovery", "role", "en"}))
+GRADIENT = sorted(name for name, info in METHODS.items() if not info.closed_form)
+SORTING = {name for name, own in cost.AFTER_TIME.items() if own.get("sorting")}
+
+
+@pytest.mark.parametrize("method", sorted(set(GRADIENT) - SORTING - {"role"}))
 def test_the_time_of_an_epoch_is_linear_in_the_items(method):
     one, ten = (
         cost.epoch_seconds(method, replace(SIZES, items=n), SPEEDS) for n in (256_000, 2_560_000)
@@ -41,7 +45,8 @@ def test_role_moves_all_rows_in_every_step():
 
 
 def test_a_machine_twice_as_fast_takes_half_the_time():
-    twice = Speeds(2 * SPEEDS.product, 2 * SPEEDS.copy, 2 * SPEEDS.table, SPEEDS.call / 2)
+    faster = {name: 2 * getattr(SPEEDS, name) for name in ("product", "copy", "table", "fresh")}
+    twice = Speeds(**faster, call=SPEEDS.call / 2)
     for method in ("gr", "en", "lac"):
         slow, fast = (cost.epoch_seconds(method, SIZES, speeds) for speeds in (SPEEDS, twice))
         assert fast == pytest.approx(slow / 2)
@@ -87,10 +92,27 @@ def test_features_larger_than_the_limit_stay_on_disk():
 
 def test_a_closed_form_has_no_folds_where_it_leaves_one_out():
     ridge = replace(SIZES, rounds=0, folds=False)
-    whole, alone = (cost.closed_form_terms(sizes, SPEEDS) for sizes in (SIZES, ridge))
+    whole, alone = (cost.solution_terms(sizes, SPEEDS) for sizes in (SIZES, ridge))
     assert alone["search"] == 0
-    assert alone["cubes"] < whole["cubes"]
+    assert alone["cubes"] == 0
     assert alone["products"] < whole["products"]
+
+
+def test_decompositions_of_a_closed_form():
+    """One for each gamma, one for the map, exact or not, and one for each fold."""
+    for n, m in ((2_000, 2_000), (10_000, 3_000)):
+        sizes, per_second = replace(SIZES, items=n), SPEEDS.product
+        assert cost.map_terms(sizes, SPEEDS)["cubes"] * per_second == 3 * 1_500**3 + m**3
+        assert cost.solution_terms(sizes, SPEEDS)["cubes"] * per_second == 5 * m**3
+    linear = cost.map_terms(replace(SIZES, kernel=False), SPEEDS)
+    assert linear["cubes"] * SPEEDS.product == 512**3
+
+
+def test_only_large_tables_take_new_pages():
+    small, large = (replace(SIZES, items=n) for n in (80_000, 90_000))  # 32 MB are between
+    for terms in (cost.step_terms, cost.after_terms):
+        assert terms(small, SPEEDS)["fresh"] == 0
+        assert terms(large, SPEEDS)["fresh"] > 0
 
 
 def test_fine_tuning_shares_the_cores_with_decoding_and_an_accelerator_does_not():
@@ -174,6 +196,12 @@ def test_the_coefficients_are_those_that_fit_the_measured_points(benchmark):
         for key, value in fitted.items() if nested else [(None, fitted)]:
             own = getattr(cost, name) if key is None else getattr(cost, name)[key]
             assert own == pytest.approx(value, rel=0.01), (name, key)
+
+
+def test_every_method_that_was_measured_has_coefficients(benchmark):
+    _, rows = benchmark
+    measured = {row["method"] for row in rows if "step" in row}
+    assert cost.TIME.keys() == measured
 
 
 def test_points_that_were_left_out_are_predicted(benchmark):

@@ -64,7 +64,9 @@ def test_the_whole_and_a_tile_in_each_corner_decoded_once(photos, monkeypatch):
     path = photos.table.path(0)
     opened = []
     whole = images.open_image
-    monkeypatch.setattr(images, "open_image", lambda path: opened.append(path) or whole(path))
+    monkeypatch.setattr(
+        images, "open_image", lambda path, **limits: opened.append(path) or whole(path, **limits)
+    )
     crops = decode_crops(path, 16, "five")
     assert opened == [path]
     assert crops.shape == (5, 3, 16, 16)

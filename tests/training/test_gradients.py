@@ -57,9 +57,9 @@ def test_both_passes_draw_the_same_dropout_and_statistics_move_once(training, im
 
 
 def test_a_training_in_pieces(training, image_data):
-    """A batch of 5, the last one, has four pieces as well; `en_scl` has a teacher and two views."""
+    """A batch of 5, the last one, has four pieces as well; `en_cl` has a teacher and two views."""
     data = image_data(56)
-    for method in ("epr", "en_scl"):
+    for method in ("epr", "en_cl"):
         options = {"method": method, "expected_positives": 1.5, "epochs": 1, "batch_size": 14}
         settings = options | {"options": dict(METHODS[method].quick), "freeze_norm": True}
         backbones = []

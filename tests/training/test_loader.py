@@ -23,7 +23,8 @@ from plusone.errors import InputError
 from plusone.parallel.sharing import Share
 from plusone.seeds import generator
 from plusone.training import loader
-from plusone.training._workers import ImageWorkers, automatic_count
+from plusone.training._views import draw_views
+from plusone.training._workers import ImageWorkers, Request, automatic_count
 from plusone.training.loader import (
     ArrayInputs,
     FileInputs,
@@ -35,7 +36,7 @@ from plusone.training.predict import predict
 from plusone.types import Outputs
 
 ORDER = torch.tensor([4, 0, 6, 2, 5, 1, 3])
-SHARED_VIEWS = ("weak", "strong")
+SHARED_VIEWS = ("weak", "strong", "crop")
 
 
 def gather(inputs, views=("plain",), seed=0, batch_size=3, order=ORDER):
@@ -102,7 +103,8 @@ def test_two_weak_views_differ_and_plain_stays(tmp_path, pictures):
 
 def test_files_and_memory_agree(tmp_path, pictures):
     stored, files = sources(tmp_path, pictures)
-    views = ("weak", "plain", "strong")
+    views = ("weak", "plain", "strong", "crop")
+    assert torch.equal(stored.boxes(views, 7, 9), files.boxes(views, 7, 9))
     for a, b in zip(gather(stored, views, 9), gather(files, views, 9), strict=True):
         assert torch.equal(a, b)
 
@@ -212,6 +214,27 @@ def test_passes_that_are_abandoned_or_nested(pictures):
     next(held)
     inputs.workers.close()  # also those of a pass that somebody still holds
     assert running() == before
+
+
+def test_a_pass_begins_before_its_first_batch_is_asked_for(pictures):
+    workers, read = ImageWorkers(1), []
+    (view,) = draw_views(("plain",), 4, 0, flip=False)
+
+    def requests() -> Iterator[list[Request]]:
+        for place in range(4):
+            read.append(place)
+            yield [Request(pictures[place], 8, "stretch", "one", (view.of_item(place),))]
+
+    begun = workers.batches(requests)
+    assert read == [0, 1]
+    workers.close()  # it begins anew
+    assert len(list(begun)) == 4
+    assert read == [0, 1, 0, 1, 2, 3]
+    begun = workers.batches(requests)
+    next(begun)
+    workers.close()
+    with pytest.raises(RuntimeError, match="closed before the last batch"):
+        next(begun)
 
 
 def test_workers_in_a_reference_cycle_end(pictures):
@@ -475,3 +498,24 @@ def test_prefetching_restores_the_threads_of_torch():
     thread.start()
     thread.join()
     assert [torch.get_num_threads(), *later] == [before, before]
+
+
+def test_crops_show_their_boxes():
+    """A picture whose colours are its coordinates: a view has the colours of its box."""
+    side = 64
+    ramp = (torch.arange(side) * 255 / (side - 1)).round().to(torch.uint8)
+    picture = torch.stack([ramp.expand(side, side), ramp[:, None].expand(side, side)])
+    inputs = ArrayInputs(picture.expand(7, -1, -1, -1), flip=True)
+    boxes = inputs.boxes(("weak", "crop"), 7, 4)
+    assert boxes.shape == (7, 2, 4)
+    views = gather(inputs, ("weak", "crop"), 4)
+    centres = (torch.arange(side) + 0.5) / side
+    for number, view in enumerate(views):
+        left, top, right, bottom = boxes[:, number].T[..., None]
+        x, y = left + centres * (right - left), top + centres * (bottom - top)
+        for channel, values in enumerate((x, y)):
+            expected = 255 * (values * side - 0.5).clamp(0, side - 1) / (side - 1)
+            found = view[:, channel].float().mean(1 if channel == 0 else 2)
+            assert (found - expected).abs().max() < 4  # edges are whole pixels
+    assert (boxes[:, 1, 0] > boxes[:, 1, 2]).any()
+    assert (boxes[:, 0, :2] + boxes[:, 0, 2:] == 1).all()

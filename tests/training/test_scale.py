@@ -142,7 +142,7 @@ from plusone.training import task, summary
 torch.set_num_threads(1)
 task.LARGE = 1
 task.VALIDATION_LABELS = summary.RECOVERY_LABELS = summary.TEST_LABELS = 1 << 21
-before = re.search(r"RssAnon:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]
+before = re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]
 sys.argv = ["plusone", *sys.argv[1:]]
 try:
     main()
@@ -156,7 +156,7 @@ print(before, peak, file=sys.stderr)
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
 def test_no_table_of_all_labels_is_made(tmp_path: Path) -> None:
-    """200,000 x 500 labels: one float table of them would take 400 MB."""
+    """200,000 x 500 labels: a training takes 430 MB, one float table of them would add 400."""
     n, n_classes, dim = 200_000, 500, 16
     draw = np.random.default_rng(0)
     places = np.unique(np.repeat(np.arange(n), 2) * n_classes + draw.integers(0, n_classes, 2 * n))
@@ -181,7 +181,7 @@ def test_no_table_of_all_labels_is_made(tmp_path: Path) -> None:
     assert found is not None
     before, peak = (int(value) / 1024 for value in found.groups())
     assert json.loads(done.stdout)["sampled"]["recovery"]["of"] == 144_000
-    assert peak < before + 550, f"{before:.0f} MB after importing, at most {peak:.0f} MB"
+    assert peak < before + 600, f"{before:.0f} MB after importing, at most {peak:.0f} MB"
 
 
 TABLES = """

@@ -16,8 +16,8 @@ How to read the curves:
   at `rest`, and the loss is the integral of that derivative, 0 at p = `rest`.
 - A method's memory and parameters are those at the start of training: `em_apl` has no soft labels
   yet (its curve is that of `em`), `en` has ranked nothing yet (`an`), `gr_learned` has its initial
-  parameters. The teacher of `en_cl` and `en_scl`, and the other views of `lasd`, agree with the
-  model.
+  parameters, `en_scl` has no maps yet (its curve is that of `en`). The teacher of `en_cl` and the
+  other views of `lasd` agree with the model.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ be compared. Biases and the weights of norms stay where they are.
 The loss is the method's own: its terms in the last epoch of its last stage, on training items with
 the labels that training saw, in batches of the recipe's size. The model is in evaluation mode:
 dropout is off, batch norms keep their statistics. A method's memory and parameters are those of the
-run and stay fixed; a teacher (`en_cl`, `en_scl`) is the solution itself. Where only the head was
+run and stay fixed; a teacher (`en_cl`) is the solution itself. Where only the head was
 trained, only the head is moved.
 """
 
@@ -20,6 +20,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -44,8 +45,10 @@ from plusone.training.build import Predictor, load_run
 from plusone.training.loader import Inputs, label_batches
 from plusone.training.pieces import forward_views
 from plusone.training.placement import place
+from plusone.training.predict import predict
 from plusone.training.run import fingerprint
 from plusone.training.run_folder import read_description, read_recipe
+from plusone.training.step import look_again
 from plusone.training.task import Part, Task, make_task
 from plusone.types import Batch, Clock, Outputs, Stage
 
@@ -269,6 +272,10 @@ class LossOf:
     ) -> None:
         self.model, self.method, self.seed = predictor.model.eval(), predictor.method, seed
         recipe, self._device = predictor.recipe, device_of(self.model)
+        kind = "images" if predictor.images else "features"
+        self.method.begin_training(
+            lambda: predict(self.model, lambda x: self.model(x).features, part.inputs, kind=kind)
+        )
         self.method.move(self._device, memory=recipe.memory)
         stages = recipe.resolved_stages(
             images=predictor.images, phases=get_method(recipe.method).phases
@@ -286,6 +293,7 @@ class LossOf:
         self._size = batch_size or recipe.batch_size
         self._labels = list(label_batches(part.observed, self._order, self._size, self._device))
         self._views = list(self._prepared(part.inputs, seed))
+        self._boxes = part.inputs.boxes(self.method.views, len(self._order), seed)
         self._teacher = None if self.method.teacher is None else copy.deepcopy(self.model)
 
     @property
@@ -314,7 +322,13 @@ class LossOf:
             clock = Clock(
                 self._clock.stage, self._clock.epoch, self._clock.epochs, step, len(index)
             )
-            terms = self.method.loss(outs, Batch(views, observed, rows, taught), clock)
+            places = slice(step * self._size, (step + 1) * self._size)
+            boxes = None if self._boxes is None else self._boxes[places].to(self._device)
+            batch = Batch(views, observed, rows, taught, boxes)
+            if self.method.looks_again:
+                again = look_again(self.model, self.method, batch, outs[0])
+                batch = replace(batch, again=again)
+            terms = self.method.loss(outs, batch, clock)
             total += len(rows) * math.fsum(term.item() for term in terms.values())
         penalty = math.fsum(term.item() for term in self.method.penalty(self.model.head).values())
         return total / self.n_items + penalty
@@ -323,15 +337,19 @@ class LossOf:
         """The views of each batch, as features where only the head is moved."""
         placed = place(inputs, self._device)
         for views in placed.batches(self._order, self._size, self.method.views, seed):
-            if self.head_only:
+            if self._on_features:
                 with torch.no_grad():
                     yield tuple(self.model.features(view) for view in views)
             else:
                 yield views
 
     def _forward(self, model: Classifier, views: Sequence[Tensor]) -> tuple[Outputs, ...]:
-        forward = model.head if self.head_only else model
-        return forward_views(forward, views)
+        return forward_views(model.head if self._on_features else model, views)
+
+    @property
+    def _on_features(self) -> bool:
+        """Whether the views are features; what looks again needs the inputs of the backbone."""
+        return self.head_only and not self.method.looks_again
 
 
 def mean_rise(surface: Surface, radius: float) -> float:

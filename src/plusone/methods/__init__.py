@@ -15,6 +15,7 @@ from plusone.methods import (
     gpr,
     gr,
     hill,
+    ignore,
     lac,
     large_loss,
     lasd,
@@ -23,6 +24,7 @@ from plusone.methods import (
     ranking,
     recovery,
     role,
+    smile,
     softmax,
     splc,
     vlpl,
@@ -67,6 +69,8 @@ METHODS: dict[str, MethodInfo] = {
         gpr.INFO,
         lac.INFO,
         mime.INFO,
+        smile.INFO,
+        ignore.INFO,
         *recovery.INFOS,
     )
 }

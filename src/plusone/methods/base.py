@@ -8,7 +8,7 @@ switch off, what was published, whether runs of it can be stacked.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, ClassVar, Generic, Literal
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from typing_extensions import TypeVar
 
 from plusone.errors import InputError
-from plusone.methods.tables import slots_of
+from plusone.methods.tables import holder_of, slots_of
 from plusone.models.heads import Head, LinearHead
 from plusone.models.ridge import Ridge, Solution
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
@@ -58,6 +58,7 @@ class Method(nn.Module, Generic[O_co]):
     """
 
     views: tuple[str, ...] = ("weak",)
+    looks_again: ClassVar[bool] = False  # whether a step has a second pass, in `batch.again`
     teacher: float | None = None  # decay of a moving average of the model, in `batch.teacher`
     lr_mult: ClassVar[float] = 1.0
     name: str = ""  # in the method table; for messages
@@ -78,13 +79,16 @@ class Method(nn.Module, Generic[O_co]):
             memory: "host" leaves the tables `per_item` in the memory of the CPU, where tables
                 larger than the memory of the device have room.
         """
-        tables = [slots_of(self, path) for path in self.per_item if memory == "host"]
-        kept = [(slots, name, slots[name]) for slots, name in filter(None, tables)]
-        for slots, name, _ in kept:
+        found = filter(None, (slots_of(self, path) for path in self.per_item))
+        tables = [(slots, name, slots[name]) for slots, name in found]
+        for slots, name, _ in tables if memory == "host" else ():
             slots[name] = None
         self.to(device)
-        for slots, name, table in kept:
-            slots[name] = table
+        for slots, name, table in tables:
+            if memory == "host":
+                slots[name] = table
+            elif (holder := holder_of(table)) is not None:  # a buffer that moved is another tensor
+                slots[name].holder = holder
 
     def make_head(self, dim: int) -> Head:
         """The part of the model above the backbone; a linear layer unless overridden.
@@ -104,6 +108,16 @@ class Method(nn.Module, Generic[O_co]):
     def probabilities(self, logits: Tensor) -> Tensor:
         """Scores in [0, 1] from logits `[..., L]`, not calibrated."""
         return torch.sigmoid(self.log_odds(logits))
+
+    def begin_training(self, vectors: Callable[[], Tensor]) -> None:
+        """Called once before the first epoch that a process trains, also when it resumes.
+
+        What is kept of the vectors is a buffer with `persistent=False`, which no checkpoint needs.
+
+        Args:
+            vectors: Gives what the head gets for each training item, float `[N, D]` in the memory
+                of the CPU, where `MethodInfo.inputs` is "vectors".
+        """
 
     def begin_stage(self, stage: Stage) -> None:
         """Called before a stage starts; lays the stage's options over the recipe's."""
@@ -129,6 +143,23 @@ class Method(nn.Module, Generic[O_co]):
             Scalars; in a stack `[R, S]` each.
         """
         raise NotImplementedError(f"{type(self).__name__} must define loss()")
+
+    def look_again(
+        self, inputs: Tensor, out: Outputs, observed: Tensor, rows: Tensor | slice
+    ) -> Tensor:
+        """Inputs of another forward pass without gradients, for methods with `looks_again`.
+
+        Args:
+            inputs: The first view of some items, `[n, ...]`; of several processes, of those that
+                this one computes.
+            out: Outputs for the first view of the whole batch of B items.
+            observed: Labels of the whole batch, `[B, L]`.
+            rows: Which items of the batch the inputs are, `[n]`.
+
+        Returns:
+            Inputs of the same shape and type. What is made of them is in `batch.again`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define look_again()")
 
     def solve(self, ridge: Ridge, observed: Tensor) -> Solution:
         """The linear model that minimises the loss on fixed features, for closed-form methods.
@@ -253,6 +284,8 @@ class MethodInfo(Generic[O_co]):
         needs_hints: Whether it needs scores from elsewhere (`TrainLabels.hints`). Without them a
             training is refused; the method itself can be built, for predictions.
         uses_priors: Whether it uses the recipe's `class_priors`.
+        inputs: "vectors" if it needs one fixed vector for each item in all stages, "images" if it
+            needs images in all of them; other trainings are refused.
         phases: Options that change from one phase of training to the next. A method with two
             phases is trained twice the recipe's epochs, the second time from the best weights of
             the first; in the mode linear_init the linear stage is of the first phase.
@@ -286,6 +319,7 @@ class MethodInfo(Generic[O_co]):
     needs_k: bool = False
     needs_hints: bool = False
     uses_priors: bool = False
+    inputs: Literal["any", "vectors", "images"] = "any"
     phases: tuple[Mapping[str, Any], ...] = ({},)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     has_maps: bool = False
@@ -310,6 +344,11 @@ class MethodInfo(Generic[O_co]):
     def gives_maps(self, options: Mapping[str, Any]) -> bool:
         """Whether its head gives class maps with these options."""
         return self.has_maps or options.get("boost", 1) != 1
+
+    def trains_on(self, inputs: Iterable[str]) -> bool:
+        """Whether it can be trained in stages with these inputs, "features" or "images"."""
+        needed = {"vectors": {"features"}, "images": {"images"}}
+        return self.inputs == "any" or set(inputs) == needed[self.inputs]
 
     def make_options(self, values: Mapping[str, Any]) -> O_co:
         """Builds the options, refusing unknown names and values of another type."""

@@ -17,20 +17,41 @@ What our source leaves open, and how it is here:
   computed anyway: no pass of its own, and the order of items does not matter. It starts with the
   first probability. It is a float32 buffer `[N, L]`, because half precision would make ties.
 
-`en_cl` and `en_scl` add the squared distance between the probabilities of the model and those of
-the moving average of its weights: of whole images (cl, each on the other's augmentation) or at
-every place of the class maps (scl). Deviations from Verelst et al.: their average is one of an
-image's outputs over the epochs, ours one of the weights; their maps follow random crops, ours
-compare both models on one and the same view, so that places correspond.
+`en_cl` adds the squared distance between the probabilities of the model and those of the moving
+average of its weights, each on the other's augmentation. Deviation from Verelst et al.: their
+average is one of an image's outputs over the epochs, ours one of the weights.
+
+`en_scl` adds the spatial consistency loss. Each image has a map of running averages per class, on a
+grid of `grid` x `grid` cells over the whole image. Training sees random crops, some mirrored. The
+probabilities at the places of a crop's class maps are compared with the averages at these places of
+the image, and after the step the averages of the cells that the crop covers move towards them. So
+an object outside the crop keeps its place in the map, and one inside it is remembered from other
+crops. What our sources (the abstract, and quotations by others) leave open, and how it is here:
+
+- The distance is squared, and its mean is over classes and places. Places of which no crop has
+  been seen cost nothing, so the first epoch has no consistency.
+- Maps are read and written by bilinear interpolation (`read` and `written` below), at the centres
+  of places; beyond the outermost centres the outermost value holds. A cell is written if its
+  centre is inside the crop. Where the maps are much finer than the grid, this takes the four places
+  around the centre, not the mean of the cell.
+- `decay` is that of the probabilities, also for the averages of the maps, which start with the
+  first probability. They are a float16 buffer `[N, L, grid, grid]`.
+- Crops are those of the view "crop" (`plusone.training._views`): a quarter to all of the area, cut
+  from the image at the model's size.
+- The averages that choose the negatives are those of the crops' probabilities.
+- Feature maps that are given or extracted once are of whole images, unmirrored. Vectors, and
+  tokens, whose places in the image are unknown, are a map of one place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn.functional import grid_sample
 from typing_extensions import TypeVar
 
 from plusone.device import CPU
@@ -50,6 +71,7 @@ from plusone.models.heads import Head, SpatialHead
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
 
 BLOCK = 16  # classes that are sorted together
+UNSEEN = -1.0  # an average before the first visit
 
 
 @dataclass(frozen=True)
@@ -86,14 +108,14 @@ E_co = TypeVar("E_co", bound=EnOptions, covariant=True, default=EnOptions)
 class En(Method[E_co]):
     """`en`: averages of probabilities and the present negatives, indexed by item."""
 
-    per_item = ("confidence", "negatives")
+    per_item: ClassVar[tuple[str, ...]] = ("confidence", "negatives")
 
     def __init__(self, labels: TrainLabels, options: E_co) -> None:
         super().__init__(labels, options)
         self.counts = missing_negatives(labels)
-        self.confidence: Tensor  # -1 before the first visit
+        self.confidence: Tensor
         self.negatives: Tensor
-        self.register_buffer("confidence", torch.full(labels.observed.shape, -1.0))
+        self.register_buffer("confidence", torch.full(labels.observed.shape, UNSEEN))
         self.register_buffer("negatives", torch.from_numpy(labels.observed.dense() == 0))
 
     def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
@@ -104,8 +126,7 @@ class En(Method[E_co]):
     def after_step(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> None:
         now = self.probabilities(outs[0].logits).to(self.confidence.dtype)
         old = rows_of(self.confidence, batch.index)
-        new = torch.where(old < 0, now, torch.lerp(now, old, self.options.decay))
-        set_rows(self.confidence, batch.index, new)
+        set_rows(self.confidence, batch.index, averaged(old, now, self.options.decay))
 
     def after_epoch(self, clock: Clock, predict: Callable[[], Tensor]) -> None:
         device = self.confidence.device
@@ -120,6 +141,19 @@ class En(Method[E_co]):
         confidence = rows_of(self.confidence, rows).to(CPU)
         unobserved = torch.where(seen == 0, confidence.clamp(min=0), 0.0)
         return torch.where(seen == 1, 1.0, unobserved)
+
+
+@dataclass(frozen=True)
+class EnSpatialOptions(EnOptions):
+    """weight: of the consistency; grid: cells of a map per side. Both are ours."""
+
+    weight: float = 1.0
+    grid: int = 7
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.weight < 0 or self.grid < 1:
+            raise ValueError(f"need weight >= 0 and grid >= 1, got {self.weight}, {self.grid}")
 
 
 class EnConsistent(En[EnConsistencyOptions]):
@@ -139,27 +173,121 @@ class EnConsistent(En[EnConsistencyOptions]):
         if len(batch.teacher) != len(outs):
             raise ValueError("the batch lacks the outputs of the model's moving average")
         distances = [
-            consistency(self.compared(out), self.compared(other))
+            consistency(out.logits, other.logits)
             for out, other in zip(outs, reversed(batch.teacher), strict=True)
         ]
         mean = torch.stack(distances).mean()
         return super().loss(outs, batch, clock) | {"consistency": self.options.weight * mean}
 
-    def compared(self, out: Outputs) -> Tensor:
-        """The logits that must agree."""
-        return out.logits
 
+class EnSpatial(En[EnSpatialOptions]):
+    """`en_scl`: the class maps of a crop agree with the averages of the image at its place."""
 
-class EnSpatial(EnConsistent):
-    """`en_scl`: the class maps agree; feature vectors have no maps and their logits agree."""
+    views = ("crop",)
+    fixed = ("grid",)
+    per_item = (*En.per_item, "maps")
 
-    views = ("weak",)  # one view, seen by both models: places stay where they are
+    def __init__(self, labels: TrainLabels, options: EnSpatialOptions) -> None:
+        super().__init__(labels, options)
+        grid = options.grid if labels.places else 1
+        shape = (*labels.observed.shape, grid, grid)
+        self.maps: Tensor
+        self.register_buffer("maps", torch.full(shape, UNSEEN, dtype=torch.float16))
 
     def make_head(self, dim: int) -> Head:
         return SpatialHead(dim, self.labels.n_classes)
 
-    def compared(self, out: Outputs) -> Tensor:
-        return out.logits if out.maps is None else out.maps
+    def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
+        now = self._places(outs[0])
+        averages = rows_of(self.maps, batch.index).to(now.dtype)
+        before, seen = read(averages, _boxes(batch), now.shape[2], now.shape[3])
+        distances = seen * (now - before) ** 2
+        term = {"consistency": self.options.weight * distances.mean()}
+        return super().loss(outs, batch, clock) | term
+
+    def after_step(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> None:
+        super().after_step(outs, batch, clock)
+        now = self._places(outs[0]).float()
+        averages = rows_of(self.maps, batch.index).float()
+        new = written(averages, now, _boxes(batch), self.options.decay)
+        set_rows(self.maps, batch.index, new.to(self.maps.dtype))
+
+    def _places(self, out: Outputs) -> Tensor:
+        """Probabilities `[B, L, h, w]` at the places of the view."""
+        if out.maps is not None and out.features.ndim == 4:
+            return self.probabilities(out.maps)
+        return self.probabilities(out.logits[:, :, None, None])
+
+
+def _boxes(batch: Batch) -> Tensor:
+    """What the first view shows of its images, `[B, 4]`, see `Batch.boxes`."""
+    if batch.boxes is not None:
+        return batch.boxes[:, 0]
+    boxes = torch.zeros(len(batch.index), 4, device=batch.index.device)
+    boxes[:, 2:] = 1
+    return boxes
+
+
+def averaged(old: Tensor, now: Tensor, decay: float) -> Tensor:
+    """A running average with a new value; the first value where there is none yet."""
+    return torch.where(old < 0, now, torch.lerp(now, old, decay))
+
+
+def read(averages: Tensor, boxes: Tensor, height: int, width: int) -> tuple[Tensor, Tensor]:
+    """The averages at the places of views.
+
+    Args:
+        averages: Of whole images, `[B, L, g, g]`, negative where nothing was seen yet; an image's
+            classes are seen together.
+        boxes: What the views show, `[B, 4]`, see `Batch.boxes`.
+        height: Places of a view, from top to bottom.
+        width: Places of a view, from left to right.
+
+    Returns:
+        The averages `[B, L, height, width]`, and which share of each was seen, `[B, 1, height,
+        width]`; the average is 0 where nothing was.
+    """
+    left, top, right, bottom = boxes.to(averages.dtype).unbind(1)
+    across, down = _centres(width, averages), _centres(height, averages)
+    x = left[:, None] + across * (right - left)[:, None]
+    y = top[:, None] + down * (bottom - top)[:, None]
+    seen = (averages[:, :1] >= 0).to(averages.dtype)
+    share = _sampled(seen, x, y)
+    return _sampled(averages * seen, x, y) / torch.where(share > 0, share, 1.0), share
+
+
+def written(averages: Tensor, now: Tensor, boxes: Tensor, decay: float) -> Tensor:
+    """The averages of whole images after their views were seen.
+
+    Args:
+        averages: `[B, L, g, g]`, negative where nothing was seen yet.
+        now: At the places of the views, `[B, L, h, w]`.
+        boxes: What the views show, `[B, 4]`.
+        decay: Share of an old average that is kept.
+
+    Returns:
+        `[B, L, g, g]`, the old averages where the centre of a cell is outside of the view.
+    """
+    left, top, right, bottom = boxes.to(now.dtype).unbind(1)
+    across, down = _centres(averages.shape[3], now), _centres(averages.shape[2], now)
+    x = (across - left[:, None]) / (right - left)[:, None]
+    y = (down - top[:, None]) / (bottom - top)[:, None]
+    inside = ((y >= 0) & (y <= 1))[:, None, :, None] & ((x >= 0) & (x <= 1))[:, None, None, :]
+    return torch.where(inside, averaged(averages, _sampled(now, x, y), decay), averages)
+
+
+def _centres(n: int, like: Tensor) -> Tensor:
+    """The centres of n places side by side, from 0 to 1."""
+    return (torch.arange(n, device=like.device, dtype=like.dtype) + 0.5) / n
+
+
+def _sampled(maps: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Maps `[B, C, h, w]` at the points `[B, H, W]` with x `[B, W]` and y `[B, H]` in [0, 1]."""
+    shape = (len(maps), y.shape[1], x.shape[1])
+    points = torch.stack([x[:, None, :].expand(shape), y[:, :, None].expand(shape)], 3)
+    return grid_sample(
+        maps, 2 * points - 1, mode="bilinear", padding_mode="border", align_corners=False
+    )
 
 
 def missing_negatives(labels: TrainLabels) -> Tensor:
@@ -236,13 +364,13 @@ INFOS = (
     MethodInfo(
         name="en_scl",
         build=EnSpatial,
-        options=EnConsistencyOptions,
+        options=EnSpatialOptions,
         paper=VERELST,
         year=2023,
-        summary="en, and class maps agree with those of the model's moving average",
+        summary="en, and the class maps of random crops agree with an image's running maps",
         needs_k=True,
         has_maps=True,
-        alone="it has a teacher",
+        alone="it remembers predictions of its own",
         grid=({"weight": 0.1}, {"weight": 10.0}),
         search_space={"decay": Range(0.0, 0.95), "weight": Range(0.01, 100.0, log=True)},
         published=(PublishedFigure("finetune", XIE_TABLE_2_RESNET, 88.0, 72.1),),

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -183,23 +184,37 @@ class Sharing:
             pieces: In how many pieces a batch is computed; with `owners` in one.
         """
         share = Share(*world(), pieces)
-        own = inputs.batches(order, batch_size, views, seed, share)
+        own = inputs.batches(order, batch_size, views, seed, share)  # workers begin at once
         placeholder = order[:1] if owners is None else own_rows(len(inputs))[:1]
-        for start in range(0, len(order), batch_size):
-            items = min(batch_size, len(order) - start)
-            if owners is None:
-                self._sizes = share.piece_sizes(items)
-                self._owners = torch.cat([even_owners(size) for size in self._sizes])
-            else:
-                self._sizes, self._owners = [items], owners[start : start + items]
-            if bool((self._owners == share.rank).any()):
-                yield next(own)
-            else:
-                yield next(iter(inputs.batches(placeholder, 1, views, seed)))
+
+        def rows() -> Iterator[tuple[Tensor, ...]]:
+            for start in range(0, len(order), batch_size):
+                items = min(batch_size, len(order) - start)
+                if owners is None:
+                    self._sizes = share.piece_sizes(items)
+                    self._owners = torch.cat([even_owners(size) for size in self._sizes])
+                else:
+                    self._sizes, self._owners = [items], owners[start : start + items]
+                if bool((self._owners == share.rank).any()):
+                    yield next(own)
+                else:
+                    yield next(iter(inputs.batches(placeholder, 1, views, seed)))
+
+        return rows()
 
     def divisions(self, views: int) -> list[Division]:
         """How the rows of each piece of the batch last given are divided."""
         return [Division(owners, views) for owners in torch.split(self._owners, self._sizes)]
+
+    def own_rows(self) -> Tensor:
+        """Which items of the batch last given this process has the inputs of, int64 `[n]`.
+
+        The first one where it has a placeholder row.
+        """
+        starts = [0, *accumulate(self._sizes)]
+        pairs = zip(starts, self.divisions(1), strict=False)
+        rows = torch.cat([start + division.own for start, division in pairs])
+        return rows if len(rows) else torch.zeros(1, dtype=torch.int64)
 
     def forward(
         self, forward: Callable[[Tensor], Outputs], own: Tensor, division: Division

@@ -88,8 +88,12 @@ class DividedTables:
     def __init__(self, method: Method) -> None:
         self.names: set[str] = set()
         self._rows = OwnRows(method.labels.n_items)
+        self.divide(method)
+
+    def divide(self, method: Method) -> None:
+        """Divides the tables that the method has by now and that are not divided yet."""
         for name in method.per_item if world()[1] > 1 else ():
-            if (found := slots_of(method, name)) is None:
+            if name in self.names or (found := slots_of(method, name)) is None:
                 continue
             slots, key = found
             table = slots[key]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -26,6 +26,9 @@ from plusone.training._views import ItemView
 Count = int | Literal["auto"]
 PREFETCHED = 2  # batches that each worker prepares in advance
 MOST = {"cpu": 4, "accelerator": 16}  # workers by default; a model on the CPU is the slower part
+
+# Begins a pass: one list for each batch.
+Requests = Callable[[], Iterator[list["Request"]]]
 
 # What a batch raises on its way from a worker that was killed.
 LOST = (ConnectionError, EOFError, FileNotFoundError)
@@ -59,8 +62,10 @@ class Request(NamedTuple):
 class ImageWorkers:
     """Processes that decode images.
 
-    They start with the first pass and wait between passes. They end with `close`, or when this
-    object is collected; a later pass starts new ones.
+    They start with the first pass and wait between passes. A pass that begins while another is
+    open has workers of its own: so has the evaluation after an epoch, while those of the training
+    begin the next one. They end with `close`, or when this object is collected; a later pass starts
+    new ones.
 
     Args:
         count: How many; 0 decodes in this process, and "auto" goes by the machine, see
@@ -81,22 +86,34 @@ class ImageWorkers:
         # workers. The finalizer keeps the loaders out of such cycles and ends them.
         weakref.finalize(self, _close, self._loaders).atexit = False  # torch does that
 
-    def batches(self, requests: Iterable[list[Request]]) -> Iterator[tuple[Tensor, ...]]:
+    def batches(self, requests: Requests) -> Iterator[tuple[Tensor, ...]]:
         """One batch for each list of requests, in order: a `[B, ...]` tensor per view.
 
+        The workers begin at once, with a few batches, whether or not the first is asked for.
+
         Args:
-            requests: The pass; it is read a few batches in advance.
+            requests: Begins the pass; it is read a few batches in advance.
 
         Raises:
             InputError: An image cannot be decoded.
             RuntimeError: A worker was killed; torch raises it wherever this process is.
         """
+        batches = self._batches(requests)
+        next(batches)
+        return batches
+
+    def _batches(self, requests: Requests) -> Iterator[tuple[Tensor, ...]]:
+        """The batches of a pass, after an empty one with which the workers have begun."""
         loader = next((one for one in self._loaders if one.idle), None)
         if loader is None:  # the first pass, or one inside another
             loader = _Loader(self.count, self.pin)
             self._loaders.append(loader)
         try:
-            yield from loader.batches(requests)
+            begun = loader.batches(requests)
+            yield next(begun)
+            if loader.closed:  # before the first batch was asked for
+                begun = self.batches(requests)
+            yield from begun
         except (Exception, KeyboardInterrupt) as error:
             raise error.with_traceback(None) from None  # its frames would keep the workers alive
 
@@ -115,7 +132,7 @@ class _Loader:
 
     def __init__(self, count: int, pin: bool) -> None:
         self._sampler = _Sampler()
-        self._loader: DataLoader[tuple[Tensor, ...] | InputError] = DataLoader(
+        self._loader: DataLoader[tuple[Tensor, ...] | InputError] | None = DataLoader(
             _Decoding(),
             batch_sampler=self._sampler,
             num_workers=count,
@@ -133,15 +150,24 @@ class _Loader:
         """Whether a pass may begin; never after an error such as the death of a worker."""
         return self._sampler.requests is None
 
-    def batches(self, requests: Iterable[list[Request]]) -> Iterator[tuple[Tensor, ...]]:
-        """The batches of one pass."""
+    @property
+    def closed(self) -> bool:
+        """Whether its workers have ended."""
+        return self._loader is None
+
+    def batches(self, requests: Requests) -> Iterator[tuple[Tensor, ...]]:
+        """The batches of one pass, after an empty one with which the workers have begun."""
+        assert self._loader is not None
         self._sampler.requests = requests
         self._batches = iter(self._loader)  # not in this frame, which may outlive `close`
         try:
+            yield ()
             while (batch := next(self._batches, None)) is not None:
                 if isinstance(batch, InputError):
                     raise batch
                 yield tuple(batch)
+            if self.closed:
+                raise RuntimeError("the workers were closed before the last batch of a pass")
             self._sampler.requests = None
         except (GeneratorExit, InputError):
             self._sampler.requests = None  # the next pass skips what workers have prepared
@@ -151,17 +177,17 @@ class _Loader:
 
     def close(self) -> None:
         """Ends the workers: they go with the last reference to torch's loader."""
-        del self._batches, self._loader
+        self._batches, self._loader = iter(()), None
 
 
 @dataclass
 class _Sampler:
     """The batch sampler of a loader: the requests of the current pass, if there is one."""
 
-    requests: Iterable[list[Request]] | None = None
+    requests: Requests | None = None
 
     def __iter__(self) -> Iterator[list[Request]]:
-        return iter(() if self.requests is None else self.requests)
+        return iter(()) if self.requests is None else self.requests()
 
 
 class _Decoding(Dataset[tuple[Tensor, ...] | InputError]):

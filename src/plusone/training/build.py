@@ -17,7 +17,7 @@ from plusone.data.images import Crops
 from plusone.device import allowing_tf32, autocasts, device_of, resolve
 from plusone.errors import InputError
 from plusone.methods import get_method
-from plusone.methods.base import Method
+from plusone.methods.base import Method, MethodInfo
 from plusone.models.backbones import backbone_for, feature_dim
 from plusone.models.classifier import Classifier
 from plusone.models.heads import Head
@@ -68,6 +68,7 @@ def build(
     info = get_method(recipe.method)
     for stage in recipe.stages:
         info.make_options(recipe.options | stage.options)  # refuses unknown options early
+    _check_inputs(recipe, info, images=images)
     with seeded(recipe.seed, "initial weights"):
         method = info.build(labels, info.make_options(recipe.options))
         method.name = recipe.method
@@ -86,6 +87,23 @@ def build(
         if recipe.standardize:
             _check_vectors(recipe, head, images=images, tokens=not images and len(shape) > 1)
         return Classifier(backbone or nn.Identity(), head, recipe.precision), method
+
+
+def _check_inputs(recipe: Recipe, info: MethodInfo, *, images: bool) -> None:
+    """Refuses a method where it lacks the fixed vectors, or the images, that it needs."""
+    stages = recipe.resolved_stages(images=images, phases=info.phases)
+    if info.trains_on(stage.inputs for stage in stages):
+        return
+    if info.inputs == "vectors":
+        needs, what = "one fixed vector for each item", "this training changes the backbone"
+        instead = "--mode linear"
+    else:
+        needs = "images in every step"
+        what = "this training has features in a stage" if images else "this data has features"
+        instead = "--mode finetune" if images else "images"
+    raise InputError(
+        f"the method {info.name} needs {needs}, and {what}; use {instead}, or another method"
+    )
 
 
 def _check_vectors(recipe: Recipe, head: Head, *, images: bool, tokens: bool) -> None:

@@ -12,10 +12,10 @@ With N items, L classes, width D and batches of B, the families are:
 | family | seconds of an epoch grow with | bytes grow with |
 | --- | --- | --- |
 | head with a pointwise loss | N/B calls, N D L products, N L labels, N/B D L weights | N D, D L |
-| with a memory per item (`ll_cp`, `en`, `em_apl`) | the same, with more for N L labels | N L |
+| with a memory per item (`ll_cp`, `en`, `em_apl`) | the same, and N L after the epoch | N L |
 | `role` with its dense estimate | the same, and N/B times N L: its optimizer moves all rows | N L |
 | label-wise head (`lac`) | N L w with w its width, and N/B comparisons | B L w |
-| closed form | n m (D + m + L), m³ (once, no epochs) | n m, n L |
+| closed form | m³, n m (D + m + L) (once, no epochs) | n m, n L |
 | training a backbone | images, at the measured speed | weights, B activations |
 
 For the closed form, n counts validation items too, and m is the number of landmarks.
@@ -28,6 +28,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import nn
 
 from plusone.data.images import CROPS
@@ -37,13 +38,14 @@ from plusone.methods import get_method
 from plusone.methods.lac import CAPACITY, LacOptions
 from plusone.methods.recovery import HALVINGS, SEARCHED
 from plusone.models.kernel import n_landmarks
-from plusone.models.ridge import PENALTIES
+from plusone.models.ridge import BLOCK, PENALTIES
 from plusone.recipe import Recipe
 from plusone.training._sampling import VALIDATION_LABELS
 from plusone.training._workers import Count, automatic_count
 from plusone.training.build import head_of
 from plusone.training.closed_form import FOLDS, MANY
 from plusone.training.gamma import GAMMAS, SAMPLED
+from plusone.training.predict import ACTIVATIONS
 from plusone.training.probe import BackboneSpeed, Speeds
 from plusone.training.rates import FACTORS, MOST_ITEMS
 from plusone.training.step import SMALL_STEP
@@ -53,6 +55,9 @@ Terms = dict[str, float]
 
 FLOAT = 4  # bytes
 EMBEDDING = 64  # width of a label-wise head on feature vectors
+# The C library gives memory of this size back to the system when it is freed, so that every new
+# tensor takes fresh pages; that of smaller ones is used again.
+MAPPED = 1 << 25
 COMPARED = (2 * CAPACITY, 2 * CAPACITY + LacOptions.queue)  # labels that `lac` compares in a step
 USUAL = "gr"  # whose coefficients a method has that was not measured
 # Copies of a tensor: the weights, their gradients, two moments of Adam and the best epoch's; rows
@@ -94,16 +99,15 @@ class Sizes:
 
 
 def step_terms(sizes: Sizes, speeds: Speeds) -> Terms:
-    """Seconds of the parts of one epoch of a head, before coefficients.
+    """Seconds of the parts of the steps of one epoch of a head, before coefficients.
 
     - calls: one small operation per step; the coefficient counts the operations of a step.
     - products: logits, and the gradient of the weights.
-    - labels: one pass over the logits `[B, L]` of all steps, or over a memory `[N, L]` after them.
+    - labels: one pass over the logits `[B, L]` of all steps.
     - weights: one pass over the weights `[L, D]` in every step: gradients and the optimizer.
     - inputs: gathering the rows of all batches.
-    - sorting: sorting a table `[N, L]` by items, after the epoch.
-    - predictions: logits of all items, after the epoch.
     - estimate: one pass over a table `[N, L]` in every step.
+    - fresh: the pages of such a table, if it is new in every step and large.
     - embeddings: one pass over the embeddings `[B, L, w]` of all steps.
     - contrast: one pass over the table in which `lac` compares the labels of both views with each
       other and with its queue, in every step.
@@ -115,12 +119,33 @@ def step_terms(sizes: Sizes, speeds: Speeds) -> Terms:
         "labels": FLOAT * n * classes / speeds.table,
         "weights": steps * FLOAT * width * classes / speeds.copy,
         "inputs": FLOAT * n * width / speeds.copy,
-        "sorting": FLOAT * n * classes * math.log2(max(n, 2)) / speeds.table,
-        "predictions": 2 * n * width * classes / speeds.product,
         "estimate": steps * FLOAT * n * classes / speeds.copy,
+        "fresh": steps * _pages(FLOAT * n * classes) / speeds.fresh,
         "embeddings": FLOAT * n * classes * EMBEDDING / speeds.table,
         "contrast": steps * FLOAT * COMPARED[0] * COMPARED[1] / speeds.table,
     }
+
+
+def after_terms(sizes: Sizes, speeds: Speeds) -> Terms:
+    """Seconds of the parts of what a method does with all labels after an epoch.
+
+    - tables: one pass over a table `[N, L]`.
+    - fresh: its pages, if it is large.
+    - sorting: sorting it by items.
+    - predictions: logits of all items.
+    """
+    n, classes = sizes.items, sizes.classes
+    return {
+        "tables": FLOAT * n * classes / speeds.table,
+        "fresh": _pages(FLOAT * n * classes) / speeds.fresh,
+        "sorting": FLOAT * n * classes * math.log2(max(n, 2)) / speeds.table,
+        "predictions": 2 * n * sizes.width * classes / speeds.product,
+    }
+
+
+def _pages(size: float) -> float:
+    """Bytes of a new tensor whose pages are taken from the system."""
+    return size if size >= MAPPED else 0.0
 
 
 def evaluation_terms(sizes: Sizes, speeds: Speeds) -> Terms:
@@ -138,37 +163,86 @@ def evaluation_terms(sizes: Sizes, speeds: Speeds) -> Terms:
     }
 
 
-def closed_form_terms(sizes: Sizes, speeds: Speeds, host: Speeds | None = None) -> Terms:
-    """Seconds of the parts of a closed form, before coefficients.
+def map_terms(sizes: Sizes, speeds: Speeds, host: Speeds | None = None) -> Terms:
+    """Seconds of the parts of the map of a closed form and of its choice, before coefficients.
 
-    - products: kernel, vectors, their axes, and one product `[n, m] x [m, L]` for each penalty and
-      twice for each round; all again for each fold, and some for the choice of gamma.
-    - cubes: m³ operations for each decomposition of an `[m, m]` matrix, on the processor (`host`)
-      also where there is an accelerator.
-    - tables: one pass over a table `[n, L]` for each solution.
-    - vectors: one pass over the vectors `[n, m]` for each solution.
-    - search: one pass over the sampled labels for each halving.
+    The terms are those of `solution_terms`.
     """
     n, classes, width = sizes.items, sizes.classes, sizes.width
-    m = n_landmarks(n) if sizes.kernel else width
-    folds = (min(FOLDS, n) if n <= MANY else 2) if sizes.folds else 0
-    times = max(folds, 1)  # the whole once, and folds - 1 times in parts
-    solutions = len(PENALTIES) + 2 + 2 * sizes.rounds
-    products = 2 * n * m * (width * sizes.kernel + 2 * m + m * sizes.kernel)
-    products += 2 * n * m * classes * solutions * times + 4 * n * m * m * max(folds - 1, 0)
-    cubes = (1.0 + folds) * m**3
-    if sizes.kernel:
-        some = min(n, SAMPLED)
-        alone = 2 * some * some * (width + 3 * some + classes * (len(PENALTIES) + 2))
-        products += len(GAMMAS) * alone
-        cubes += len(GAMMAS) * some**3
-    searched = HALVINGS * sizes.rounds * times * min(n * classes, SEARCHED)
+    m, rest = _rank(sizes), FLOAT * n * width
+    if not sizes.kernel:  # principal axes of the features
+        products, cubes, passes = 4.0 * n * m * m, float(m**3), 3.0 * rest
+    else:
+        some = min(n, SAMPLED)  # of which gamma is chosen
+        each = _solving(some, some, classes, 0)
+        products = len(GAMMAS) * (2 * some * some * width + each["products"])
+        passes = len(GAMMAS) * each["vectors"] + 3 * rest
+        cubes = len(GAMMAS) * some**3 + float(m**3)
+        if m == n:  # exact
+            products += 2 * n * n * width
+            passes += 4 * FLOAT * n * n
+        else:  # kernel, whitened, its axes, rotated; Cholesky factor and inverse in float64
+            products += 2 * n * m * (width + 3 * m) + 2 * m**3 + 4 * m**3 / 3 * 2
+            passes += 6 * FLOAT * n * m
+    fresh = _pages(FLOAT * n * m) + 3 * _pages(rest)
+    if sizes.kernel and m < n:  # kernel, whitened, centred, weighted and rotated, in blocks
+        fresh += 9 * _block_pages(n, m)
     return {
         "products": products / speeds.product,
         "cubes": cubes / (host or speeds).product,
-        "tables": FLOAT * n * classes * times * solutions / speeds.copy,
-        "vectors": FLOAT * n * m * times * solutions / speeds.copy,
+        "vectors": passes / speeds.copy,
+        "fresh": fresh / speeds.fresh,
+    }
+
+
+def solution_terms(sizes: Sizes, speeds: Speeds, host: Speeds | None = None) -> Terms:
+    """Seconds of the parts of the solution of a closed form and of its folds, before coefficients.
+
+    - products: products of matrices: for each penalty and round with the labels, for each fold with
+      its principal axes.
+    - cubes: m³ operations for each decomposition of an `[m, m]` matrix, on the processor (`host`)
+      also where there is an accelerator.
+    - vectors: one pass over the vectors `[n, m]` for each leverage.
+    - tables: one pass over a table `[n, L]` for each solution.
+    - search: one pass over the sampled labels for each halving.
+    - fresh: the pages of large tables and vectors.
+    """
+    n, classes, m = sizes.items, sizes.classes, _rank(sizes)
+    folds = (min(FOLDS, n) if n <= MANY else 2) if sizes.folds else 0
+    times = max(folds, 1)  # the whole once, and folds - 1 times in parts
+    own = _solving(n, m, classes, sizes.rounds)
+    in_parts = max(folds - 1, 0)
+    searched = HALVINGS * sizes.rounds * times * min(n * classes, SEARCHED)
+    # The vectors of a fold are gathered twice, centred and rotated; in blocks for their axes.
+    fresh = times * own["fresh"] + in_parts * (4 * _pages(FLOAT * n * m) + 2 * _block_pages(n, m))
+    return {
+        "products": (times * own["products"] + in_parts * 4 * n * m * m) / speeds.product,
+        "cubes": folds * m**3 / (host or speeds).product,
+        "vectors": (times * own["vectors"] + in_parts * 4 * FLOAT * n * m) / speeds.copy,
+        "tables": times * own["tables"] / speeds.copy,
         "search": FLOAT * searched / speeds.table,
+        "fresh": fresh / speeds.fresh,
+    }
+
+
+def _block_pages(n: int, m: int) -> float:
+    """Bytes of new pages where all vectors `[n, m]` are computed block by block."""
+    return FLOAT * n * m if FLOAT * min(n, BLOCK) * m >= MAPPED else 0.0
+
+
+def _rank(sizes: Sizes) -> int:
+    """m, the length of the vectors of a closed form."""
+    return n_landmarks(sizes.items) if sizes.kernel else sizes.width
+
+
+def _solving(n: int, m: int, classes: int, rounds: int) -> Terms:
+    """Operations and bytes of all penalties and rounds for n vectors of length m."""
+    solutions = len(PENALTIES) + 1 + rounds
+    return {
+        "products": 2.0 * n * m * classes * (solutions + 1 + rounds),
+        "vectors": float(FLOAT * n * m * solutions),
+        "tables": float(FLOAT * n * classes * solutions),
+        "fresh": solutions * (_block_pages(n, m) + _pages(FLOAT * n * classes)),
     }
 
 
@@ -181,8 +255,11 @@ def memory_terms(sizes: Sizes, *, closed_form: bool = False) -> Terms:
     - logits: of one batch.
     - evaluation: logits of the held-out items.
     - memory: of a pass over all labels `[N, L]` after an epoch.
-    - embeddings: of one batch.
-    - vectors, tables, squares: of a closed form: `[n, m]`, `[n, L]` and `[m, m]`.
+    - embeddings, contrast: of one batch, and the table in which `lac` compares its labels.
+    - activations: embeddings of the items that a label-wise head predicts at once.
+    - vectors, tables: of a closed form: `[n, m]` and `[n, L]`.
+    - squares, doubles: `[m, m]` of its map; in float64 where landmarks are some of the items.
+    - folds, fold_squares: the vectors of a fold, beside those of all items, and its axes.
 
     The state of head and method is counted by `state_bytes`.
     """
@@ -190,19 +267,25 @@ def memory_terms(sizes: Sizes, *, closed_form: bool = False) -> Terms:
     held = n * width * (sizes.number + FLOAT) if n * width * sizes.number < LARGE else 0
     terms = {"process": 1.0, "items": n + sizes.held_out, "features": float(held)}
     if closed_form:
-        m = n_landmarks(n) if sizes.kernel else width
+        m = _rank(sizes)
         if not held:
             terms["features"] = float(n * width * FLOAT)  # read into memory for the map
+        square = float(FLOAT * m * m)
         return terms | {
             "vectors": float(FLOAT * n * m),
             "tables": float(FLOAT * n * classes),
-            "squares": float(FLOAT * m * m),
+            "squares": square,
+            "doubles": 2 * square * (sizes.kernel and m < n),
+            "folds": float(FLOAT * n * m * sizes.folds),
+            "fold_squares": square * sizes.folds,
         }
     return terms | {
         "logits": float(FLOAT * min(sizes.batch, n) * classes),
         "evaluation": float(FLOAT * sizes.held_out * classes),
         "memory": float(FLOAT * n * classes),
         "embeddings": float(FLOAT * min(sizes.batch, n) * classes * EMBEDDING),
+        "contrast": float(FLOAT * COMPARED[0] * COMPARED[1]),
+        "activations": float(FLOAT * min(n * classes * EMBEDDING, ACTIVATIONS)),
     }
 
 
@@ -222,6 +305,7 @@ def state_bytes(method: str, options: Mapping[str, Any], sizes: Sizes) -> float:
         seen = LabelMatrix.from_entries([0], [0], 1, (items, sizes.classes))
         built = info.build(TrainLabels(seen, 1.0), info.make_options(options))
         head = built.make_head(sizes.width)
+        built.begin_training(lambda: torch.zeros(items, sizes.width))
         sparse = {
             part.weight
             for part in built.modules()
@@ -237,58 +321,109 @@ def state_bytes(method: str, options: Mapping[str, Any], sizes: Sizes) -> float:
 
 
 def total(terms: Mapping[str, float], coefficients: Mapping[str, float]) -> float:
-    """The sum of the terms that have a coefficient.
+    """The sum of terms times their coefficients; a term without one is left out.
 
     >>> total({"calls": 2.0, "labels": 3.0, "memory": 5.0}, {"calls": 10.0, "labels": 1.0})
     23.0
     """
-    return sum(factor * terms[name] for name, factor in coefficients.items())
+    return sum(factor * terms.get(name, 0.0) for name, factor in coefficients.items())
 
 
 # Fitted by `python benchmarks/cost.py --fit`.
-SHARED: Mapping[str, float] = {"products": 1.0, "weights": 12.47, "inputs": 6.903}
+SHARED: Mapping[str, float] = {"products": 1.0, "weights": 7.689, "inputs": 1.0}
 TIME: Mapping[str, Mapping[str, float]] = {
-    "an": {"calls": 178.6, "labels": 15.18},
-    "gr": {"calls": 299.2, "labels": 60.99},
-    "ll_cp": {"calls": 509.0, "labels": 42.35},
-    "en": {"calls": 193.0, "labels": 0.0, "sorting": 21.81},
-    "em_apl": {"calls": 336.0, "labels": 143.0, "predictions": 1.171},
-    "role": {"calls": 373.1, "labels": 181.0, "estimate": 13.65},
-    "lac": {"contrast": 101.5, "embeddings": 155.7},
+    "an": {"calls": 219.4, "labels": 10.46},
+    "an_als": {"calls": 239.7, "labels": 40.39},
+    "an_ls": {"calls": 256.7, "labels": 33.4},
+    "asl": {"calls": 302.4, "labels": 32.25},
+    "asl_ps": {"calls": 246.4, "labels": 53.06},
+    "bce": {"calls": 237.6, "labels": 34.25},
+    "bce_ls": {"calls": 258.2, "labels": 31.95},
+    "crisp": {"calls": 264.0, "labels": 38.0},
+    "em": {"calls": 314.2, "labels": 50.83},
+    "em_apl": {"calls": 409.2, "labels": 61.86},
+    "en": {"calls": 338.3, "labels": 54.01},
+    "en_cl": {"calls": 350.3, "labels": 85.02},
+    "entmin": {"calls": 306.2, "labels": 50.57},
+    "epr": {"calls": 277.1, "labels": 35.96},
+    "focal": {"calls": 205.8, "labels": 45.3},
+    "gr": {"calls": 399.2, "labels": 59.01},
+    "gr_learned": {"calls": 341.1, "labels": 57.09},
+    "hill": {"calls": 373.1, "labels": 46.06},
+    "iu": {"calls": 316.1, "labels": 32.41},
+    "iun": {"calls": 396.4, "labels": 29.86},
+    "l1r": {"calls": 214.2, "labels": 13.04},
+    "l2r": {"calls": 212.3, "labels": 14.22},
+    "lac": {"contrast": 50.2, "embeddings": 520.2},
+    "las": {"calls": 463.4, "labels": 31.08},
+    "lasd": {"calls": 633.9, "labels": 56.92},
+    "ll_cp": {"calls": 389.4, "labels": 57.4},
+    "ll_ct": {"calls": 263.6, "labels": 49.73},
+    "ll_r": {"calls": 343.8, "labels": 56.04},
+    "mime": {"calls": 40510.0, "labels": 0.0},
+    "n_ls": {"calls": 355.4, "labels": 32.32},
+    "pr": {"calls": 254.9, "labels": 13.17},
+    "role": {"calls": 766.2, "labels": 104.9, "estimate": 7.072, "fresh": 1.0},
+    "softmax": {"calls": 366.7, "labels": 34.09},
+    "splc": {"calls": 515.8, "labels": 59.96},
+    "wan": {"calls": 217.7, "labels": 23.9},
+    "wan_sampled": {"calls": 341.2, "labels": 42.82},
 }
-EVALUATION_TIME: Mapping[str, float] = {"calls": 333.0, "products": 1.711, "tables": 19.9}
+AFTER_TIME: Mapping[str, Mapping[str, float]] = {
+    "en": {"tables": 0.0, "sorting": 9.116, "fresh": 6.881},
+    "em_apl": {"tables": 52.12, "predictions": 1.785, "fresh": 1.189},
+    "crisp": {"tables": 127.5, "predictions": 0.0},
+    "mime": {"tables": 15920.0, "predictions": 0.0},
+    "en_cl": {"tables": 0.0, "sorting": 9.116, "fresh": 6.881},
+    "en_scl": {"tables": 0.0, "sorting": 9.116, "fresh": 6.881},
+}
+EVALUATION_TIME: Mapping[str, float] = {"calls": 445.2, "products": 1.286, "tables": 29.14}
 CLOSED_FORM_TIME: Mapping[str, float] = {
-    "products": 2.584,
-    "cubes": 13.24,
+    "products": 1.246,
+    "cubes": 13.11,
+    "vectors": 6.607,
+    "fresh": 1.016,
     "tables": 0.0,
-    "vectors": 0.0,
-    "search": 3.317,
+    "search": 24.31,
 }
 MEMORY: Mapping[str, float] = {
-    "process": 316600000.0,
-    "items": 273.6,
-    "features": 1.056,
-    "logits": 48.05,
-    "evaluation": 2.032,
+    "process": 317500000.0,
+    "items": 240.1,
+    "features": 1.162,
+    "logits": 48.63,
+    "evaluation": 1.797,
 }
 OWN_MEMORY: Mapping[str, Mapping[str, float]] = {
-    "en": {"memory": 4.162},
-    "em_apl": {"memory": 2.388},
-    "lac": {"embeddings": 88.48},
+    "en": {"memory": 0.2734},
+    "em_apl": {"memory": 2.476},
+    "lac": {"embeddings": 42.53, "contrast": 9.445},
+    "mime": {"activations": 13.32},
 }
-CLOSED_FORM_MEMORY: Mapping[str, float] = {
-    "process": 324500000.0,
-    "items": 273.6,
-    "features": 1.0,
-    "vectors": 1.137,
-    "tables": 4.0,
-    "squares": 12.96,
+CLOSED_FORM_MEMORY: Mapping[str, Mapping[str, float]] = {
+    "map": {
+        "process": 317500000.0,
+        "items": 240.1,
+        "features": 1.162,
+        "vectors": 1.13,
+        "squares": 5.053,
+        "doubles": 4.245,
+    },
+    "solution": {
+        "process": 317500000.0,
+        "items": 240.1,
+        "features": 1.162,
+        "tables": 7.0,
+        "vectors": 1.0,
+        "folds": 1.843,
+        "fold_squares": 8.866,
+    },
 }
 
 
 def epoch_seconds(method: str, sizes: Sizes, speeds: Speeds) -> float:
     """Seconds of one epoch of a head on features, without its evaluation."""
-    return total(step_terms(sizes, speeds), {**SHARED, **TIME.get(method, TIME[USUAL])})
+    steps = total(step_terms(sizes, speeds), {**SHARED, **TIME.get(method, TIME[USUAL])})
+    return steps + total(after_terms(sizes, speeds), AFTER_TIME.get(method, {}))
 
 
 def evaluation_seconds(sizes: Sizes, speeds: Speeds) -> float:
@@ -298,13 +433,16 @@ def evaluation_seconds(sizes: Sizes, speeds: Speeds) -> float:
 
 def closed_form_seconds(sizes: Sizes, speeds: Speeds, host: Speeds | None = None) -> float:
     """Seconds of a closed form; `host` are the speeds of the processor beside an accelerator."""
-    return total(closed_form_terms(sizes, speeds, host), CLOSED_FORM_TIME)
+    parts = map_terms(sizes, speeds, host), solution_terms(sizes, speeds, host)
+    return sum(total(terms, CLOSED_FORM_TIME) for terms in parts)
 
 
 def head_bytes(method: str, options: Mapping[str, Any], sizes: Sizes) -> float:
     """Bytes of the process while a head is trained on features, at its peak."""
     if get_method(method).closed_form:
-        return total(memory_terms(sizes, closed_form=True), CLOSED_FORM_MEMORY)
+        terms = memory_terms(sizes, closed_form=True)
+        parts = CLOSED_FORM_MEMORY if sizes.folds else {"map": CLOSED_FORM_MEMORY["map"]}
+        return max(total(terms, own) for own in parts.values())  # one after the other
     terms = memory_terms(sizes)
     own = {**MEMORY, **OWN_MEMORY.get(method, {})}
     return total(terms, own) + state_bytes(method, options, sizes)

@@ -54,10 +54,23 @@ class Inputs(Protocol):
         Args:
             order: Rows in the order of the epoch, int64 `[n]`.
             batch_size: Items of a batch, over all processes.
-            views: Names of views: "plain", "weak" or "strong".
+            views: Names of views: "plain", "weak", "strong" or "crop".
             seed: Seed of the augmentation.
             share: Which of several processes this is: only its rows of each batch are given, and a
                 last batch without any is left out.
+        """
+        ...
+
+    def boxes(self, views: Sequence[str], n: int, seed: int) -> Tensor | None:
+        """Which part of its image each view shows, float `[n, V, 4]`, at all places of an epoch.
+
+        They are those of `batches`, whichever process gives these; see `plusone.types.Batch.boxes`.
+        None if the inputs are no images, or several crops of each.
+
+        Args:
+            views: Names of views.
+            n: Items of the epoch.
+            seed: Seed of the augmentation.
         """
         ...
 
@@ -88,7 +101,12 @@ class ArrayInputs:
         share: Share = ALL,
     ) -> Iterator[tuple[Tensor, ...]]:
         batches = self._batches(order, batch_size, views, seed, share)
-        return prefetch(batches) if self._images and "strong" in views else batches
+        slow = self._images and not {"strong", "crop"}.isdisjoint(views)
+        return prefetch(batches) if slow else batches
+
+    def boxes(self, views: Sequence[str], n: int, seed: int) -> Tensor | None:
+        shown = self._images and self.crops == "one"
+        return _boxes(views, n, seed, flip=self.flip) if shown else None
 
     @property
     def _images(self) -> bool:
@@ -164,6 +182,9 @@ class MappedInputs:
             for part in torch.split(self.at(order[rows]).float(), batch_size):
                 yield (part,) * len(views)
 
+    def boxes(self, views: Sequence[str], n: int, seed: int) -> Tensor | None:
+        return None
+
     def at(self, rows: Tensor) -> Tensor:
         """Some rows, unconverted."""
         return torch.from_numpy(self.x[rows.numpy()])
@@ -172,6 +193,8 @@ class MappedInputs:
 @dataclass(frozen=True)
 class FileInputs:
     """Image files, decoded, resized and augmented in every epoch.
+
+    Workers begin a pass when `batches` is called, not when its first batch is asked for.
 
     Args:
         paths: One file per item.
@@ -205,7 +228,7 @@ class FileInputs:
             places, batch_size = own_places(len(order), batch_size, share)
             order, drawn = order[places], [view.at(places) for view in drawn]
         if not len(order):
-            return
+            return iter(())
         paths, settings = self.paths, (self.size, self.aspect, self.crops)
 
         def requests() -> Iterator[list[Request]]:  # without `self`, whose workers hold it
@@ -217,7 +240,10 @@ class FileInputs:
 
         # Processes for a single image, such as a placeholder, would not be worth their start.
         workers = self.workers if len(order) > 1 else ImageWorkers()
-        yield from workers.batches(requests())
+        return workers.batches(requests)
+
+    def boxes(self, views: Sequence[str], n: int, seed: int) -> Tensor | None:
+        return _boxes(views, n, seed, flip=self.flip) if self.crops == "one" else None
 
 
 @dataclass(frozen=True)
@@ -244,6 +270,14 @@ class SomeInputs:
         share: Share = ALL,
     ) -> Iterator[tuple[Tensor, ...]]:
         return self.inputs.batches(self.rows[order], batch_size, views, seed, share)
+
+    def boxes(self, views: Sequence[str], n: int, seed: int) -> Tensor | None:
+        return self.inputs.boxes(views, n, seed)
+
+
+def _boxes(views: Sequence[str], n: int, seed: int, *, flip: bool) -> Tensor:
+    drawn = draw_views(views, n, seed, flip=flip)
+    return torch.stack([view.boxes(n) for view in drawn], 1)
 
 
 def _blocks(n: int, batch_size: int, numbers: int) -> Iterator[slice]:

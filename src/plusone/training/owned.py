@@ -54,6 +54,9 @@ class OwnedInputs:
         for part in rows:
             yield (self.x[part].float(),) * len(views)
 
+    def boxes(self, views: Sequence[str], n: int, seed: int) -> Tensor | None:
+        return None
+
 
 def own_part(inputs: Inputs, device: torch.device) -> Inputs:
     """Inputs with batches on the device; of several processes each holds a part of the features.

@@ -145,9 +145,8 @@ def keeping_buffers(module: nn.Module, keep: bool = True) -> Iterator[None]:
     buffers: list[Tensor] = list(module.buffers()) if keep else []
     before = [buffer.clone() for buffer in buffers]
     yield
-    with torch.no_grad():
-        for buffer, value in zip(buffers, before, strict=True):
-            buffer.copy_(value)
+    for buffer, value in zip(buffers, before, strict=True):
+        buffer.data.copy_(value)  # unnoticed by graphs, for which nothing has changed
 
 
 def _join(pieces: Sequence[tuple[Outputs, ...]]) -> tuple[Outputs, ...]:

@@ -58,11 +58,18 @@ class StreamedInputs:
         seed: int,
         share: Share = ALL,
     ) -> Iterator[tuple[Tensor, ...]]:
+        # Here, not in the generator: workers begin at once.
+        return self._moved(self.inputs.batches(order, batch_size, views, seed, share))
+
+    def _moved(self, batches: Iterator[tuple[Tensor, ...]]) -> Iterator[tuple[Tensor, ...]]:
         pinned = self.device.type == "cuda"  # only then a copy does not wait
-        for batch in self.inputs.batches(order, batch_size, views, seed, share):
+        for batch in batches:
             # Equal views stay one tensor, so that it is forwarded once.
             moved = {
                 id(view): (view.pin_memory() if pinned else view).to(self.device, non_blocking=True)
                 for view in batch
             }
             yield tuple(moved[id(view)] for view in batch)
+
+    def boxes(self, views: Sequence[str], n: int, seed: int) -> Tensor | None:
+        return self.inputs.boxes(views, n, seed)

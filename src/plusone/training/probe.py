@@ -34,19 +34,22 @@ LEAST = 3  # repeats, however long they take
 
 @dataclass(frozen=True)
 class Speeds:
-    """Four speeds of a device, to which the coefficients of `plusone.training.cost` are relative.
+    """Five speeds of a device, to which the coefficients of `plusone.training.cost` are relative.
 
     Args:
         product: Floating point operations per second of a product of float32 matrices.
         copy: Bytes per second, read and written, of copying an array larger than the cache.
         table: Bytes per second of a table of logits whose sigmoid is computed.
         call: Seconds of an operation on a few numbers: what calling it costs.
+        fresh: Bytes per second of filling a large new tensor. On a CPU its memory is taken from the
+            system page by page, which is far slower than a copy.
     """
 
     product: float
     copy: float
     table: float
     call: float
+    fresh: float
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ def measure_speeds(
         seconds: How long to measure, about.
         clock: Gives the time; `time.process_time` is that of the processor, for one thread.
     """
-    each = seconds / 4
+    each = seconds / 5
     a, b = (torch.ones(SIDE, SIDE, device=device) for _ in range(2))
     product = torch.empty_like(a)
     source = torch.zeros(COPIED // 4, device=device)
@@ -123,11 +126,15 @@ def measure_speeds(
         for _ in range(CALLS):
             few.add(1.0)
 
+    def new() -> None:
+        torch.ones_like(source)
+
     return Speeds(
         product=2 * SIDE**3 / best_time(lambda: torch.mm(a, b, out=product), each, device, clock),
         copy=2 * COPIED / best_time(lambda: copy.copy_(source), each, device, clock),
         table=4 * table.numel() / best_time(sigmoid, each, device, clock),
         call=best_time(calls, each, device, clock) / CALLS,
+        fresh=COPIED / best_time(new, each, device, clock),
     )
 
 

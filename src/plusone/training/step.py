@@ -24,6 +24,7 @@ from plusone.losses import weigh_negatives
 from plusone.methods.base import Method
 from plusone.methods.groups import GroupConsistency
 from plusone.models.heads import Head
+from plusone.seeds import drawn_again
 from plusone.training.pieces import Pieces, forward_views, keeping_buffers
 from plusone.types import Batch, Clock, Outputs
 
@@ -132,6 +133,9 @@ def training_step(
     pieces = Pieces(forward, views, number, sharing) if number > 1 else None
     outs = pieces.outs if pieces is not None else forward_views(forward, views, sharing=sharing)
     outs *= len(batch.views) // len(views)
+    if method.looks_again:
+        again = look_again(forward, method, batch, outs[0], number, sharing)
+        batch = replace(batch, again=again)
     charged = batch
     if weigh:
         p = method.probabilities(outs[0].logits.detach())
@@ -148,6 +152,33 @@ def training_step(
         if groups is not None:
             groups.after_step(method.probabilities(outs[0].logits), batch)
     return {name: term.detach() for name, term in terms.items()}
+
+
+@torch.no_grad()
+def look_again(
+    forward: nn.Module,
+    method: Method,
+    batch: Batch,
+    out: Outputs,
+    pieces: int = 1,
+    sharing: Sharing | None = None,
+) -> Outputs:
+    """Outputs for the inputs that a method derives from the first view and its outputs.
+
+    They leave no trace in the model: its statistics of batches are those of the views alone.
+
+    Args:
+        forward: The model.
+        method: Its `look_again` gives the inputs.
+        batch: The data.
+        out: The outputs of the first view.
+        pieces: How many pieces the batch is forwarded in.
+        sharing: How several processes divide a batch.
+    """
+    view, rows = batch.views[0], slice(None) if sharing is None else sharing.own_rows()
+    with drawn_again(view.device), keeping_buffers(forward):
+        inputs = method.look_again(view, out, batch.observed, rows)
+        return forward_views(forward, (inputs,), pieces, sharing)[0]
 
 
 class LossMeter:

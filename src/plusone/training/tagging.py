@@ -17,9 +17,11 @@ import torch
 from torch import Tensor
 
 from plusone.data.formats.csv_text import SEPARATOR
-from plusone.data.images import decode_crops
+from plusone.data.images import NO_FILE, decode_crops
 from plusone.errors import InputError
+from plusone.io.readers import MAX_PIXELS
 from plusone.parallel.processes import all_gather, all_gather_values, single_process, world
+from plusone.recipe import Recipe
 from plusone.training.build import Predictor
 from plusone.training.items import Items, Skipped
 from plusone.training.loader import ArrayInputs
@@ -60,6 +62,14 @@ class Predictions:
         scores = self.probabilities[row].double().numpy()
         above = scores > threshold
         return [self.classes[c] for c in np.argsort(-scores, kind="stable") if above[c]]
+
+    def to_json(self, row: int, threshold: float | npt.NDArray[np.float64]) -> dict[str, Any]:
+        """Labels and probabilities of one item as plain values."""
+        scores = [round(value, 6) for value in self.probabilities[row].tolist()]
+        return {
+            "labels": self.labels(row, threshold),
+            "probabilities": dict(zip(self.classes, scores, strict=True)),
+        }
 
 
 class Sink(Protocol):
@@ -136,15 +146,6 @@ def _from_files(
     rank, processes = share
     size, shown = predictor.shape[-1], predictor.shown
 
-    def decoded(path: Path) -> Tensor | str:
-        try:
-            crops = decode_crops(path, size, shown.crops, shown.aspect)
-            return crops if len(crops) > 1 else crops[0]
-        except InputError as error:
-            return str(error).removeprefix(f"{path}: ")
-        except Exception as error:  # broken files fail in many ways
-            return f"cannot be read as an image ({type(error).__name__}: {error})"
-
     starts = deque(range(rank * BATCH, len(items), processes * BATCH))
     waiting: deque[tuple[int, list[Future[Tensor | str]]]] = deque()
     pool = ThreadPoolExecutor(THREADS)
@@ -153,12 +154,32 @@ def _from_files(
             while starts and len(waiting) < PREFETCHED:
                 start = starts.popleft()
                 paths = items.paths[start : start + BATCH]
-                waiting.append((start, [pool.submit(decoded, path) for path in paths]))
+                waiting.append((start, [pool.submit(decoded, path, size, shown) for path in paths]))
             start, futures = waiting.popleft()
             batch = items.ids[start : start + BATCH], items.paths[start : start + BATCH]
             yield _predict_batch(predictor, *batch, [future.result() for future in futures])
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def decoded(
+    file: Path | bytes, size: int, shown: Recipe, max_pixels: int = MAX_PIXELS
+) -> Tensor | str:
+    """An image as the input of a model, `[3, size, size]` or `[V, 3, size, size]`; or a reason.
+
+    Args:
+        file: The file, or its content.
+        size: Side of the result.
+        shown: The settings that inputs are made by.
+        max_pixels: Images with more pixels are refused.
+    """
+    try:
+        crops = decode_crops(file, size, shown.crops, shown.aspect, max_pixels)
+        return crops if len(crops) > 1 else crops[0]
+    except InputError as error:
+        return str(error).removeprefix(f"{NO_FILE if isinstance(file, bytes) else file}: ")
+    except Exception as error:  # broken files fail in many ways
+        return f"cannot be read as an image ({type(error).__name__}: {error})"
 
 
 def _predict_batch(
@@ -249,12 +270,7 @@ class JsonTags:
     def add(self, predictions: Predictions) -> None:
         """Writes some items."""
         for row, name in enumerate(predictions.ids):
-            scores = [round(value, 6) for value in predictions.probabilities[row].tolist()]
-            item = {
-                "id": name,
-                "labels": predictions.labels(row, self.cuts),
-                "probabilities": dict(zip(predictions.classes, scores, strict=True)),
-            }
+            item = {"id": name} | predictions.to_json(row, self.cuts)
             self.file.write(self.separator + _text(item))
             self.separator = ", "
 

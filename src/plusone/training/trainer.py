@@ -103,6 +103,23 @@ class Best:
 
 
 @dataclass(frozen=True)
+class Begun:
+    """An epoch whose first batches may be under way.
+
+    Args:
+        epoch: Its stage and number, from 0.
+        order: The items in the order in which they are visited, int64 `[N]`.
+        views: The views of each batch.
+        boxes: The part of each item that its views show; None if they show all.
+    """
+
+    epoch: tuple[int, int]
+    order: Tensor
+    views: Iterator[tuple[Tensor, ...]]
+    boxes: Tensor | None
+
+
+@dataclass(frozen=True)
 class Validation:
     """The figures of a model on the validation items.
 
@@ -235,6 +252,8 @@ class Training:
         # Parameters that a backbone of the user's own keeps fixed stay fixed.
         self._trainable = [w for w in self.model.backbone.parameters() if w.requires_grad]
         self.stage = self.epoch = 0
+        self._begun: Begun | None = None  # the next epoch
+        self._knows_items = False  # whether the method was given the training items
         self.best: Best | None = None
         self.before: Best | None = None  # of the previous stage
         self.stage_maps: list[float] = []
@@ -275,6 +294,7 @@ class Training:
                 self.enter_space()
                 for part in (self.task.train, self.task.val):
                     self.forward(part, self.model)  # extracts features, if there are none yet
+                self.begin_training()
                 solved = self.solve_head() if self.solves else None
             with self.computing(self._work()):
                 try:
@@ -290,6 +310,14 @@ class Training:
                 evaluated = self._evaluate()
                 probe = self.probe(self.train_logits)
             yield self.close_epoch(losses, evaluated, probe, started)
+
+    def begin_training(self) -> None:
+        """Lets the method see the vectors of the training items, if that was not done yet."""
+        if not self._knows_items:
+            self._knows_items = True
+            self.method.begin_training(self.train_vectors)
+            self.tables.divide(self.method)
+            self.method.move(self.device, memory=self.recipe.memory)
 
     def _group_consistency(self, labels: TrainLabels) -> GroupConsistency | None:
         """The recipe's `group_weight` as a term of the loss."""
@@ -428,29 +456,46 @@ class Training:
                     average.update(model)
                 if self.on_step is not None:
                     self.on_step(clock)
+        stage = self.stages[self.stage]
+        if stage.inputs == "images" and self.epoch + 1 < stage.epochs:
+            self._begun = self._begin(self.epoch + 1)  # before the evaluation of this one
         (means,) = meter.means()
         with torch.no_grad():
             method.after_epoch(clock, lambda: self.train_logits().to(self.device))
         return means
 
-    def _batches(self) -> Iterator[Batch]:
-        """The batches of the current epoch, the same whenever it is repeated."""
+    def _begin(self, epoch: int) -> Begun:
+        """Begins an epoch of this stage: workers prepare its first batches from now on."""
         train, recipe, views = self.task.train, self.recipe, self.method.views
         order = visiting_order(
-            len(train), train.weights, generator(recipe.seed, "order", self.stage, self.epoch)
+            len(train), train.weights, generator(recipe.seed, "order", self.stage, epoch)
         )
         inputs, _, _ = self.forward(train, self.model)
-        seed = derive(recipe.seed, "views", self.stage, self.epoch) >> 1
+        seed = derive(recipe.seed, "views", self.stage, epoch) >> 1
         arguments = (order, recipe.batch_size, views, seed)
         if self.sharing:
             owners, pieces = owners_of(inputs, order), self.gradients.pieces
             batches = self.sharing.batches(inputs, *arguments, owners, pieces)
         else:
             batches = inputs.batches(*arguments)
-        labels = label_batches(train.observed, order, recipe.batch_size, self.device)
-        indices = torch.split(order.to(self.device), recipe.batch_size)
-        for view, observed, index in zip(batches, labels, indices, strict=True):
-            yield Batch(view, observed, index, self._teach(view))
+        boxes = inputs.boxes(views, len(order), seed)
+        return Begun((self.stage, epoch), order, batches, boxes)
+
+    def _batches(self) -> Iterator[Batch]:
+        """The batches of the current epoch, the same whenever it is repeated."""
+        if self._begun is not None and self._begun.epoch != (self.stage, self.epoch):
+            self._begun = None
+        begun, self._begun = self._begun or self._begin(self.epoch), None
+        order, size = begun.order, self.recipe.batch_size
+        labels = label_batches(self.task.train.observed, order, size, self.device)
+        indices = torch.split(order.to(self.device), size)
+        shown = (
+            torch.split(begun.boxes.to(self.device), size)
+            if begun.boxes is not None
+            else [None] * len(indices)
+        )
+        for view, observed, index, box in zip(begun.views, labels, indices, shown, strict=True):
+            yield Batch(view, observed, index, self._teach(view), box)
 
     def _teach(self, views: tuple[Tensor, ...]) -> tuple[Outputs, ...]:
         """Outputs of the averaged model for each view of a batch, for methods with a teacher."""
@@ -594,6 +639,11 @@ class Training:
         inputs, kind, forward = self.forward(self.task.train, self.model)
         return predict(self.model, forward, inputs, kind=kind)
 
+    def train_vectors(self) -> Tensor:
+        """What the head gets for each training item in a stage on features, `[N, D]`."""
+        inputs, kind, forward = self.forward(self.task.train, self.model)
+        return predict(self.model, lambda x: forward(x).features, inputs, kind=kind)
+
     def forward(self, part: Part, model: Classifier) -> tuple[Inputs, str, nn.Module]:
         """Inputs of the current stage, their kind, and what to apply to them."""
         stage = self.stages[min(self.stage, len(self.stages) - 1)]
@@ -682,6 +732,7 @@ class Training:
     def begin_stage(self) -> None:
         """Prepares method, optimizer and averages for the current stage."""
         stage = self.stages[self.stage]
+        self._begun = None
         self._features.clear()  # the backbone may have changed since
         self._placed.clear()
         for weight in self._trainable:
@@ -712,6 +763,7 @@ class Training:
     def _next_stage(self) -> None:
         """Moves to the next stage; after the last one the best weights are put in place."""
         assert self.best is not None
+        self._begun = None  # patience may end a stage early
         check_equal_weights(self.model, self.method)
         self.stage_maps.append(self.best.val_map)
         self.stage += 1
