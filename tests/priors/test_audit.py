@@ -25,6 +25,23 @@ def test_the_interval_holds_k_about_as_often_as_it_says():
     assert 0.9 <= np.mean(classes) <= 1
 
 
+def test_with_copies_the_intervals_hold_if_groups_are_given():
+    """Whole recordings of four alike clips are audited; the clips say little more than one."""
+    whole, rng, held = truth(500), np.random.default_rng(1), {True: [], False: []}
+    k, priors = whole.per_item(1).mean(), whole.per_class(1) / len(whole)
+    for _ in range(60):
+        groups = np.repeat(rng.permutation(500)[:20], 4)
+        for grouped, inside in held.items():
+            found = from_audit(whole.take(groups), groups=groups if grouped else None)
+            own = (found.prior_low <= priors) & (priors <= found.prior_high)
+            inside.append([found.low <= k <= found.high, *own])
+    with_groups, without = (np.mean(inside, axis=0) for inside in held.values())
+    assert with_groups[0] > 0.85
+    assert with_groups[1:].mean() >= 0.93
+    assert without[0] < 0.75
+    assert without[1:].mean() < 0.8
+
+
 def test_counts_and_shrinking():
     few = LabelMatrix.from_dense([[1, 0], [1, 1]], default=-1)
     found = from_audit(few)

@@ -4,8 +4,7 @@ import pytest
 from plusone.errors import InputError
 from plusone.suggest.accept import accept, largest_set, summary
 from plusone.suggest.answers import Answers
-from plusone.suggest.calibration import Calibrated, check
-from plusone.suggest.correction import fit_correction
+from plusone.suggest.calibration import Calibrated, correct
 
 
 @pytest.fixture(autouse=True)
@@ -63,20 +62,26 @@ def test_a_few_labels_are_not_accepted(monkeypatch):
     assert accept(*some(), 0.85).count == 0
 
 
-def audited(seed, items, bias, n=400, n_classes=5):
-    """Labels with known probabilities, calibrated wrongly by `bias`, and an audit."""
+def audited(seed, items, bias, n=400, n_classes=5, copies=1, grouped=True):
+    """Labels with known probabilities, calibrated wrongly by `bias`, and an audit.
+
+    Each item may have copies, which are audited together; `grouped` tells so.
+    """
     rng = np.random.default_rng(seed)
     z = rng.normal(0, 3, size=(n, n_classes))
     z += rng.normal(0, 1, size=(n, 1))  # labels of an item go together
     truth = rng.random(z.shape) < 1 / (1 + np.exp(-z))
     p = 1 / (1 + np.exp(-z - bias))
-    observed = np.zeros(truth.shape, dtype=np.int8)
     rows = rng.permutation(n)[:items]
-    row, label = np.repeat(rows, n_classes), np.tile(np.arange(n_classes), items)
-    answers = Answers(row, label, truth[row, label], rows)
-    correction = fit_correction(p[row, label], label, answers.yes, n_classes)
-    made = Calibrated(correction(p), p, check(p[row, label], answers, n_classes))
-    return made, observed, truth, rows
+    if copies > 1:
+        p, truth = np.repeat(p, copies, axis=0), np.repeat(truth, copies, axis=0)
+        p = 1 / (1 + np.exp(-np.log(p / (1 - p)) - rng.normal(0, 0.3, size=p.shape)))
+        rows = (copies * rows[:, None] + np.arange(copies)).flatten()
+    observed = np.zeros(truth.shape, dtype=np.int8)
+    row, label = np.repeat(rows, n_classes), np.tile(np.arange(n_classes), len(rows))
+    group = row // copies if copies > 1 and grouped else None
+    answers = Answers(row, label, truth[row, label], rows, group)
+    return correct(p, observed, answers, p[row, label]), observed, truth, rows
 
 
 def test_audited_labels_are_known_and_others_are_bounded():
@@ -103,6 +108,60 @@ def test_the_bound_holds_and_the_target_is_met_whatever_the_calibration_was(bias
     found = Calibrated(found.before, found.before)  # without an audit the bias stays
     share = truth[accept(found, observed, 0.9).mask].mean()
     assert share < 0.8 if bias > 0 else share > 0.9
+
+
+@pytest.mark.slow
+def test_the_bound_holds_with_groups_and_not_without(monkeypatch):
+    """Items with eight copies each, 12 of 150 of them audited."""
+    monkeypatch.setattr("plusone.suggest.accept.FEWEST_AUDITED", 12)
+    held = {True: [], False: []}
+    for seed in range(40):
+        for grouped, found in held.items():
+            made, observed, truth, _ = audited(seed, 12, 0.0, 150, copies=8, grouped=grouped)
+            groups = np.repeat(np.arange(150), 8) if grouped else None
+            accepted = accept(made, observed, 0.9, groups=groups)
+            if accepted.low is not None:
+                found.append(truth[accepted.mask].mean() >= accepted.low)
+    assert len(held[True]) >= 25
+    assert np.mean(held[True]) >= 0.95
+    assert np.mean(held[False]) < 0.9
+
+
+def test_copies_correct_as_one_item_does_and_count_as_one_label(monkeypatch):
+    rng = np.random.default_rng(0)
+    p, states = rng.random((30, 4)), np.zeros((30, 4), dtype=np.int8)
+    rows = np.arange(8)
+    row, label = np.repeat(rows, 4), np.tile(np.arange(4), 8)
+    yes = rng.random(32) < 0.5
+    one = correct(p, states, Answers(row, label, yes, rows), p[row, label])
+    three = [np.repeat(each, 3, axis=0) for each in (p, states)]
+    copies = np.concatenate([3 * row + copy for copy in range(3)])
+    answers = Answers(copies, np.tile(label, 3), np.tile(yes, 3), np.arange(24), np.tile(row, 3))
+    same = correct(*three, answers, np.tile(p[row, label], 3))
+    np.testing.assert_allclose(same.probabilities[::3], one.probabilities)
+    groups, found = np.repeat(np.arange(30), 3), Calibrated(three[0], three[0])
+    accepted = accept(found, three[1], 0.9, groups=groups).mask
+    different = len(np.unique(np.argwhere(accepted) // [3, 1], axis=0))
+    monkeypatch.setattr("plusone.suggest.accept.FEWEST", different + 1)
+    assert accept(found, three[1], 0.9, groups=groups).count == 0
+    assert accept(found, three[1], 0.9).count == accepted.sum()
+
+
+def test_nothing_is_accepted_after_an_audit_of_few_groups():
+    counts = []
+    for n_audited in (59, 60):
+        made, observed, *_ = audited(0, n_audited, 0.0, 200, copies=2, grouped=True)
+        counts.append(accept(made, observed, 0.9, groups=np.repeat(np.arange(200), 2)).count)
+    assert counts[0] == 0
+    assert counts[1] > 0
+
+
+def test_items_of_a_group_are_checked_without_each_other():
+    made, *_ = audited(0, 20, 0.0, 60, copies=3)
+    answers, fold = made.checked.answers, made.checked.fold
+    assert len(np.unique(fold)) == 10
+    for group in np.unique(answers.group):
+        assert len(np.unique(fold[answers.group == group])) == 1
 
 
 def test_the_truth_is_only_reported():

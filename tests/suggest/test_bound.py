@@ -1,3 +1,5 @@
+from functools import cache
+
 import numpy as np
 import pytest
 from scipy.stats import beta
@@ -31,5 +33,37 @@ def test_it_holds_for_the_few_other_labels_too():
         right = rng.random(60) < 0.9
         sample = rng.permutation(60)[:40]
         low = precision_at_least(np.ones(40, dtype=int), right[sample].astype(int), 20)
+        held.append(np.delete(right, sample).mean() >= low - 1e-12)
+    assert np.mean(held) >= 0.95
+
+
+@cache
+def low_of(units, wrong, each, others):
+    """The bound of an audit of units with `each` labels, of which those of `wrong` are wrong."""
+    accepted = np.full(units, each)
+    return precision_at_least(accepted, accepted * (np.arange(units) >= wrong), others)
+
+
+def test_copies_count_once_where_whole_groups_are_audited():
+    """400 recordings of three clips that are right or wrong together, 20 of them audited."""
+    rng, by_group, by_item = np.random.default_rng(0), [], []
+    for _ in range(2000):
+        right = rng.random(400) < 0.9
+        wrong = int((~right[:20]).sum())
+        share = right[20:].mean()
+        by_group.append(share >= low_of(20, wrong, 3, 3 * 380) - 1e-12)
+        by_item.append(share >= low_of(60, 3 * wrong, 1, 3 * 380) - 1e-12)
+    assert np.mean(by_group) >= 0.95
+    assert np.mean(by_item) < 0.9  # 60 items would promise more than 20 recordings show
+
+
+def test_it_holds_for_groups_where_items_are_audited_one_by_one():
+    """Random clips: those of one recording count as one, which promises no more than is true."""
+    rng, held = np.random.default_rng(1), []
+    for _ in range(300):
+        right = np.repeat(rng.random(100) < 0.9, 4)
+        sample = rng.permutation(400)[:60]
+        accepted = np.bincount(sample // 4, minlength=100)
+        low = precision_at_least(accepted, np.bincount(sample // 4, right[sample], 100), 340)
         held.append(np.delete(right, sample).mean() >= low - 1e-12)
     assert np.mean(held) >= 0.95

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,18 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert again.about["folds"] == 5
     for name in ("row", "label", "probability", "score"):
         np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
+
+
+def test_groups_are_a_further_column(tmp_path: Path) -> None:
+    found = some()
+    found = replace(found, table=replace(found.table, groups=np.array(["one", "two", "one"])))
+    write_suggestions(found, tmp_path)
+    lines = (tmp_path / "suggestions.csv").read_text().splitlines()
+    assert lines[0] == "image,label,probability,score,group"
+    assert [line.rsplit(",", 1)[1] for line in lines[1:]] == ["one", "one", "two"]
+    again = read_suggestions(tmp_path)
+    np.testing.assert_array_equal(again.probability, found.probability)
+    assert again.table.groups.tolist() == ["one", "two", "one"]
 
 
 def test_a_folder_without_images_has_no_root(tmp_path: Path) -> None:

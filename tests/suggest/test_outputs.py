@@ -53,6 +53,19 @@ def test_parquet_has_the_columns_of_the_csv(found: Suggestions, tmp_path: Path) 
     assert table.column("probability").to_pylist() == pytest.approx([0.9, 0.25, 0.4])
 
 
+def test_other_formats_have_the_group(found: Suggestions, tmp_path: Path) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    found = replace(found, table=replace(TABLE, groups=np.array(["one", "two", "one"])))
+    for form in ("json", "parquet", "label-studio"):
+        write_as(found, tmp_path, form)
+    items = json.loads((tmp_path / "suggestions.json").read_text())["suggestions"]
+    assert [item["group"] for item in items] == ["one", "two"]
+    table = pq.read_table(tmp_path / "suggestions.parquet")
+    assert table.column("group").to_pylist() == ["one", "one", "two"]
+    tasks = json.loads((tmp_path / "label-studio.json").read_text())
+    assert [task["data"]["group"] for task in tasks] == ["one", "two"]
+
+
 def test_label_studio_gets_seen_labels_as_annotations(found: Suggestions, tmp_path: Path) -> None:
     names = write_as(found, tmp_path, "label-studio")
     assert names == ["label-studio.json", "label-studio.xml"]

@@ -3,16 +3,22 @@
 k and its interval are those of `plusone.priors.intervals` (Cole et al. 2021, App. B): the mean
 number of positives and its bootstrap percentile interval. A class prior is a proportion of few
 items, so its interval is Wilson's, which has a positive width also if no item has the class.
+
+Items of a group (clips of a recording) are alike. Where there are groups, the bootstrap draws whole
+groups, and an audit with m_g items of group g counts as (sum m)^2 / sum m^2 items in Wilson's
+interval (Kish's effective sample size).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from plusone.data.groups import group_numbers
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.priors.intervals import interval_of
@@ -60,6 +66,7 @@ def from_audit(
     weight: float = 20.0,
     level: float = LEVEL,
     seed: int = 0,
+    groups: npt.ArrayLike | None = None,
 ) -> Audit:
     """Counts k and class priors, with intervals, from fully labelled items drawn at random.
 
@@ -71,6 +78,7 @@ def from_audit(
         weight: See `towards`.
         level: Confidence level of the intervals.
         seed: Seed of the bootstrap.
+        groups: The group of each audited item, `[n]`, where items belong together.
     """
     from scipy.stats import binomtest  # type: ignore[import-untyped, unused-ignore]
 
@@ -79,10 +87,15 @@ def from_audit(
             f"an audit needs items with all labels known, and {missing} labels of its "
             f"{len(truth)} items are not"
         )
-    sample = interval_of(truth.per_item(1), seed=seed, level=level)
+    sample = interval_of(truth.per_item(1), seed=seed, level=level, groups=groups)
     hits, n = truth.per_class(1), len(truth)
+    sizes = np.ones(n) if groups is None else np.bincount(group_numbers(groups))
+    counted = max(math.floor(n * n / float((sizes**2).sum())), 1)
     low, high = np.transpose(
-        [binomtest(count, n).proportion_ci(level, "wilson") for count in hits.tolist()]
+        [
+            binomtest(count, counted).proportion_ci(level, "wilson")
+            for count in np.rint(hits * (counted / n)).astype(int).tolist()
+        ]
     )
     priors = hits / n
     if towards is not None:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plusone.data.groups import group_numbers
 from plusone.errors import InputError
 
 SIZES = (5, 10, 25)
@@ -120,7 +121,12 @@ def k_intervals(
 
 
 def interval_of(
-    counts: npt.ArrayLike, *, draws: int = 10_000, seed: int = 0, level: float = LEVEL
+    counts: npt.ArrayLike,
+    *,
+    draws: int = 10_000,
+    seed: int = 0,
+    level: float = LEVEL,
+    groups: npt.ArrayLike | None = None,
 ) -> Estimate:
     """Estimate of k from a user's own labelled items, with its bootstrap percentile interval.
 
@@ -129,14 +135,23 @@ def interval_of(
         draws: Bootstrap samples.
         seed: Seed of the samples.
         level: Share of the samples inside the interval.
+        groups: The group of each item, where items belong together; samples are of whole groups.
 
     >>> interval_of([1, 2, 3, 2]).k
     2.0
     """
     values, items, total = _tally(counts)
     _check(draws, level)
-    samples = np.random.default_rng(seed).multinomial(total, items / total, size=draws)
-    low, high = _ends(samples @ values / total, level)
+    rng = np.random.default_rng(seed)
+    if groups is None:
+        means = rng.multinomial(total, items / total, size=draws) @ values / total
+    else:
+        number = group_numbers(groups)
+        sizes = np.bincount(number)
+        sums = np.bincount(number, np.asarray(counts, dtype=np.float64))
+        drawn = rng.multinomial(len(sizes), np.full(len(sizes), 1 / len(sizes)), size=draws)
+        means = (drawn @ sums) / (drawn @ sizes)
+    low, high = _ends(means, level)
     return Estimate(total, float(values @ items / total), low, high, level)
 
 

@@ -14,7 +14,8 @@ from plusone.priors.calibration import Floats, States
 from plusone.suggest.bound import precision_at_least
 from plusone.suggest.calibration import Calibrated, Checked
 
-FEWEST = 12  # labels that are accepted; an expectation says little about fewer
+FEWEST = 12  # labels that are accepted, one per group; an expectation says little about fewer
+FEWEST_AUDITED = 60  # groups; corrected by fewer, expectations were too high (evidence/promises.md)
 
 
 @dataclass(frozen=True)
@@ -72,18 +73,25 @@ def largest_set(
 
 
 def accept(
-    calibrated: Calibrated, observed: States, target: float, *, per_class: bool = False
+    calibrated: Calibrated,
+    observed: States,
+    target: float,
+    *,
+    per_class: bool = False,
+    groups: npt.NDArray[np.int64] | None = None,
 ) -> Accepted:
     """Accepts as many unobserved labels as the target precision allows.
 
     Labels that an audit has answered are known, and not among them. Fewer than `FEWEST` labels are
-    not accepted.
+    not accepted; the same label of several items of a group counts as one of these. Nothing is
+    accepted where the items have groups and the audit fewer than `FEWEST_AUDITED` of them.
 
     Args:
         calibrated: Calibrated probabilities.
         observed: Seen labels, `[n, L]`.
         target: The share of accepted labels that should be right.
         per_class: Whether every class must reach the target by itself.
+        groups: Number of each item's group, `[n]`; None if items belong to no groups.
     """
     if not 0 < target < 1:
         raise InputError(f"the precision must be between 0 and 1, not {target:g}")
@@ -92,11 +100,11 @@ def accept(
         unknown[checked.answers.row, checked.answers.label] = False
     n_classes = p.shape[1]
     every = [np.array([label]) for label in range(n_classes)]
-    groups = every if per_class else [np.arange(n_classes)]
+    parts = every if per_class else [np.arange(n_classes)]
     mask = np.zeros(p.shape, dtype=bool)
-    for group in groups:
-        row, place = np.nonzero(unknown[:, group])
-        label = group[place]
+    for part in parts:
+        row, place = np.nonzero(unknown[:, part])
+        label = part[place]
         likely = largest_set(p[row, label], target)
         row, label = row[likely], label[likely]
         others: list[Floats] = []
@@ -105,11 +113,14 @@ def accept(
             others = [correction(before, label) for correction in checked.corrections]
         chosen = largest_set(p[row, label], target, others)
         mask[row[chosen], label[chosen]] = True
-    if mask.sum() < FEWEST:
+    row, label = np.nonzero(mask)
+    if len(np.unique((row if groups is None else groups[row]) * n_classes + label)) < FEWEST:
+        mask[:] = False
+    if too_few_groups(calibrated):
         mask[:] = False
     low, counts = None, None
     if checked is not None and mask.any():
-        accepted, right = _audited(checked, calibrated, unknown, mask, groups)
+        accepted, right = _audited(checked, calibrated, unknown, mask, parts)
         low = precision_at_least(accepted, right, int(mask.sum()))
         counts = (int(accepted.sum()), int(right.sum()))
     lowest = np.where(mask, p, np.inf).min(axis=0)
@@ -127,32 +138,41 @@ def accept(
     )
 
 
+def too_few_groups(calibrated: Calibrated) -> bool:
+    """Whether the answers are about too few groups for a target precision to be met."""
+    checked = calibrated.checked
+    if checked is None or checked.answers.group is None:
+        return False
+    return len(np.unique(checked.answers.unit)) < FEWEST_AUDITED
+
+
 def _audited(
     checked: Checked,
     calibrated: Calibrated,
     unknown: npt.NDArray[np.bool_],
     mask: npt.NDArray[np.bool_],
-    groups: Sequence[npt.NDArray[np.int64]],
+    parts: Sequence[npt.NDArray[np.int64]],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Labels of each audited item that would be accepted, and how many are right, `[items]` each.
+    """Labels of audited items that would be accepted, and how many are right, `[units]` each.
 
-    What would be accepted of an item is decided by a correction that was fitted without it: as many
-    labels as have the same mean probability as those that are accepted.
+    They are counted for each group, or each item if there are no groups (`Answers.unit`). What
+    would be accepted of an item is decided by a correction that was fitted without its unit: as
+    many labels as have the same mean probability as those that are accepted.
     """
-    row, label, yes = checked.answers.row, checked.answers.label, checked.answers.yes
-    chosen = np.zeros(len(row), dtype=bool)
-    for part, correction in enumerate(checked.corrections):
-        own = checked.fold == part
+    label, yes = checked.answers.label, checked.answers.yes
+    chosen = np.zeros(len(label), dtype=bool)
+    for fold, correction in enumerate(checked.corrections):
+        own = checked.fold == fold
         p, audited = correction(calibrated.before), correction(checked.before[own], label[own])
         threshold = np.full(p.shape[1], np.inf)
-        for group in groups:
-            if mask[:, group].any():
-                expected = float(calibrated.probabilities[:, group][mask[:, group]].mean())
-                values = p[:, group][unknown[:, group]]
-                threshold[group] = values[largest_set(values, expected)].min(initial=np.inf)
+        for part in parts:
+            if mask[:, part].any():
+                expected = float(calibrated.probabilities[:, part][mask[:, part]].mean())
+                values = p[:, part][unknown[:, part]]
+                threshold[part] = values[largest_set(values, expected)].min(initial=np.inf)
         chosen[own] = audited >= threshold[label[own]]
-    _, item = np.unique(row, return_inverse=True)
-    accepted, right = np.bincount(item, chosen), np.bincount(item, chosen & yes)
+    _, unit = np.unique(checked.answers.unit, return_inverse=True)
+    accepted, right = np.bincount(unit, chosen), np.bincount(unit, chosen & yes)
     return accepted.astype(np.int64), right.astype(np.int64)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from plusone.data.groups import group_numbers
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
@@ -21,12 +22,14 @@ class Answers:
         label: Class, int64 `[m]`.
         yes: Whether the item has it, bool `[m]`.
         complete: Items all of whose labels are known, int64; those of an audit, drawn at random.
+        group: Number of the item's group, int64 `[m]`; None if items belong to no groups.
     """
 
     row: npt.NDArray[np.int64]
     label: npt.NDArray[np.int64]
     yes: npt.NDArray[np.bool_]
     complete: npt.NDArray[np.int64]
+    group: npt.NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.row)
@@ -35,6 +38,15 @@ class Answers:
     def items(self) -> int:
         """Number of distinct items."""
         return len(np.unique(self.row))
+
+    @property
+    def unit(self) -> npt.NDArray[np.int64]:
+        """What each answer tells about, `[m]`: its group, or its item if there are no groups.
+
+        Answers about one unit may be right or wrong together; those about different ones are
+        independent.
+        """
+        return self.row if self.group is None else self.group
 
 
 def answers_from(audit: LabelTable, table: LabelTable, *, seed: int = 0) -> Answers:
@@ -76,6 +88,7 @@ def answers_from(audit: LabelTable, table: LabelTable, *, seed: int = 0) -> Answ
         label=label,
         yes=known[at, label] == 1,
         complete=rows[complete],
+        group=None if table.groups is None else group_numbers(table.groups)[rows[at]],
     )
 
 

@@ -4,7 +4,9 @@ Audited items are a random sample, so the accepted labels of audited items are o
 labels of all items: how many of the others are wrong is bounded as in an urn (Clopper and Pearson's
 argument for a finite population, the hypergeometric distribution). Labels of one item may be right
 or wrong together, so they count as if they always were: an audit with a_i accepted labels of item i
-counts as (sum a)^2 / sum a^2 labels (Kish's effective sample size; Korn and Graubard 1998).
+counts as (sum a)^2 / sum a^2 labels (Kish's effective sample size; Korn and Graubard 1998). Where
+items belong to groups (clips of a recording), a_i is the number of group i: whole groups may have
+been audited, and their items are alike.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ def precision_at_least(
     """Lower bound of the share of right labels among the other accepted labels; None without any.
 
     Args:
-        accepted: Accepted labels of each audited item, `[m]`.
+        accepted: Accepted labels of each audited item, or of each group with audited items, `[m]`.
         right: How many of them are right, `[m]`.
         others: Number of accepted labels of the other items.
         level: Confidence level.

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from plusone.data.matrix import LabelMatrix
 from plusone.priors.calibration import Floats, States, apply_curve, fit_curve
 from plusone.suggest.answers import Answers
-from plusone.suggest.correction import Correction, fit_correction
+from plusone.suggest.correction import Correction, counted_once, fit_correction
 
 FOLDS = 10  # of the audited items
 NO_AUDIT = (
@@ -27,7 +27,7 @@ NO_AUDIT = (
     "wrong, so are they."
 )
 AUDIT = (
-    "Calibrated on {answers} answers about {items} items ({yes} of them yes), "
+    "Calibrated on {answers} answers about {items} items{of_groups} ({yes} of them yes), "
     "and on the seen labels with {k:.2f} labels per item ({origin})."
 )
 ORIGINS = {
@@ -46,11 +46,13 @@ class AuditCounts:
         answers: Number of answers.
         items: Number of distinct items.
         yes: Number of answers that are yes.
+        groups: Number of distinct groups; None if items belong to no groups.
     """
 
     answers: int
     items: int
     yes: int
+    groups: int | None = None
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,9 @@ class CalibrationSummary:
         origin = ORIGINS[self.k_from]
         if self.audit is None:
             return NO_AUDIT.format(k=self.k, origin=origin)
-        return AUDIT.format(k=self.k, origin=origin, **asdict(self.audit))
+        groups = self.audit.groups
+        of_groups = "" if groups is None else f" of {groups} groups"
+        return AUDIT.format(k=self.k, origin=origin, of_groups=of_groups, **asdict(self.audit))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -143,7 +147,8 @@ def calibrate(
     if answers is None:
         return Calibrated(before, before, None, CalibrationSummary(k, origin))
     audited = apply_curve(curve, values, without_answers)[answers.row, answers.label]
-    counts = AuditCounts(len(answers), answers.items, int(answers.yes.sum()))
+    groups = None if answers.group is None else len(np.unique(answers.group))
+    counts = AuditCounts(len(answers), answers.items, int(answers.yes.sum()), groups)
     summary = CalibrationSummary(k, origin, counts)
     return replace(correct(before, states, answers, audited, seed=seed), summary=summary)
 
@@ -161,7 +166,8 @@ def correct(
         seed: Seed of the parts of the audit.
     """
     n_classes = before.shape[1]
-    correction = fit_correction(audited, answers.label, answers.yes, n_classes)
+    weight = counted_once(answers.unit * n_classes + answers.label)
+    correction = fit_correction(audited, answers.label, answers.yes, n_classes, weight)
     return Calibrated(
         np.where(states == 0, correction(before), before),
         before,
@@ -172,20 +178,25 @@ def correct(
 def check(probabilities: Floats, answers: Answers, n_classes: int, *, seed: int = 0) -> Checked:
     """Fits corrections without each part of the audited items in turn.
 
+    Items of a group are in one part, and no answer about the group is fitted on without it.
+
     Args:
         probabilities: Probabilities of the answers before the correction, `[m]`.
         answers: The answers.
         n_classes: Number of classes.
         seed: Seed of the parts.
     """
-    order = np.random.default_rng(seed).permutation(len(answers.complete))
-    parts = min(FOLDS, len(order))
-    part_of = dict(
-        zip(answers.complete[order].tolist(), np.arange(len(order)) % max(parts, 1), strict=True)
-    )
-    fold = np.array([part_of.get(row, -1) for row in answers.row.tolist()], dtype=np.int64)
+    unit_of = dict(zip(answers.row.tolist(), answers.unit.tolist(), strict=True))
+    units = [*dict.fromkeys(unit_of[row] for row in answers.complete.tolist() if row in unit_of)]
+    order = np.random.default_rng(seed).permutation(len(units)).tolist()
+    parts = min(FOLDS, len(units))
+    part_of = {units[place]: number % parts for number, place in enumerate(order)}
+    part = np.array([part_of.get(unit, -1) for unit in answers.unit.tolist()], dtype=np.int64)
+    fold = np.where(np.isin(answers.row, answers.complete), part, -1)
+    label, yes = answers.label, answers.yes
+    weight = counted_once(answers.unit * n_classes + label)
     corrections = [
-        fit_correction(probabilities[kept], answers.label[kept], answers.yes[kept], n_classes)
-        for kept in (fold != part for part in range(parts))
+        fit_correction(probabilities[kept], label[kept], yes[kept], n_classes, weight[kept])
+        for kept in (part != number for number in range(parts))
     ]
     return Checked(answers, probabilities, fold, tuple(corrections))

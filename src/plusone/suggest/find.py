@@ -12,6 +12,7 @@ import torch
 
 from plusone.data.dataset import Dataset
 from plusone.data.formats import read
+from plusone.data.groups import group_numbers
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
@@ -61,6 +62,11 @@ class Found:
     def observed(self) -> npt.NDArray[np.int8]:
         """Seen labels of the cross-fitted items, `[n, L]`."""
         return self.table.labels.dense(self.rows)
+
+    @property
+    def groups(self) -> npt.NDArray[np.int64] | None:
+        """Number of the group of each cross-fitted item, `[n]`; None without groups."""
+        return None if self.table.groups is None else group_numbers(self.table.groups[self.rows])
 
     @property
     def truth(self) -> npt.NDArray[np.bool_] | None:
@@ -118,9 +124,11 @@ class Found:
         """Writes `probabilities.npz` with all labels of the items; returns its name.
 
         Its arrays: `ids` `[n]`, `classes` `[L]`, `probabilities` (calibrated, float32), `scores`
-        (before calibration) and `seen` (1, 0 or -1), all three `[n, L]`.
+        (before calibration) and `seen` (1, 0 or -1), all three `[n, L]`; and `group` `[n]`, if
+        items have groups.
         """
         name = "probabilities.npz"
+        groups = {} if self.table.groups is None else {"group": self.table.groups[self.rows]}
         with replacing(folder / name) as part, part.open("wb") as out:
             np.savez(
                 out,
@@ -130,6 +138,7 @@ class Found:
                 probabilities=self.calibrated.probabilities.astype(np.float32),
                 scores=self.scores,
                 seen=self.observed,
+                **groups,
             )
         return name
 

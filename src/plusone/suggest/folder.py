@@ -2,7 +2,7 @@
 
 | file | content |
 | --- | --- |
-| `suggestions.csv` | `image,label,probability,score`, one line per suggested label |
+| `suggestions.csv` | `image,label,probability,score`, one line per label; and `group`, if any |
 | `seen.npz` | items, classes and seen labels |
 | `about.json` | how they were made: run, data, folds, calibration, and the folder of the images |
 """
@@ -29,6 +29,7 @@ from plusone.io.readers import LARGE_FILE, read_json, read_text
 from plusone.version import __version__, refuse_newer
 
 COLUMNS = ("image", "label", "probability", "score")
+GROUP = "group"  # a further column, if items have groups
 KIND = "suggestions"
 FORMAT = 1
 SHOWN = 10  # in a notebook
@@ -90,12 +91,14 @@ def to_csv(suggestions: Suggestions) -> str:
     """One line per suggestion."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
     ids, classes = suggestions.table.ids, suggestions.table.classes
+    groups = suggestions.table.groups
+    writer.writerow(COLUMNS if groups is None else (*COLUMNS, GROUP))
     for row, label, probability, score in zip(
         suggestions.row, suggestions.label, suggestions.probability, suggestions.score, strict=True
     ):
-        writer.writerow([ids[row], classes[label], f"{probability:.6f}", f"{score:.6f}"])
+        line = [ids[row], classes[label], f"{probability:.6f}", f"{score:.6f}"]
+        writer.writerow(line if groups is None else [*line, groups[row]])
     return text.getvalue()
 
 
@@ -137,12 +140,15 @@ def _parse(path: Path, table: LabelTable, about: dict[str, Any]) -> Suggestions:
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({error})") from None
     lines = csv.reader(io.StringIO(text, newline=""))
-    if tuple(next(lines, ())) != COLUMNS:
-        raise InputError(f"{path}: the first line must be {','.join(COLUMNS)}")
+    header = tuple(next(lines, ()))
+    if header not in (COLUMNS, (*COLUMNS, GROUP)):
+        raise InputError(
+            f"{path}: the first line must be {','.join(COLUMNS)}, or have {GROUP} after these"
+        )
     for line in lines:
         number = lines.line_num
         try:
-            image, label, probability, score = line
+            image, label, probability, score = line[: len(COLUMNS)]
             entry = (rows[image], labels[label], float(probability), float(score))
         except (ValueError, KeyError):
             problems.add(f"{','.join(line)!r} is not an item, a class and two numbers", row=number)

@@ -15,11 +15,12 @@ from plusone.data.checks import missing_images
 from plusone.data.formats import write as write_table
 from plusone.data.formats.csv_wide import check_csv_wide
 from plusone.data.matrix import LabelMatrix
+from plusone.data.shards import shard_of
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.extras import install_command
 from plusone.io.files import replacing, write_json, write_text
-from plusone.suggest.folder import Suggestions
+from plusone.suggest.folder import GROUP, Suggestions
 
 ACCEPTED = "accepted.csv"
 
@@ -38,6 +39,8 @@ def check_form(form: str, table: LabelTable) -> None:
         table.root is None or len(missing_images(table.ids, table.root)) == len(table)
     ):
         raise InputError("FiftyOne shows images, and these items have none; choose another form")
+    elif form == "fiftyone" and len(table) and shard_of(table.path(0)) is not None:
+        raise InputError("FiftyOne opens image files, and these are in shards; choose another form")
 
 
 def write_as(
@@ -71,6 +74,7 @@ def _json(suggestions: Suggestions, folder: Path) -> list[str]:
     items = [
         {
             "image": str(table.ids[row]),
+            **_group(table, row),
             "seen": _seen(table, row),
             "suggestions": [
                 {"label": name, "probability": probability, "score": score}
@@ -92,6 +96,8 @@ def _parquet(suggestions: Suggestions, folder: Path) -> list[str]:
         "probability": pa.array(suggestions.probability),
         "score": pa.array(suggestions.score),
     }
+    if table.groups is not None:
+        columns[GROUP] = pa.array(table.groups[suggestions.row].tolist(), pa.string())
     with replacing(folder / "suggestions.parquet") as part:
         pa.parquet.write_table(pa.table(columns), part)
     return ["suggestions.parquet"]
@@ -121,13 +127,15 @@ def _label_studio(suggestions: Suggestions, folder: Path, image_prefix: str = ""
         seen = _seen(table, row)
         least = min((probability for _, probability in chosen), default=entries[0][1])
         choices = [*seen, *(name for name, _ in chosen)]
+        data: dict[str, Any] = {
+            "image": image_address(str(table.ids[row]), image_prefix),
+            **_group(table, row),
+            "seen": seen,
+            "suggestions": {name: probability for name, probability, _ in entries},
+        }
         tasks.append(
             {
-                "data": {
-                    "image": image_address(str(table.ids[row]), image_prefix),
-                    "seen": seen,
-                    "suggestions": {name: probability for name, probability, _ in entries},
-                },
+                "data": data,
                 "annotations": [{"result": _choices(seen)}] if seen else [],
                 "predictions": [
                     {"model_version": version, "score": least, "result": _choices(choices)}
@@ -245,6 +253,10 @@ def with_positives(labels: LabelMatrix, row: np.ndarray, label: np.ndarray) -> L
         labels.shape,
         default=labels.default,
     )
+
+
+def _group(table: LabelTable, row: int) -> dict[str, str]:
+    return {} if table.groups is None else {GROUP: str(table.groups[row])}
 
 
 def _seen(table: LabelTable, row: int) -> list[str]:
