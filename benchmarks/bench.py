@@ -42,6 +42,7 @@ SCRIPTS: dict[str, tuple[str, ...]] = {
     "classifier": ("--items", "30000", "--methods", "an,gr,softmax"),
     "estimators": (),
     "review": (),
+    "serve": (),
     "kernel": ("{data}",),
     "growth": ("--quick",),
 }

@@ -1,8 +1,8 @@
 """Class priors for CRISP: how far off they are, and what that does to the test mAP.
 
-    python benchmarks/class_priors.py DATA [--sets yeast corel5k voc]
+    python benchmarks/class_priors.py DATA --ucmerced-features FILE [--sets yeast ucmerced voc]
 
-DATA holds mulan/*.npz, VOCdevkit and voc2012_resnet50_features. For each set and the seeds 0, 1, 2:
+DATA holds mulan/*.npz, VOCdevkit and voc2012_features. For each set and the seeds 0, 1, 2:
 `crisp` with the priors of the best bin (estimated after every epoch), of `plusone priors`, and of
 the truth. The rate is the best of three by the mAP of the validation items, for each of them. The
 error is the mean over classes of |estimate - share of the training items|, in points, and the k
@@ -19,8 +19,8 @@ import numpy as np
 
 from plusone.compare.tables import markdown
 from plusone.data.dataset import Dataset
-from plusone.data.source import load_source
 from plusone.training.api import fit
+from priors import load
 
 RATES, SEEDS, EPOCHS = (1e-2, 1e-3, 1e-4), (0, 1, 2), 25
 ROWS = {
@@ -32,14 +32,6 @@ ROWS = {
 }
 COLUMNS = ("set", "priors", "test mAP", "error", "error where rare", "k", "true k")
 RARE = 0.05  # classes that fewer items have
-
-
-def load(name: str, data: Path) -> Dataset:
-    """One of the sets."""
-    if name == "voc":
-        features = [data / "voc2012_resnet50_features"]
-        return load_source(str(data / "VOCdevkit"), features=features)
-    return load_source(str(data / "mulan" / f"{name}.npz"))
 
 
 def measured(data: Dataset, settings: dict[str, object], seed: int) -> tuple[float, ...]:
@@ -64,11 +56,12 @@ def measured(data: Dataset, settings: dict[str, object], seed: int) -> tuple[flo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
-    parser.add_argument("--sets", nargs="+", default=["yeast", "corel5k", "voc"])
+    parser.add_argument("--ucmerced-features", type=Path)
+    parser.add_argument("--sets", nargs="+", default=["yeast", "ucmerced", "corel5k", "voc"])
     given = parser.parse_args()
     table = []
     for name in given.sets:
-        data = load(name, given.data)
+        data = load(name, given.data, given.ucmerced_features)
         for label, settings in ROWS.items():
             means = [
                 fmean(column)

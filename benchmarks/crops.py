@@ -1,6 +1,6 @@
 """One crop of an image against five: test mAP from seen labels and from all labels, and the time.
 
-    python benchmarks/crops.py FOLDER [ucmerced voc voc-originals] [--backbones lite0 lite2]
+    python benchmarks/crops.py FOLDER [ucmerced voc voc-originals]
 
 FOLDER has ucmerced, VOCdevkit, voc2012_features and voc2012_tiles_features. Features of every crop
 are extracted once into `--keep` with one thread, then the same head is trained on: the whole image;
@@ -36,7 +36,8 @@ from plusone.training.api import Fitted, fit
 BATCH = 10  # crops
 TIMED = 20  # images
 SIZES = {"ucmerced": (None, None), "voc": (1000, 800)}  # training and test items
-SIDES = {"voc": 128}  # its images have a short side of 128 pixels
+BACKBONE = "lite0"
+SIDES = {"ucmerced": 224, "voc": 128}  # the images of voc have a short side of 128 pixels
 SEEDS = (1200, 1, 2)
 Measure = Callable[[str, int], dict[str, float]]
 ARMS: dict[str, dict[str, Any]] = {
@@ -46,21 +47,19 @@ ARMS: dict[str, dict[str, Any]] = {
 }
 
 
-def table_of(folder: Path, name: str) -> LabelTable:
-    """The items of a data set: all, or the first of each split."""
+def table_of(folder: Path, name: str, *, everything: bool = False) -> LabelTable:
+    """The items of a data set: all, or the first of each split as `SIZES` says."""
     data = folder / "ucmerced" / "labels.csv" if name == "ucmerced" else folder / "VOCdevkit"
     table = load_source(str(data), check_images=False).table
-    train, test = SIZES[name]
+    train, test = (None, None) if everything else SIZES[name]
     rows = [table.rows_of("train")[:train], table.rows_of("test")[:test]]
     return table.take(np.concatenate(rows))
 
 
-def network(backbone: str, name: str) -> tuple[torch.nn.Module, int]:
-    """A backbone for prediction, and the side of the images of a data set."""
-    row = backbone_for(backbone)
-    side = SIDES.get(name, row.size)
-    net = row.build(3, side).eval()
-    return fused(net, torch.zeros(1, 3, side, side, dtype=torch.uint8)), side
+def network(backbone: str, side: int) -> torch.nn.Module:
+    """A backbone for prediction on images of this side."""
+    net = backbone_for(backbone).build(3, side).eval()
+    return fused(net, torch.zeros(1, 3, side, side, dtype=torch.uint8))
 
 
 @torch.inference_mode()
@@ -78,19 +77,20 @@ def features_of(
     return np.concatenate(parts)
 
 
-def extracted(table: LabelTable, name: str, backbone: str, crops: Crops, keep: Path) -> np.ndarray:
-    """Features `[N, V, D]` of all images, kept in a file."""
-    path = keep / f"{name}-{backbone}-{crops}.npz"
+def extracted(table: LabelTable, name: str, keep: Path) -> np.ndarray:
+    """Features `[N, 5, D]` of the crops of all images, kept in a file."""
+    path = keep / f"{name}-{BACKBONE}-five.npz"
     if not path.exists():
         keep.mkdir(parents=True, exist_ok=True)
-        np.savez(path, x=features_of(table, range(len(table)), *network(backbone, name), crops))
+        net, side = network(BACKBONE, SIDES[name]), SIDES[name]
+        np.savez(path, x=features_of(table, range(len(table)), net, side, "five"))
     with np.load(path) as file:
         return file["x"].astype(np.float32)
 
 
-def speed(table: LabelTable, name: str, backbone: str, crops: Crops) -> float:
+def speed(table: LabelTable, side: int, crops: Crops) -> float:
     """Images per second of processor time, on one thread, with decoding."""
-    net, side = network(backbone, name)
+    net = network(BACKBONE, side)
     features_of(table, range(BATCH), net, side, crops)
     started = time.process_time()
     features_of(table, range(TIMED), net, side, crops)
@@ -103,7 +103,7 @@ def fitted(table: LabelTable, x: np.ndarray, arm: str, seed: int) -> Fitted:
 
 
 def rows_of(table: LabelTable, crops: np.ndarray, arm: str, seed: int) -> dict[str, float]:
-    """Test mAP of every way to use the crops `[N, 5, D]`; of whole images `[N, 1, D]` alone."""
+    """Test mAP of every way to use the crops `[N, 5, D]`."""
     test = table.rows_of("test")
     truth = table.truth.take(test).dense() == 1
     new = crops[test]
@@ -112,8 +112,6 @@ def rows_of(table: LabelTable, crops: np.ndarray, arm: str, seed: int) -> dict[s
         return 100 * mean_average_precision(scores, truth.astype(np.int8), empty="zero")
 
     whole = fitted(table, crops[:, 0], arm, seed)
-    if crops.shape[1] == 1:
-        return {"one": score(whole.predict(new[:, 0]))}
     mean = fitted(table, crops.mean(1), arm, seed)
     highest = fitted(table, crops.max(1), arm, seed)
     shown = np.stack([whole.predict(new[:, crop]) for crop in range(5)]).astype(np.float64)
@@ -166,8 +164,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("data", nargs="*", default=["ucmerced", "voc", "voc-originals"])
-    parser.add_argument("--backbones", nargs="+", default=["lite0"])
-    parser.add_argument("--crops", choices=list(CROPS), default="five")
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
     parser.add_argument("--draws", type=int, default=len(SEEDS))
     parser.add_argument("--keep", type=Path, default=Path("crops"))
@@ -176,23 +172,20 @@ def main() -> None:
     torch.set_num_threads(1)
     results = []
     for name in args.data:
-        for backbone in args.backbones if name != "voc-originals" else ["lite0"]:
-            entry: dict[str, Any] = {"data": name, "backbone": backbone}
-            if name == "voc-originals":
-                measure: Measure = partial(originals, args.folder)
-            else:
-                table = table_of(args.folder, name)
-                entry |= {f"{crops}_per_s": speed(table, name, backbone, crops) for crops in CROPS}
-                measure = partial(
-                    rows_of, table, extracted(table, name, backbone, args.crops, args.keep)
-                )
-            ways = averaged(measure, args.arms, args.draws)
-            results.append(entry | {"test_map": ways})
-            print(f"\n{', '.join(f'{key} {_shown(entry[key])}' for key in entry)}\n", flush=True)
-            print(f"| crops | {' | '.join(args.arms)} |")
-            print(f"|{' --- |' * (1 + len(args.arms))}")
-            for way, values in ways.items():
-                print(f"| {way} | {' | '.join(f'{values[m]:.2f}' for m in args.arms)} |")
+        entry: dict[str, Any] = {"data": name, "backbone": BACKBONE}
+        if name == "voc-originals":
+            measure: Measure = partial(originals, args.folder)
+        else:
+            table = table_of(args.folder, name)
+            entry |= {f"{crops}_per_s": speed(table, SIDES[name], crops) for crops in CROPS}
+            measure = partial(rows_of, table, extracted(table, name, args.keep))
+        ways = averaged(measure, args.arms, args.draws)
+        results.append(entry | {"test_map": ways})
+        print(f"\n{', '.join(f'{key} {_shown(entry[key])}' for key in entry)}\n", flush=True)
+        print(f"| crops | {' | '.join(args.arms)} |")
+        print(f"|{' --- |' * (1 + len(args.arms))}")
+        for way, values in ways.items():
+            print(f"| {way} | {' | '.join(f'{values[m]:.2f}' for m in args.arms)} |")
     if args.json:
         args.json.write_text(json.dumps(results, indent=2) + "\n")
 

@@ -55,9 +55,8 @@ def recipe(method: str, backbone: str, **settings: Any) -> Recipe:
         backbone=backbone,
         weights="random",
         batch_size=BATCH,
-        epochs=100,
         expected_positives=1.5,
-        **settings,
+        **{"epochs": 100} | settings,
     )
 
 

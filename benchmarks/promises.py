@@ -59,26 +59,27 @@ class Items:
 
     Args:
         truth: All labels, `[n, L]`.
-        ridge: Regression on all items.
+        space: Vectors of all items in the space of their kernel.
         folds: For each fold its items, the others, a regression on the others, and the vectors of
             the items in the space of the others.
     """
 
     truth: np.ndarray
-    ridge: Ridge
+    space: torch.Tensor
     folds: tuple[tuple[np.ndarray, np.ndarray, Ridge, torch.Tensor], ...]
 
     @classmethod
-    def of(cls, x: torch.Tensor, truth: np.ndarray) -> Items:
-        fold = np.random.default_rng(0).permutation(len(x)) % FOLDS
+    def of(cls, x: torch.Tensor, truth: np.ndarray, fold: np.ndarray | None = None) -> Items:
+        if fold is None:
+            fold = np.random.default_rng(0).permutation(len(x)) % FOLDS
         folds = []
         with torch.no_grad():
-            ridge = Ridge(KernelMap(x.shape[1], n_landmarks(len(x))).fit(x))
+            space = KernelMap(x.shape[1], n_landmarks(len(x))).fit(x)
             for number in range(FOLDS):
                 own, others = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
                 kernel = KernelMap(x.shape[1], n_landmarks(len(others)))
                 folds.append((own, others, Ridge(kernel.fit(x[others])), kernel(x[own])))
-        return cls(truth, ridge, tuple(folds))
+        return cls(truth, space, tuple(folds))
 
 
 def recovery_scores(items: Items, observed: LabelMatrix) -> np.ndarray:
@@ -95,8 +96,10 @@ def recovery_scores(items: Items, observed: LabelMatrix) -> np.ndarray:
     return scores
 
 
-def measure(found: Calibrated, observed: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
-    made = accept(found, observed, TARGET)
+def measure(
+    found: Calibrated, observed: np.ndarray, truth: np.ndarray, groups: np.ndarray | None = None
+) -> dict[str, Any]:
+    made = accept(found, observed, TARGET, groups=groups)
     return {"accepted": made.count, "right": int(truth[made.mask].sum()), "low": made.low}
 
 
@@ -106,7 +109,7 @@ def one_draw(items: Items, seed: int) -> dict[str, Any]:
     rng = np.random.default_rng([seed, len(truth)])
     states = seen_labels(truth, rng)
     observed = LabelMatrix.from_dense(states)
-    k = labels_per_item(ridge_scores(items.ridge, observed), observed)
+    k = labels_per_item(ridge_scores(Ridge(items.space), observed), observed)
     scores = recovery_scores(items, observed)
     result: dict[str, Any] = {"k": [float(truth.sum(1).mean()), k.k, k.low, k.high]}
     result["hidden"] = int((truth & (states == 0)).sum())

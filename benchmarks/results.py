@@ -8,7 +8,7 @@
 and coco2014. Finished work is kept in `results/` and not repeated, so a stopped run resumes. Each
 experiment of `benchmarks/results/experiments.toml` fills the block of its name on a page of
 `docs/evidence`; the text around the blocks is written by hand. At the end
-`docs/example-report.html` is made.
+`results/report.html` is made.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from plusone.version import __version__
 HERE = Path(__file__).resolve().parent
 SPECS = HERE / "results"
 EVIDENCE = HERE.parent / "docs" / "evidence"
-REPORT = HERE.parent / "docs" / "example-report.html"
 
 
 def main() -> None:
@@ -51,7 +50,7 @@ def main() -> None:
         if selected and not ("makes" in entry and (folder / entry["makes"]).exists()):
             _run(entry, folder)
     shown = [name for name in listed["report"]["of"] if (folder / name).exists()]
-    options = [*listed["report"]["options"], "--figures", "figures", "--out", str(REPORT)]
+    options = [*listed["report"]["options"], "--figures", "figures", "--out", "report.html"]
     _call(["plusone", "report", *shown, *options], folder)
 
 

@@ -190,7 +190,7 @@ def test_the_demo_has_the_settings_of_the_digits():
         assert job.recipe == make_recipe(DATA_DEFAULTS["digits"], defaults, fixed)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("in_this_process")
 def test_a_comparison_says_why_and_can_leave_the_defaults(tmp_path, capsys):
     data, (path,) = features(tmp_path, 60)
 

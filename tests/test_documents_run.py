@@ -18,13 +18,13 @@ from plusone.data.example import write_example
 from plusone.training.features import FOLDER
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = (
-    "quickstart",
+PAGES = (  # and the quickstart in test_wheel.py
     "own-data",
     "choosing",
     "missing-labels",
     "review",
     "use",
+    "serve",
     "classifier",
     "selection",
     "priors",
@@ -71,6 +71,8 @@ def run(line, words):
     assert words[0] == "plusone", line
     if words[1] == "example":
         return  # the fixture's
+    if words[1] == "serve":
+        words = [*words, "--stop-after", "1"]
     if words[1] == "review" and not {"--export", "--summary", "--help"} & set(words):
         words = [*words, "--no-browser", "--stop-after", "1"]
     with pytest.raises(SystemExit) as stop:
@@ -83,6 +85,8 @@ def run(line, words):
 def test_a_page_runs(page, example, tmp_path, monkeypatch):
     lay_out(example, tmp_path)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("plusone.report.build.find_spec", lambda name: None)  # reports as tables
+    monkeypatch.setattr("plusone.autorecipe.MOST_SECONDS", 0)  # features of one crop
     matplotlib.use("Agg")
     names = {}
     found = blocks(DOCS / f"{page}.md")

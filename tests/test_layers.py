@@ -14,7 +14,7 @@ SOURCE = Path(plusone.__file__).parent
 # Packages and root modules; those on one line may not import each other.
 ORDER = (
     ("errors", "scores", "seeds"),
-    ("version", "io", "device"),
+    ("version", "io", "device", "web"),
     ("extras",),
     ("data", "results"),
     ("types", "metrics"),
@@ -25,7 +25,7 @@ ORDER = (
     ("parallel",),
     ("training",),
     ("estimator", "export", "suggest", "analysis"),
-    ("review",),
+    ("review", "serve"),
     ("compare",),
     ("report",),
     ("cli",),

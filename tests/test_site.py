@@ -13,8 +13,11 @@ ROOT = Path(__file__).parents[1]
 def test_every_page_is_in_the_navigation():
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:")[1]
     listed = set(re.findall(r": (\S+\.md)$", nav, re.MULTILINE))
-    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
-    assert pages - {"README.md"} <= listed, "add the page to nav in mkdocs.yml"
+    docs = ROOT / "docs"
+    pages = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")}
+    notebooks = {f"notebooks/{path.stem}.md" for path in (docs / "notebooks").glob("*.ipynb")}
+    assert notebooks
+    assert pages - {"README.md"} | notebooks <= listed, "add the page to nav in mkdocs.yml"
 
 
 @pytest.mark.slow
@@ -25,7 +28,7 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     pages = {path.relative_to(tmp_path / "site").as_posix() for path in tmp_path.rglob("*.html")}
     assert {"index.html", "quickstart.html", "api.html", "evidence/results.html"} <= pages
-    for name in ("index.html", "api.html", "commands.html"):
+    for name in ("index.html", "api.html", "commands.html", "notebooks/photos.html"):
         text = (tmp_path / "site" / name).read_text(encoding="utf-8")
         loaded = re.findall(r'<(?:script|link|img|iframe)\b[^>]*?(?:src|href)="(http[^"]+)"', text)
         assert loaded == []
@@ -34,3 +37,7 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path):
     assert 'id="plusone.PlusOneClassifier.predict_proba"' in api
     commands = (tmp_path / "site" / "commands.html").read_text(encoding="utf-8")
     assert "--gallery" in commands
+    notebook = (tmp_path / "site" / "notebooks" / "photos.html").read_text(encoding="utf-8")
+    assert "400 pictures with one tag each" in notebook  # the output of its first cell
+    for picture in re.findall(r'<img alt="Figure \d" src="([^"]+)"', notebook):
+        assert (tmp_path / "site" / "notebooks" / picture).stat().st_size > 1000

@@ -1,12 +1,14 @@
-"""Hooks of mkdocs: documents from outside `docs`, the commands, and links to both.
+"""Hooks of mkdocs: documents from outside `docs`, notebooks, the commands, and links to them.
 
 The documents are written for a reader of the repository. Here `README.md` becomes the first page,
-and links between documents lead to their pages. What is not on the site (recipes, sources) is
-named instead of linked.
+and links between documents lead to their pages. A notebook becomes a page with its stored outputs;
+nothing is run. What is not on the site (recipes, sources) is named instead of linked.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import re
 from pathlib import Path
@@ -23,18 +25,27 @@ ELSEWHERE = {
     "CONTRIBUTING.md": ROOT / "CONTRIBUTING.md",
     "CHANGELOG.md": ROOT / "CHANGELOG.md",
 }
-PLACES = {path: name for name, path in ELSEWHERE.items()}
+NOTEBOOKS = {
+    f"notebooks/{path.stem}.md": path for path in sorted((DOCS / "notebooks").glob("*.ipynb"))
+}
+PLACES = {path: name for name, path in {**ELSEWHERE, **NOTEBOOKS}.items()}
 CODE = re.compile(r"(^```.*?^```|^<!--.*?-->)", re.DOTALL | re.MULTILINE)
+COLOURS = re.compile(r"\x1b\[[\d;]*m")
+OUTPUT = '```text title="Output"'
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Adds the documents from outside, and the commands."""
+    """Adds the documents from outside, the notebooks and the commands."""
     files.remove(files.get_file_from_path("README.md"))  # it is overview.md
     pages = {name: path.read_text(encoding="utf-8") for name, path in ELSEWHERE.items()}
     pages["commands.md"] = commands()
-    for name, text in pages.items():
-        files.append(File.generated(config, name, content=text))
+    pictures: dict[str, bytes] = {}
+    for name, path in NOTEBOOKS.items():
+        pages[name], drawn = notebook(path)
+        pictures |= drawn
+    for name, content in {**pages, **pictures}.items():
+        files.append(File.generated(config, name, content=content))
     return files
 
 
@@ -64,6 +75,36 @@ def _link(link: re.Match[str], here: str, source: Path) -> str:
         return link[0]  # mkdocs reports it
     relative = Path(os.path.relpath(place, Path(here).parent)).as_posix()
     return f"{image}[{text}]({relative}{mark}{anchor})"
+
+
+def notebook(path: Path) -> tuple[str, dict[str, bytes]]:
+    """A notebook as Markdown with its stored outputs, and its pictures by their place."""
+    blocks: list[str] = []
+    pictures: dict[str, bytes] = {}
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            blocks.append(source)
+            continue
+        command = source.removeprefix("%%bash\n")
+        language = "python" if command == source else "bash"
+        blocks.append(f"```{language}\n{command}\n```")
+        printed = "".join("".join(part.get("text", "")) for part in cell["outputs"])
+        printed = COLOURS.sub("", printed)
+        if printed:
+            blocks.append(f"{OUTPUT}\n{printed.rstrip()}\n```")
+        for data in (part["data"] for part in cell["outputs"] if "data" in part):
+            if "image/png" in data:
+                name = f"{path.stem}-{len(pictures) + 1}.png"
+                pictures[f"notebooks/{name}"] = base64.b64decode("".join(data["image/png"]))
+                blocks.append(f"![Figure {len(pictures)}]({name})")
+            elif "text/html" in data:
+                blocks.append("".join(data["text/html"]))
+            else:
+                plain = "".join(data["text/plain"])
+                blocks.append(f"{OUTPUT}\n{plain}\n```")
+    blocks.append(f'<a href="{path.name}" download>Download this notebook</a>')
+    return "\n\n".join(blocks) + "\n", pictures
 
 
 def commands() -> str:

@@ -36,7 +36,7 @@ LEAST, MOST, ALL = 0.04, 0.25, 90.0
 STEPS, SMALLEST, LARGEST = 256, 16, 1024
 MANY_WEIGHTS, SMALLEST_THEN = 1 << 18, 64
 # Images per second on two CPU cores, and the most seconds that four more crops of all may take.
-RATES = {"lite0": 30, "lite2": 15}
+RATES = {"lite0": 30, "lite1": 22, "lite2": 15}
 MOST_SECONDS = 300
 KERNEL_RATE = 0.01
 FEW = 5
@@ -191,9 +191,15 @@ def _backbone(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
     if facts.kind == "images" and (facts.side or 0) < SMALL_SIDE:
         return Choice({"backbone": "cnn"}, f"images of {facts.side} pixels suit a small network")
     if facts.lite0:
-        return Choice(
-            {"backbone": "lite0"}, "a pretrained network is installed and gives better features"
-        )
+        why = "a pretrained network is installed and gives better features"
+        on_cpu = resolve(str(now.get("device", "auto"))).type == "cpu"
+        if facts.images and on_cpu and now.get("mode", "linear") == "linear":
+            small, large = (_extraction(facts, now, name) for name in ("lite0", "lite2"))
+            why += (
+                f"; extracting them takes about {small:.0f} seconds, once; lite2 takes about "
+                f"{large:.0f} seconds and ranked better on one of two data sets measured"
+            )
+        return Choice({"backbone": "lite0"}, why)
     return Choice(
         {"backbone": "cnn"},
         "a small network from scratch, because no pretrained one is installed; photos need one: "
@@ -246,8 +252,7 @@ def _crops(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
             "features of the whole image and of four tiles rank better; extracting them is five "
             f"times the work of {device}, once (--set crops=one leaves it)",
         )
-    side = BACKBONES[name].size
-    one = facts.images / RATES[name] * (int(now.get("image_size") or side) / side) ** 2
+    one = _extraction(facts, now, name)
     if 4 * one <= MOST_SECONDS:
         return Choice(
             {"crops": "five"},
@@ -259,6 +264,12 @@ def _crops(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
         f"features of five crops rank better; extracting them would take about {5 * one:.0f} "
         f"seconds instead of {one:.0f}, once (--set crops=five does it)",
     )
+
+
+def _extraction(facts: Facts, now: Mapping[str, Any], name: str) -> float:
+    """Seconds to extract features of one crop of all images on two CPU cores."""
+    side = BACKBONES[name].size
+    return facts.images / RATES[name] * (int(now.get("image_size") or side) / side) ** 2
 
 
 def _batch(facts: Facts, now: Mapping[str, Any]) -> Choice | None:

@@ -194,7 +194,7 @@ class Recipe(BaseModel):
     ema: float | None = Field(None, gt=0, lt=1, description="decay of averaged weights")
 
     backbone: str = Field(
-        "auto", description="backbone for images: cnn (= auto), lite0, lite2, or timm/NAME"
+        "auto", description="backbone for images: cnn (= auto), lite0, lite1, lite2, or timm/NAME"
     )
     weights: str = Field(
         "auto",

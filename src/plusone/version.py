@@ -2,7 +2,7 @@
 
 from plusone.errors import InputError
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def refuse_newer(source: str, form: object, known: int, made_by: object = None) -> None:

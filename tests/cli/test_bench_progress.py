@@ -1,9 +1,11 @@
-"""Time left."""
+"""Progress: whether it is shown, and the time left."""
 
 from __future__ import annotations
 
 import pytest
+from rich.console import Console
 
+from plusone.cli import common
 from plusone.cli.bench import seconds_left
 
 AN, GR, OTHER = ("d", "an", ""), ("d", "gr", ""), ("e", "an", "")
@@ -24,3 +26,10 @@ def test_own_kind_then_same_data_then_anything():
 def test_workers_share_it_but_not_one_training():
     assert seconds_left([AN] * 4, [(AN, 3.0)], 2) == pytest.approx(6)
     assert seconds_left([AN], [(AN, 3.0)], 2) == pytest.approx(3)
+
+
+def test_colours_that_were_asked_for_make_no_terminal(monkeypatch, capsys):
+    monkeypatch.setattr(common, "err", Console(stderr=True, force_terminal=True))  # FORCE_COLOR=1
+    with common.progress("training", 3) as (bar, task):
+        bar.update(task, completed=2)
+    assert capsys.readouterr().err == ""

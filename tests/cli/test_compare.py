@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import signal
+import time
 
 import pytest
 
@@ -45,17 +46,13 @@ def result_of(job, val, test):
 
 
 @pytest.fixture
-def train_as(monkeypatch):
+def train_as(monkeypatch, in_this_process):
     """Replaces trainings by a function of the job, in this process."""
 
     def use(result):
         monkeypatch.setattr(
             "plusone.compare.jobs.run_unit",
             lambda unit, features=None: [result(job) for job in unit.jobs],
-        )
-        monkeypatch.setattr(
-            "plusone.compare.jobs.in_processes",
-            lambda work, waiting, *_: (work(waiting.popleft()) for _ in range(len(waiting))),
         )
 
     return use
@@ -225,6 +222,7 @@ def test_the_live_table_on_a_terminal(cli, tmp_path, monkeypatch):
     monkeypatch.setattr(common.err, "_force_terminal", True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(common.err, "is_interactive", True)
+    monkeypatch.setattr("plusone.cli.bench.is_watched", lambda: True)
     answer = cli("bench", "digits", "-m", "an,gr", "--seeds", "0,1", "-o", tmp_path, "--no-report")
     assert answer.code == 0, answer.err
     assert "best val mAP" in answer.err
@@ -291,33 +289,36 @@ def numbers(whole):
     ]
 
 
-@pytest.mark.slow
-def test_a_bench_that_was_killed_finishes_with_the_same_table(cli, start, folder, tmp_path):
-    options = ("bench", folder / "labels.csv", "-x", folder / "x.npz", "-m", "an,em,gr,role,bce")
-    options += ("--seeds", "0,1", "--lr", "1e-2,1e-3", "-s", "epochs=60", "--json", "--no-report")
+def test_a_bench_that_was_killed_finishes_with_the_same_table(
+    cli, start, folder, tmp_path, in_this_process
+):
+    options = ("bench", folder / "labels.csv", "-x", folder / "x.npz", "-m", "an,role,bce")
+    options += ("--seeds", "0,1", "--lr", "1e-2,1e-3", "-s", "epochs=20", "--json", "--no-report")
     straight = cli(*options, "--out", tmp_path / "straight")
     assert straight.code == 0, straight.err
     journal = tmp_path / "killed" / "journal.jsonl"
     process = start(*options, "--out", tmp_path / "killed")
     while process.poll() is None and not (journal.exists() and journal.stat().st_size):
-        pass
+        time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
     done = len(list(read_journal(journal)))
-    assert 0 < done < 20
+    assert 0 < done < 12
     again = cli(*options, "--out", tmp_path / "killed")
     assert again.code == 0, again.err
     assert again.err.count("(done before)") == done
     assert numbers(again.json) == numbers(straight.json)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("in_this_process")
 def test_demo_for_real(cli, tmp_path, monkeypatch):
-    """The demo with two methods and one epoch."""
+    """The demo with two methods, one epoch of few items and a report without figures."""
     from plusone.data.source import DATA_DEFAULTS
 
+    monkeypatch.setattr("plusone.report.build.find_spec", lambda name: None)
     monkeypatch.setattr("plusone.cli.bench.DEMO_METHODS", ("an", "bce"))
-    monkeypatch.setitem(DATA_DEFAULTS["digits"], "epochs", 1)
+    for name, value in (("epochs", 1), ("train_share", 0.1)):
+        monkeypatch.setitem(DATA_DEFAULTS["digits"], name, value)
     answer = cli("demo", "--out", tmp_path / "d", "--json")
     assert answer.code == 0, answer.err
     assert [row["method"] for row in answer.json["rows"]] == ["an", "bce"]

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import shutil
-import subprocess
-import sys
-
 import pytest
 
 
@@ -41,23 +35,3 @@ def test_onnx_is_checked_on_real_items(cli, run_folder, tmp_path):
     assert checked["real"] is True
     assert (checked["items"], checked["difference"] < 1e-5) == (16, True)
     assert "on 16 items of the run's data" in answer.err
-
-
-@pytest.mark.slow
-def test_the_program_beside_onnx_needs_no_plusone(cli, folder, photo_run, tmp_path):
-    assert cli("export", photo_run, "--onnx", "--out", tmp_path / "model").code == 0
-    photos = tmp_path / "photos"
-    shutil.copytree(folder / "photos", photos)
-    (photos / "broken.png").write_bytes(b"no image")
-    alone = "import runpy, sys; sys.modules |= dict.fromkeys(('torch', 'plusone')); "
-    alone += "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
-    command = [sys.executable, "-c", alone, tmp_path / "model" / "predict.py", photos]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stderr.startswith("skipped broken.png: ")
-    theirs = {row["image"]: row for row in csv.DictReader(io.StringIO(done.stdout))}
-    answer = cli("predict", photo_run, photos)
-    ours = {row["image"]: row for row in csv.DictReader(io.StringIO(answer.out))}
-    assert set(theirs) == set(ours)
-    for name, row in ours.items():
-        for column in ("red", "green", "blue"):
-            assert abs(float(theirs[name][column]) - float(row[column])) < 0.01

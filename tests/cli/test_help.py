@@ -31,6 +31,7 @@ COMMANDS = (
     "train",
     "evaluate",
     "predict",
+    "serve",
     "export",
     "maps",
     "suggest",

@@ -71,12 +71,12 @@ def test_hints_as_features(cli, bad, files, tmp_path):
     assert cli(*new, *hints, "--out", tmp_path / "tags.csv").code == 0
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("in_this_process")
 def test_bench_with_hints(cli, files, tmp_path):
-    words = ("-m", "gr,gpr,vlpl", "--seeds", "0", "-s", "epochs=1", "--workers", "1")
-    words += ("--no-report", "-o", tmp_path / "b", "--json")
+    to = ("--no-report", "-o", tmp_path / "b", "--json")
+    words = ("-m", "gr,gpr,vlpl", "--seeds", "0", "-s", "epochs=1", *to)
     rows = cli("bench", files / "labels.npz", "--hints", files / "h.npz", *words).json["rows"]
     assert {row["method"] for row in rows} == {"gr", "gpr", "vlpl"}
     assert "hints" in (tmp_path / "b" / "bench.toml").read_text()
-    again = cli("bench", tmp_path / "b" / "bench.toml", "-o", tmp_path / "b", "--json").json
+    again = cli("bench", tmp_path / "b" / "bench.toml", *to).json
     assert again["rows"] == rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -9,10 +10,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-NO_HEIC = (
-    "import sys; sys.modules['pillow_heif'] = None; from plusone.cli.app import main; "
-    "main(sys.argv[1:])"
-)
+NO_HEIC = """
+import json, sys
+sys.modules['pillow_heif'] = None
+from plusone.cli.app import main
+for words in json.loads(sys.argv[1]):
+    try:
+        main(words)
+    except SystemExit as left:
+        print(f"\\0{left.code or 0}\\0", file=sys.stderr)
+"""
 
 
 def picture(path, kind=None):
@@ -112,40 +119,30 @@ def test_heic_and_avif_are_read(cli, tmp_path):
     assert (answer.json["items"], answer.json["broken"]) == (6, [])
 
 
-@pytest.mark.parametrize("command", ["inspect", pytest.param("predict", marks=pytest.mark.slow)])
-def test_heic_that_cannot_be_read_is_counted_and_named(cli, tmp_path, command, photo_run):
-    folder = tmp_path / "photos"
+def test_heic_that_cannot_be_read_is_counted_and_named(cli, tmp_path, photo_run):
+    only, some, table = tmp_path / "photos", tmp_path / "more", tmp_path / "table"
     for number in range(3):
-        heic(folder / "cat" / f"{number}.heic")
-
-    def without_heic():
-        words = ["inspect"] if command == "inspect" else ["predict", str(photo_run)]
-        program = [sys.executable, "-c", NO_HEIC, *words, str(folder)]
-        return subprocess.run(program, capture_output=True, text=True)
-
-    only = without_heic()
-    assert only.returncode == 2
-    assert "photos: 3 HEIC images cannot be read here (pip install pillow-heif)" in only.stderr
+        heic(only / "cat" / f"{number}.heic")
+        heic(some / "cat" / f"{number}.heic")
     for number in range(30):
-        picture(folder / "cat" / f"{number}.jpg")
-        picture(folder / "dog" / f"{number}.jpg")
-    some = without_heic()
-    assert some.returncode == 0, some.stderr
-    if command == "inspect":
-        assert "left out: 3 HEIC images cannot be read here" in some.stderr
-        assert cli("inspect", folder, "--json").json["items"] == 63  # once it is installed
-    else:
-        assert some.stderr.count("it is HEIC, which needs pip install pillow-heif") == 3
-        assert "3 of 63 images skipped" in some.stderr
-
-
-def test_a_checked_heic_is_checked_again_when_it_can_be_read(cli, tmp_path):
-    names = [f"{number}.jpg" for number in range(30)] + ["31.heic"]
-    for name in names[:-1]:
-        picture(tmp_path / name)
-    heic(tmp_path / names[-1])
-    (tmp_path / "labels.csv").write_text("image,labels\n" + "".join(f"{n},cat\n" for n in names))
-    program = [sys.executable, "-c", NO_HEIC, "inspect", str(tmp_path)]
-    refused = subprocess.run(program, capture_output=True, text=True)
-    assert "left out: 31.heic cannot be read as an image (it is HEIC" in refused.stderr
-    assert cli("inspect", tmp_path, "--json").json["broken"] == []
+        picture(some / "cat" / f"{number}.jpg")
+        picture(some / "dog" / f"{number}.jpg")
+        picture(table / f"{number}.jpg")
+    heic(table / "31.heic")
+    names = sorted(path.name for path in table.iterdir())
+    (table / "labels.csv").write_text("image,labels\n" + "".join(f"{n},cat\n" for n in names))
+    asked = [["inspect", only], ["predict", photo_run, only], ["inspect", some]]
+    asked += [["predict", photo_run, some], ["inspect", table]]
+    program = [sys.executable, "-c", NO_HEIC, json.dumps(asked, default=str)]
+    said = subprocess.run(program, capture_output=True, text=True, check=True).stderr.split("\0")
+    answers, codes = said[:-1:2], [int(code) for code in said[1::2]]
+    assert codes == [2, 2, 0, 0, 0], said
+    for answer in answers[:2]:
+        assert "photos: 3 HEIC images cannot be read here (pip install pillow-heif)" in answer
+    assert "left out: 3 HEIC images cannot be read here" in answers[2]
+    assert answers[3].count("it is HEIC, which needs pip install pillow-heif") == 3
+    assert "3 of 63 images skipped" in answers[3]
+    assert "left out: 31.heic cannot be read as an image (it is HEIC" in answers[4]
+    # Once it can be read: also where the files were checked before.
+    assert cli("inspect", some, "--json").json["items"] == 63
+    assert cli("inspect", table, "--json").json["broken"] == []

@@ -25,7 +25,7 @@ def some_of_ucmerced(shared, folder, train, test):
 def test_one_command_on_ucmerced(cli, shared, tmp_path):
     labels = some_of_ucmerced(shared, tmp_path, 140, 60)
     ask = ("--questions", "120", "--orders", "balanced", "--seed", "0", "--folds", "3")
-    fast = ("--method", "gr", "--set", "epochs=12")
+    fast = ("--method", "gr", "--set", "epochs=12", "--set", "crops=one")
     answer = cli("loop", str(labels), *ask, *fast, "--out", str(tmp_path / "loop"))
     assert answer.code == 0, answer.err
     assert "random questions" in answer.out

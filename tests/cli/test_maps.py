@@ -44,5 +44,5 @@ def test_maps_of_a_folder(cli, folder, lac_run, tmp_path):
 
 def test_methods_without_maps_say_so(bad, folder, photo_run, tmp_path):
     err = bad("maps", photo_run, folder / "photos", "-o", tmp_path).err
-    assert "has no maps; those of en_scl, lac and mime have" in err
+    assert "has no maps; those of en_scl, lac, mime and ignore have" in err
     assert not list(tmp_path.glob("*.npz"))

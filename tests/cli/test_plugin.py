@@ -53,7 +53,8 @@ def test_a_method_of_ones_own(folder: Path, tmp_path: Path):
     assert description["plugin"] == "my_methods.py"
     done = plusone(
         "bench", *data, "--plugin", "my_methods.py", "--methods", "an,capped", "-s", "epochs=1",
-        "--lr", 1e-2, "--seeds", 0, "--workers", 2, "--out", "bench", "--json", cwd=tmp_path,
+        "--lr", 1e-2, "--seeds", 0, "--workers", 1, "--out", "bench", "--json", "--no-report",
+        cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert '"capped"' in done.stdout

@@ -31,19 +31,20 @@ def test_voc_features(cli, shared, tmp_path):
 
 def test_yeast(cli, shared, tmp_path):
     yeast = shared / "data" / "mulan" / "yeast"
-    found = trained(cli, yeast, "-m", "em", "--epochs", 10, "-o", tmp_path / "r")
+    found = trained(cli, yeast, "-m", "em", "--epochs", 4, "-o", tmp_path / "r")
     assert found["items"] == {"train": 1200, "val": 300, "test": 917}
     assert found["test_map"] > 0.35  # 0.30 is the share of positives
-    npz = trained(cli, f"{yeast}.npz", "-m", "em", "--epochs", 10, "-o", tmp_path / "n")
+    npz = trained(cli, f"{yeast}.npz", "-m", "em", "--epochs", 4, "-o", tmp_path / "n")
     assert npz["test_map"] == pytest.approx(found["test_map"], abs=0.02)
 
 
 def test_ucmerced_with_the_small_cnn(cli, shared, tmp_path):
-    whole = cli("inspect", shared / "data" / "ucmerced", "--json").json
-    assert (whole["items"], whole["splits"]) == (2100, {"train": 1680, "test": 420})
+    few = few_images(shared / "data" / "ucmerced", tmp_path / "few", 525)
+    counted = cli("inspect", few, "--json").json
+    assert (counted["items"], counted["splits"]) == (525, {"train": 420, "test": 105})
     found = trained(
         cli,
-        *(few_images(shared / "data" / "ucmerced", tmp_path / "few", 525), "-m", "wan"),
+        *(few, "-m", "wan"),
         *("--epochs", 2, "--out", tmp_path / "r", "-s", "image_size=64", "-s", "batch_size=32"),
     )
     assert found["items"] == {"train": 336, "val": 84, "test": 105}

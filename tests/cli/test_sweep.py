@@ -7,17 +7,9 @@ import shlex
 
 import pytest
 
-from plusone.compare import jobs as module
 from plusone.methods import METHODS
 
-
-@pytest.fixture(autouse=True)
-def _in_this_process(monkeypatch):
-    def here(work, waiting, workers, name):
-        while waiting:
-            yield work(waiting.popleft())
-
-    monkeypatch.setattr(module, "in_processes", here)
+pytestmark = pytest.mark.usefixtures("in_this_process")
 
 
 @pytest.fixture

@@ -13,7 +13,11 @@ from plusone.review import apply_answers
 from plusone.training.task import make_task, split_and_observe
 from plusone.training.trainer import Training
 
-SINGLE = [name for name, info in METHODS.items() if info.scheme == "single"]
+SINGLE = [
+    name
+    for name, info in METHODS.items()
+    if info.scheme == "single" and info.trains_on(["features"])
+]
 NOISE = 1.0  # points of mAP
 
 

@@ -28,10 +28,14 @@ def test_data_then_modes_then_methods():
         for method in ("an", "gr")
     ]
     assert make_entries(spec())[0].mode == "auto"
-    able = [name for name, info in METHODS.items() if not info.needs_hints]
+    fine = [name for name, info in METHODS.items() if info.trains_on(["images"])]
+    able = [name for name in fine if not METHODS[name].needs_hints]
     assert [entry.method for entry in make_entries(spec(methods=["all"]))] == able
     hinted = spec(methods=["all"], data=[{"path": "digits", "hints": "hints.npz"}])
-    assert [entry.method for entry in make_entries(hinted)] == list(METHODS)
+    assert [entry.method for entry in make_entries(hinted)] == fine
+    linear = [name for name, info in METHODS.items() if info.trains_on(["features"])]
+    hinted = spec(methods=["all"], modes=["linear"], data=[hinted.data[0]])
+    assert [entry.method for entry in make_entries(hinted)] == linear
 
 
 def test_settings_of_data_and_method_are_laid_over_each_other():

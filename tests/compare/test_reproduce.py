@@ -225,7 +225,7 @@ def test_every_row_of_a_table_has_a_recipe_and_the_other_way_round():
             for figure in info.published
             if figure.source not in sources and getattr(figure, data) is not None
         }
-        assert files - listed <= elsewhere
+        assert files - listed <= elsewhere | {"ignore"}  # whose figures are not in our sources
         assert all("method" not in settings_of(data, method, mode) for mode, method in rows)
 
 

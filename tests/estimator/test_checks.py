@@ -22,8 +22,8 @@ BY_CLASS = {
     "check_classifier_multioutput": "predicts above a threshold of each class, chosen on held-out "
     "items; with threshold=0.5 the check passes",
 }
-AT_HALF = PlusOneClassifier("an", epochs=5, threshold=0.5, random_state=0)
-CHOSEN = PlusOneClassifier("gr", epochs=5, random_state=0)
+AT_HALF = PlusOneClassifier("an", epochs=2, threshold=0.5, random_state=0)
+CHOSEN = PlusOneClassifier("gr", epochs=2, random_state=0)
 
 
 @pytest.fixture(autouse=True)

@@ -45,12 +45,14 @@ def run_of(method, to, x=X, **settings):
 
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_every_method_can_be_exported_and_predicts_the_same(method, tmp_path):
-    run = run_of(method, tmp_path / "run")
+    images = METHODS[method].inputs == "images"
+    x = np.random.default_rng(0).integers(0, 255, (60, 3, 16, 16), np.uint8) if images else X
+    run = run_of(method, tmp_path / "run", x, **({"backbone": "cnn"} if images else {}))
     write_calibration(run, ("0", "1", "2"), CURVE)
     done = export_run(run, tmp_path / "out")
     assert list(done.files) == FILES
     before, after = load_run(run), load_run(tmp_path / "out")
-    inputs = ArrayInputs(torch.from_numpy(X))
+    inputs = ArrayInputs(torch.from_numpy(x))
     assert torch.equal(before.probabilities(inputs), after.probabilities(inputs))
     assert after.calibration == CURVE
     assert after.classes == before.classes

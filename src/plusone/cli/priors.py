@@ -32,6 +32,9 @@ from plusone.cli.common import (
 from plusone.errors import InputError
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from plusone.data.dataset import Dataset
     from plusone.data.matrix import LabelMatrix
     from plusone.data.table import LabelTable
@@ -85,7 +88,8 @@ def priors(
         result["k"] = result["single"]["k"]
     if checked is not None:
         towards = None if result["single"] is None else result["single"]["priors"]
-        estimate = from_audit(checked, towards=towards, seed=seed)
+        labels, groups = checked
+        estimate = from_audit(labels, towards=towards, seed=seed, groups=groups)
         result |= {"audit": estimate.to_dict(), "k": estimate.k}
     if as_json:
         emit(result)
@@ -93,8 +97,8 @@ def priors(
         _print(result, rows)
 
 
-def audited(path: Path, table: LabelTable) -> LabelMatrix:
-    """All labels of the items of an audit file, over the classes of the data."""
+def audited(path: Path, table: LabelTable) -> tuple[LabelMatrix, npt.NDArray[np.str_] | None]:
+    """All labels of the items of an audit file, over the classes of the data, and their groups."""
     import numpy as np
 
     from plusone.data.formats import read
@@ -115,9 +119,13 @@ def audited(path: Path, table: LabelTable) -> LabelMatrix:
     place = {name: number for number, name in enumerate(table.classes)}
     truth = other.truth.only_positives(default=-1)
     columns = np.array([place[name] for name in other.classes])[truth.indices]
-    return LabelMatrix.from_entries(
+    labels = LabelMatrix.from_entries(
         truth.row_of_entry(), columns, 1, (len(other), len(table.classes)), default=-1
     )
+    if table.groups is None:
+        return labels, None
+    row = {name: number for number, name in enumerate(table.ids.tolist())}
+    return labels, table.groups[[row[name] for name in other.ids.tolist()]]
 
 
 def _has_inputs(dataset: Dataset) -> bool:

@@ -189,7 +189,13 @@ def suggest(
             on_extract=lambda count: steps.extracted(count, len(dataset.table)),
             features_folder=cached,
         )
-    accepted = accept(fitted.calibrated, fitted.observed, precision, per_class=per_class)
+    accepted = accept(
+        fitted.calibrated,
+        fitted.observed,
+        precision,
+        per_class=per_class,
+        groups=fitted.groups,
+    )
     suggestions = fitted.suggestions(least=least, top=top)
     truth, hidden = fitted.truth, 0
     if truth is not None:
@@ -228,7 +234,9 @@ def _print(result: dict[str, Any], training: list[str]) -> None:
         training: The words of the command that trains on the accepted labels; none if there is no
             such command.
     """
-    accepted = result["accepted"]
+    from plusone.suggest.accept import FEWEST_AUDITED
+
+    accepted, audit = result["accepted"], result["calibration"]["audit"]
     known = "true_precision" in accepted
     columns = ["class", "accepted", "estimated %", *(["true %"] if known else [])]
     some = [row for row in accepted["classes"] if row["accepted"]]
@@ -239,7 +247,13 @@ def _print(result: dict[str, Any], training: list[str]) -> None:
     ]
     target, none = percent(accepted["target"]), len(accepted["classes"]) - len(some)
     out.print(table(f"labels to accept at {target} %", columns, rows))
-    if not some:
+    if not some and audit is not None and (audit["groups"] or FEWEST_AUDITED) < FEWEST_AUDITED:
+        say(
+            f"no label can be accepted: the answers are about {audit['groups']} groups, and a "
+            f"precision is promised from {FEWEST_AUDITED} on; audit more groups, or review the "
+            "suggestions"
+        )
+    elif not some:
         say(
             f"no label can be accepted at {target} %: nothing can be promised; "
             "lower --precision, audit some items (--audit), or review the suggestions"
@@ -252,8 +266,8 @@ def _print(result: dict[str, Any], training: list[str]) -> None:
         say(f"Hints {used}, which ranks the seen labels best.")
     if result["backbone_saw_items"]:
         say("The backbone was trained on these very items, so the probabilities may be too high.")
-    if some and result["calibration"]["audit"] is not None:
-        say(_bound(accepted))
+    if some and audit is not None:
+        say(_bound(accepted, grouped=audit["groups"] is not None))
     if known and some:
         say(
             f"the truth is known here: {percent(accepted['true_precision'])} % of them are right, "
@@ -266,7 +280,7 @@ def _print(result: dict[str, Any], training: list[str]) -> None:
         say(f"      {join(training)} (accepted labels count as seen)")
 
 
-def _bound(accepted: dict[str, Any]) -> str:
+def _bound(accepted: dict[str, Any], *, grouped: bool) -> str:
     """What the audit says about the precision of the accepted labels."""
     low, (checked, right) = accepted["precision_at_least"], accepted["audited"]
     if low is None:
@@ -277,6 +291,7 @@ def _bound(accepted: dict[str, Any]) -> str:
     return (
         f"of the accepted labels at least {percent(low)} % are right (95 % confidence): of the "
         f"audited items {checked} labels would be accepted, and {right} of them are right"
+        + ("; labels of a group count as one" if grouped else "")
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 from difflib import get_close_matches
 from functools import partial
@@ -91,7 +92,7 @@ def train(
     ] = None,
     backbone: Annotated[
         str | None,
-        typer.Option(help="For images: cnn, lite0, lite2 or timm/NAME; lite0 if installed."),
+        typer.Option(help="For images: cnn, lite0, lite1, lite2 or timm/NAME; lite0 if installed."),
     ] = None,
     epochs: Annotated[
         int | None, typer.Option(help="Epochs; 25 linear, 10 or more finetune.")
@@ -358,9 +359,18 @@ def _report(folder: Path) -> None:
 
 
 def _name(data: str) -> str:
-    """The name of the data in that of a run: the file's, or its folder's if it is just "labels"."""
+    """The name of the data in that of a run: the file's, or its folder's if it is just "labels".
+
+    Of a pattern, it is what comes before the first special character.
+
+    >>> _name("photos/labels.csv"), _name("photos/train-{000..009}.tar"), _name("photos/*.tar")
+    ('photos', 'train', 'photos')
+    """
     path = Path(data)
-    name = path.resolve().parent.name if path.stem == "labels" else path.stem
+    beginning = re.split(r"[*?\[{]", path.stem)[0].rstrip("-_. ")
+    name = path.stem if path.exists() or beginning == path.stem else beginning
+    if name == "labels" or (not name and path.stem):
+        name = path.resolve().parent.name
     return name or "data"
 
 
@@ -455,6 +465,7 @@ def methods(
             "labels_seen": info.scheme,
             "needs_k": info.needs_k,
             "needs_hints": info.needs_hints,
+            "inputs": info.inputs,
             "options": {f.name: f.default for f in dataclasses.fields(info.options)},
         }
         for key, info in chosen.items()
@@ -469,6 +480,13 @@ def methods(
         say("plusone methods NAME shows the paper and the options of one method")
 
 
+INPUTS = {
+    "any": "images or features",
+    "vectors": "features, also of images: --mode linear",
+    "images": "images: --mode finetune",
+}
+
+
 def _print_one(name: str, row: dict[str, Any]) -> None:
     k = "yes: --set expected_positives=K" if row["needs_k"] else "no"
     rows = [
@@ -476,6 +494,7 @@ def _print_one(name: str, row: dict[str, Any]) -> None:
         ("paper", f"{row['paper']} {row['year']}"),
         ("labels seen", row["labels_seen"]),
         ("needs the positives per item", k),
+        ("inputs", INPUTS[row["inputs"]]),
         ("needs hints", "yes: --hints FILE" if row["needs_hints"] else "no"),
     ]
     out.print(table(name, ("method", ""), rows, text=2))

@@ -157,7 +157,7 @@ def evaluate(
     if split is not None:
         check_split(split)
     predictor = _shown(load_run(run, device or "auto"), crops, batch_size)
-    _warn(run)
+    warn_if_diverged(run)
     cuts = _thresholds(run, predictor.classes, threshold)
     dataset = dataset_of(run, data, features, form, meaning, hints)
     if split is None:
@@ -303,7 +303,7 @@ def predict(
     photos = PhotoOutputs(gallery, copy_to, links, write_xmp)
     photos.check()
     predictor = _shown(load_run(run, device or "auto"), crops, batch_size)
-    _warn(run)
+    warn_if_diverged(run)
     cuts = _thresholds(run, predictor.classes, threshold)
     if raw:
         cuts = cuts if threshold is not None else cuts.of_scores(predictor.calibration)
@@ -364,7 +364,7 @@ def _shown(
     return predictor.with_crops(crops)
 
 
-def _warn(run: Path) -> None:
+def warn_if_diverged(run: Path) -> None:
     """Prints a warning if a run stopped early."""
     from plusone.training.run_folder import divergence_warning as warning
 

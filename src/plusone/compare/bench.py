@@ -162,13 +162,24 @@ def make_entries(spec: BenchSpec) -> list[Entry]:
         _check_modes(spec, block, source)
         for mode in spec.modes or (None,):
             for name in methods:
-                if "all" in spec.methods and get_method(name).needs_hints and not block.hints:
-                    continue
                 settings = merge_settings(spec.settings, block.settings)
                 settings = merge_settings(settings, spec.method.get(name, {}))
                 settings |= {} if mode is None else {"mode": mode}
-                entries.append(Entry(source, name, settings, block.name, spec.rules))
+                entry = Entry(source, name, settings, block.name, spec.rules)
+                if "all" not in spec.methods or _suits(entry, hinted=block.hints is not None):
+                    entries.append(entry)
     return entries
+
+
+def _suits(entry: Entry, *, hinted: bool) -> bool:
+    """Whether the data has what the method needs."""
+    info = get_method(entry.method)
+    if info.inputs == "any":
+        return hinted or not info.needs_hints
+    images = entry.source.data == "digits" or _has_images(entry.source)
+    mode = entry.mode if entry.mode != "auto" else ("finetune" if images else "linear")
+    first = "images" if mode == "finetune" else "features"
+    return info.trains_on((first, "images") if mode in IMAGE_MODES else (first,))
 
 
 def _check_modes(spec: BenchSpec, block: DataSpec, source: Source) -> None:

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from plusone.autorecipe import Facts, compose, facts_of
 from plusone.compare._pool import in_processes
 from plusone.data.dataset import Dataset
+from plusone.data.shards import exists, named_files
 from plusone.data.source import EMBEDDED, load_source
 from plusone.errors import InputError, RunError
 from plusone.io.jsonl import append_jsonl, read_jsonl, repair_jsonl
@@ -83,7 +84,8 @@ class Job:
         # Only what differs from the defaults, so that a setting added later changes no key.
         given = sorted(self.recipe.portable.model_dump(exclude_defaults=True).items())
         files = (self.source.data, *self.source.features, self.recipe.weights)
-        states = [file_state(Path(name)) for name in files]  # changed files are another training
+        # Changed files are another training.
+        states = [file_state(file) for name in files for file in named_files(Path(name))]
         parts: tuple[object, ...] = (__version__, self.source, states, options, given)
         if (hints := self.source.hints) is not None:
             parts += (hints, file_state(Path(hints)))
@@ -108,7 +110,7 @@ def make_source(
         hints: A hint file.
     """
     place = data if data in EMBEDDED else str(Path(data).resolve())
-    if place != data and not Path(data).exists():
+    if place != data and not exists(Path(data)):
         raise InputError(f"{data}: no such file or folder")
     files = tuple(str(path.resolve()) for path in features)
     return Source(place, files, form, meaning, None if hints is None else str(hints.resolve()))

