@@ -50,6 +50,7 @@ pictures: $(READY) $(BROWSER)
 
 # Repeats the measurements of docs/evidence (about an hour); their report is results/report.html.
 results: $(READY)
+	$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[hints]"
 	$(BIN)/python benchmarks/results.py $(SHARED)/data
 
 $(READY): pyproject.toml constraints.txt
