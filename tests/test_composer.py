@@ -61,7 +61,7 @@ def image_files(folder: Path, count: int) -> tuple[str, list[str]]:
     ids=["features", "image files"],
 )
 def test_the_same_data_gets_the_same_settings_from_every_door(make, count, tmp_path, monkeypatch):
-    monkeypatch.setattr(autorecipe, "LITE0_PACKAGES", ("no_such_package",))
+    monkeypatch.setattr(autorecipe, "installed_lite", lambda: None)
     data, files = make(tmp_path, count)
     words = [word for path in files for word in ("-x", path)]
     short = {"epochs": 1, "workers": 0}

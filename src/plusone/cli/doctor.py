@@ -134,6 +134,7 @@ def doctor(
     Example: [bold]plusone doctor[/bold]
     Example: [bold]plusone doctor photos -m gr --backbone lite0 -s mode=finetune[/bold]
     """
+    from plusone.models.backbones import installed_lite
     from plusone.recipe import make_recipe, parse_settings, read_toml
 
     flags = {"method": method, "backbone": backbone, "device": device}
@@ -156,7 +157,7 @@ def doctor(
         dataset = load(data, features, form, meaning, check_images=False)
         plan = _plan(dataset, data, given, by_rules=recipe is None)
     used = asked if plan is None else plan.composed.recipe
-    name = used.backbone if backbone or plan is not None else _best_backbone()
+    name = used.backbone if backbone or plan is not None else installed_lite() or "cnn"
     name = "cnn" if name == "auto" else name
     needs_backbone = plan is None or plan.data.width is None
     report["speeds"] = _speeds(used, name if needs_backbone else None, plan, seconds)
@@ -351,14 +352,6 @@ def _plan(dataset: Dataset, name: str, given: Any, *, by_rules: bool) -> Plan:
         channels=1 if vectors else shape[0],
     )
     return Plan(composed, data, paths)
-
-
-def _best_backbone() -> str:
-    """The backbone that photos would get."""
-    from importlib.util import find_spec
-
-    installed = all(find_spec(module) is not None for module in EXTRAS["lite0"].modules)
-    return "lite0" if installed else "cnn"
 
 
 def _speeds(

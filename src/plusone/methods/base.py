@@ -32,6 +32,11 @@ class Options:
     before anything is trained or written.
     """
 
+    @property
+    def gives_maps(self) -> bool:
+        """Whether these settings ask for class maps, where `MethodInfo.has_maps` does not."""
+        return False
+
 
 O_co = TypeVar("O_co", bound=Options, covariant=True, default=Options)
 
@@ -343,7 +348,7 @@ class MethodInfo(Generic[O_co]):
 
     def gives_maps(self, options: Mapping[str, Any]) -> bool:
         """Whether its head gives class maps with these options."""
-        return self.has_maps or options.get("boost", 1) != 1
+        return self.has_maps or self.make_options(options).gives_maps
 
     def trains_on(self, inputs: Iterable[str]) -> bool:
         """Whether it can be trained in stages with these inputs, "features" or "images"."""

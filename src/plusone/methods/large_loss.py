@@ -51,6 +51,10 @@ class LargeLossOptions(Options):
         if not self.boost >= 1:
             raise ValueError(f"boost must be at least 1, got {self.boost}")
 
+    @property
+    def gives_maps(self) -> bool:
+        return self.boost != 1
+
 
 @dataclass(frozen=True)
 class RejectionOptions(LargeLossOptions):

