@@ -54,9 +54,16 @@ def test_seeds_that_behave_alike_are_no_noise():
     assert noise.lsd == pytest.approx(0, abs=1e-12)
 
 
+def test_methods_without_a_seed_are_no_noise():
+    trained, solved = {"a": {0: 0.5, 1: 0.62}, "b": {0: 0.4, 1: 0.5}}, {0: 0.7, 1: 0.7}
+    assert pooled_noise(trained | {"c": solved}) == pooled_noise(trained)
+    assert p_over_seeds(solved, {0: 0.6, 1: 0.6}) is None
+    assert p_over_seeds(solved, {0: 0.6, 1: 0.65}) is not None
+
+
 def test_identical_runs_and_constant_gaps():
     assert p_over_seeds({0: 0.5, 1: 0.6}, {0: 0.5, 1: 0.6}) == 1.0
-    assert p_over_seeds({0: 0.5, 1: 0.5}, {0: 0.4, 1: 0.4}) == 0.0
+    assert p_over_seeds({0: 0.5, 1: 0.7}, {0: 0.4, 1: 0.6}) == 0.0
     assert p_over_seeds({0: 0.5}, {0: 0.4}) is None
     assert p_over_seeds({0: 0.5, 1: 0.6}, {2: 0.5, 3: 0.4}) is None
 

@@ -14,7 +14,8 @@ the least significant difference
 All methods within LSD of the best are within noise of it. With one seed there is no such variance,
 and with fewer than four degrees of freedom its estimate is too uncertain; then the test over
 classes decides. The noise is assumed to be the same for all methods, and there is no correction for
-multiple comparisons.
+multiple comparisons. Methods that do not depend on the seed (closed forms) have no such variance
+and do not count towards it.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ class Noise:
 def pooled_noise(scores: Mapping[str, Mapping[int, float]]) -> Noise | None:
     """The noise of scores by method and seed; None for one method or one seed.
 
+    Methods with the same score for all seeds do not count.
+
     Args:
         scores: Method -> seed -> score; seeds that not all methods have are left out.
     """
@@ -65,9 +68,10 @@ def pooled_noise(scores: Mapping[str, Mapping[int, float]]) -> Noise | None:
 
     tables = [set(by_seed) for by_seed in scores.values()]
     seeds = sorted(set.intersection(*tables)) if tables else []
-    if len(tables) < 2 or len(seeds) < 2:
-        return None
     rows = [[by_seed[seed] for seed in seeds] for by_seed in scores.values()]
+    rows = [row for row in rows if len(set(row)) > 1]
+    if len(rows) < 2:
+        return None
     of_method = [fmean(row) for row in rows]
     of_seed = [fmean(column) for column in zip(*rows, strict=True)]
     overall = fmean(of_method)
@@ -97,11 +101,15 @@ def is_near(gap: float, noise: Noise | None, p_classes: float | None) -> bool:
 
 
 def p_over_seeds(ours: Mapping[int, float], other: Mapping[int, float]) -> float | None:
-    """Paired t-test over common seeds, two-sided; None with fewer than two."""
+    """Paired t-test over common seeds, two-sided; None with fewer than two.
+
+    None, too, if neither method depends on the seed: seeds say nothing of them.
+    """
     from scipy.stats import ttest_1samp
 
-    gaps = [ours[seed] - other[seed] for seed in sorted(ours.keys() & other.keys())]
-    if len(gaps) < 2:
+    seeds = sorted(ours.keys() & other.keys())
+    gaps = [ours[seed] - other[seed] for seed in seeds]
+    if all(len({scores[seed] for seed in seeds}) < 2 for scores in (ours, other)):
         return None
     gap = fmean(gaps)
     if stdev(gaps) <= 1e-12 * max(1.0, abs(gap)):  # a constant gap
