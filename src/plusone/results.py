@@ -107,7 +107,8 @@ class EpochRecord(Record):
         stage: Number of the stage, from 0.
         epoch: Number of the epoch within the stage, from 1.
         losses: Mean of each loss term over the steps.
-        val_map: mAP on the validation items, against the labels of `selected_on`.
+        val_map: mAP on the validation items, against the labels of `selected_on`; unknown ones
+            count as `RunResult.val_against` says.
         selected_on: "truth" or "observed".
         best: Whether this is the best epoch of the stage so far.
         weights: "raw" or "ema", whichever scored better.
@@ -163,7 +164,8 @@ class RunResult(Record):
         seed: Seed of initial weights, batch order and augmentation.
         val_map: mAP on the validation items of the chosen epoch.
         val_score: What the epoch was chosen by; None in results of earlier versions.
-        test_map: mAP on the test items; None without them.
+        test_map: mAP on the test items; None without them, and if no more than some of their
+            positives are known.
         best_epoch: The chosen epoch of the last stage, from 1.
         stage_val_map: The best validation mAP of each stage.
         seconds: Duration of the training.
@@ -177,11 +179,17 @@ class RunResult(Record):
         recipe: All settings that are not defaults.
         selected_on: "truth" or "observed".
         selected_by: "map", or the name of a score on seen labels.
+        val_against: What `val_map` is measured against: "truth"; "known" where some labels are
+            unknown, which are left out; "seen" where no more than some positives are known, and
+            everything else counts as negative. Empty in results of earlier versions.
         weights: "raw" or "ema".
         observation: Scheme, seed and digest of the seen labels.
         items: Number of items per split.
         version: The version of plusone.
-        test: All metrics on the test items.
+        test: All metrics on the test items; unknown labels are left out.
+        test_unknown: How many of their labels are unknown.
+        test_if_negative: `test` if all unknown labels were negative; None if there are none.
+        test_if_positive: `test` if all unknown labels were positive; None if there are none.
         test_ap: Average precision per class on the test items.
         calibration: What the probabilities were calibrated on.
         test_calibrated: Metrics of the calibrated probabilities on the test items, with labels
@@ -213,11 +221,15 @@ class RunResult(Record):
     recipe: dict[str, Any] = Field(default_factory=dict)
     selected_on: str
     selected_by: str = "map"
+    val_against: str = ""
     weights: str = "raw"
     observation: dict[str, Any] = Field(default_factory=dict)
     items: dict[str, int] = Field(default_factory=dict)
     version: str = ""
     test: Numbers | None = None
+    test_unknown: int = 0
+    test_if_negative: Numbers | None = None
+    test_if_positive: Numbers | None = None
     test_ap: tuple[Number, ...] | None = None
     calibration: dict[str, Any] | None = None
     test_calibrated: Numbers | None = None
@@ -231,9 +243,32 @@ class RunResult(Record):
 
     def headline(self) -> str:
         """Validation and test mAP in one line, with what the validation labels were."""
-        labels = {"truth": "all labels", "observed": "the seen labels"}.get(self.selected_on, "")
         test = "" if self.test_map is None else f", test mAP {100 * self.test_map:.2f} %"
-        return f"val mAP {100 * self.val_map:.2f} % (against {labels or self.selected_on}){test}"
+        test += self.test_note
+        return f"val mAP {100 * self.val_map:.2f} % (against {self.val_labels}){test}"
+
+    @property
+    def against(self) -> str:
+        """`val_against`, also of earlier versions: "truth", "known" or "seen"."""
+        return self.val_against or ("truth" if self.selected_on == "truth" else "seen")
+
+    @property
+    def val_labels(self) -> str:
+        """What `val_map` is measured against, in words."""
+        words = {"truth": "all labels", "known": "the known labels", "seen": "the seen labels"}
+        return words.get(self.against, self.against)
+
+    @property
+    def test_note(self) -> str:
+        """What `test_map` would be if unknown labels were not left out; empty if there are none."""
+        ends = [(each or {}).get("map") for each in (self.test_if_negative, self.test_if_positive)]
+        if None in ends:
+            return ""
+        negative, positive = (f"{100 * end:.2f}" for end in ends if end is not None)
+        return (
+            f" ({self.test_unknown:,} unknown labels left out; {negative} if all were negative, "
+            f"{positive} if all were positive)"
+        )
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         names = ("method", "data", "seed", "lr", "val_map", "test_map", "best_epoch", "run")

@@ -81,6 +81,22 @@ def test_unknown_labels_are_left_out_and_both_ends_are_shown(cli, folder, run_fo
     row = next(line for line in shown.out.splitlines() if "(mAP)" in line)
     cells = [f"{100 * (found[k]['map'] if k else found['map']):.2f}" for k in ("", *ENDS)]
     assert row.split()[-3:] == cells
+    # Training prints the figures of `evaluate`, and has them in its JSON.
+    words = ("train", tmp_path / "known.npz", "-x", folder / "x.npz", "-m", "an", "--epochs", 2)
+    trained = cli(*words, "-o", tmp_path / "one", "--json").json
+    found = cli("evaluate", tmp_path / "one", "--json").json
+    maps = [found[end]["map"] if end else found["map"] for end in ("", *ENDS)]
+    assert (trained["val_against"], trained["test_unknown"]) == ("known", found["unknown"])
+    ours = [trained["test_map"], *(trained[f"test_{end}"]["map"] for end in ENDS)]
+    assert ours == pytest.approx(maps, abs=1e-9)
+    shown = cli(*words, "-o", tmp_path / "two", "--no-report")
+    masked, negative, positive = (f"{100 * value:.2f}" for value in maps)
+    text = " ".join(shown.out.split())
+    assert (
+        f"test mAP {masked} ({found['unknown']} unknown labels left out; {negative} if all" in text
+    )
+    assert f"{positive} if all were positive" in text
+    assert "(against the known labels)" in text
 
 
 ENDS = ("if_negative", "if_positive")

@@ -1,15 +1,20 @@
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from plusone.compare.loop import Journal, simulate, steps
+from plusone.compare.loop import Journal, _measure, simulate, steps
 from plusone.data.dataset import Dataset
+from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
+from plusone.metrics import mean_average_precision
 from plusone.recipe import make_recipe
 from plusone.suggest import read_suggestions
+from plusone.training.task import make_task
+from plusone.training.trainer import Training
 
 pytestmark = pytest.mark.slow
 
@@ -145,6 +150,30 @@ def test_data_without_truth_or_test_items_is_refused(tmp_path: Path) -> None:
     untested = Dataset.from_arrays(x, np.ones((4, 2), dtype=int), complete=True, name="untested")
     with pytest.raises(InputError, match="no test split"):
         simulate(untested, RECIPE, tmp_path)
+
+
+def test_unknown_labels_are_left_out_of_test_items_and_refused_elsewhere(tmp_path: Path) -> None:
+    whole = data()
+    assert whole.table.truth is not None
+    hide = np.random.default_rng(0).random((400, 5)) < 0.4
+    hide[:300] = False
+    states = np.where(hide, 0, whole.table.truth.dense())
+
+    def with_truth(states: np.ndarray) -> Dataset:
+        return replace(whole, table=replace(whole.table, truth=LabelMatrix.from_dense(states)))
+
+    partly = with_truth(states)
+    found = _measure(partly, partly.table, RECIPE)
+    training = Training(make_task(partly, RECIPE), RECIPE)
+    for _ in training.epochs():
+        pass
+    assert training.task.test is not None
+    z = training.log_odds(training.task.test)
+    assert found == mean_average_precision(z, states[300:], RECIPE.empty, "masked")
+    assert found != mean_average_precision(z, states[300:], RECIPE.empty, "negative")
+    states[:2, 0] = 0
+    with pytest.raises(InputError, match="2 labels of its items are unknown"):
+        simulate(with_truth(states), RECIPE, tmp_path, **ASK)
 
 
 def test_a_damaged_journal_is_named(tmp_path: Path) -> None:

@@ -57,6 +57,23 @@ def test_markdown(summary):
     assert lines[-1] == "- a note"
 
 
+def test_unknown_test_labels(result, tmp_path):
+    """Three figures in every table and file, and a note on what they are."""
+    ends = {"test_if_negative": {"map": 0.25}, "test_if_positive": {"map": 0.75}}
+    rows = [result("gr", seed, test=0.875, test_unknown=9, **ends) for seed in (0, 1)]
+    found = summarise(rows)
+    spec = make_spec({"data": [{"path": "d.npz"}], "methods": ["gr"]}, source="s")
+    write_outputs(tmp_path, spec, rows, found, title="t", command="c", rule="r")
+    (row,) = json.loads((tmp_path / "results.json").read_text())["rows"]
+    assert (row["test_map"], row["if_negative"], row["if_positive"]) == (0.875, 0.25, 0.75)
+    text = (tmp_path / "table.md").read_text()
+    assert "| method | test mAP | if negative | if positive |" in text
+    assert "| **87.50 ± 0.00** | 25.00 | 75.00 |" in text
+    assert "- test mAP leaves unknown test labels out" in text
+    for line in csv.DictReader((tmp_path / "results.csv").open()):
+        assert (line["if_negative"], line["if_positive"]) == ("0.25", "0.75")
+
+
 def test_columns_without_content_are_left_out(result):
     text = markdown_tables(summarise([result()]), {}, [])
     head = next(line for line in text.splitlines() if line.startswith("|"))
@@ -132,7 +149,7 @@ def test_results_json(written):
     assert {
         "data", "method", "mode", "lr", "options", "seeds", "val_map", "val_score", "test_map",
         "recovery_map", "seconds", "gap_closed", "published", "published_source", "best",
-        "within_noise", "p_seeds", "p_classes", "keys", "test_sd",
+        "within_noise", "p_seeds", "p_classes", "keys", "test_sd", "if_negative", "if_positive",
     } == whole["rows"][0].keys()  # fmt: skip
     assert whole["settings"]["rule"] == "by luck"
     assert whole["settings"]["observations"][0]["digest"] == "ab"

@@ -46,6 +46,22 @@ def test_it_learns_all_labels_from_one(items, fresh, method):
         assert (np.diff(scores[order, column]) >= 0).all()
 
 
+def test_a_score_leaves_unknown_labels_out(items, fresh):
+    model = quick(epochs=2).fit(items.x, items.names)
+    hidden = np.random.default_rng(0).random(fresh.truth.shape) < 0.4
+    states = np.where(hidden, 0, 2 * fresh.truth - 1)
+    scores = model.decision_function(fresh.x)
+    expected = mean_average_precision(scores, states, unknown="masked")
+    assert (
+        model.score(fresh.x, states) == model.score(fresh.x, sparse.csr_array(states)) == expected
+    )
+    seen = np.maximum(states, 0)  # positives alone: the rest counts as negative
+    as_negative = mean_average_precision(scores, seen, unknown="negative")
+    assert model.score(fresh.x, seen) == as_negative < expected - 0.05
+    seen[:, 0] = np.minimum(states[:, 0], 0)  # no class with both: masked, there is no mAP
+    assert model.score(fresh.x, seen) == mean_average_precision(scores, seen == 1)
+
+
 def test_logits_are_logits(items):
     model = quick().fit(items.x, items.names)
     logits = model.decision_function(items.x)

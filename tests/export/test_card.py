@@ -52,6 +52,17 @@ def test_what_the_card_says(config):
     assert "3e-07 on 16 random items" in make_card(checked)
 
 
+def test_unknown_test_labels(config):
+    ends = {"test_if_negative": {"map": 0.25}, "test_if_positive": {"map": 0.75}}
+    result = RESULT.model_copy(update={"test_unknown": 9, "val_against": "known"} | ends)
+    card = make_card(replace(config, result=result))
+    assert "average precision against the known labels" in card
+    for value, state in (("0.2500", "negative"), ("0.7500", "positive")):
+        line = next(line for line in card.splitlines() if f"were {state}" in line)
+        assert "the 9 unknown labels" in line
+        assert value in line
+
+
 def test_without_test_items_it_says_that_nothing_is_known(config):
     card = make_card(replace(config, result=RESULT.model_copy(update={"test": None})))
     assert "nothing here says how often it is right" in card

@@ -84,12 +84,26 @@ def test_metrics_of_entries_leave_unknown_ones_out(tables):
 
 
 @pytest.mark.parametrize(("unknown", "filled"), [("negative", -1), ("positive", 1)])
-def test_the_two_ends_are_complete_tables(tables, unknown, filled):
+def test_the_two_assumptions_are_complete_tables(tables, unknown, filled):
     scores, states = tables
     complete = np.where(states == 0, filled, states)
     found, expected = evaluate(scores, states, unknown=unknown), evaluate(scores, complete)
     assert found == pytest.approx(expected, nan_ok=True)
     assert found["map"] != pytest.approx(evaluate(scores, states)["map"], abs=1e-3)
+
+
+def test_the_two_assumptions_are_no_bounds():
+    """The masked value can lie outside of both, and so can that of the complete truth."""
+    scores = np.array([[0.9], [0.8], [0.7], [0.6]])
+
+    def found(*states):
+        ways = ("masked", "negative", "positive")
+        truth = np.array(states)[:, None]
+        return [mean_average_precision(scores, truth, unknown=way) for way in ways]
+
+    assert found(0, 1, -1, 0) == pytest.approx([1, 1 / 2, 11 / 12])
+    _, *ends = found(1, 0, -1, 0)
+    assert min(ends) > found(1, -1, -1, 1)[0] == pytest.approx(3 / 4)
 
 
 def test_a_table_of_zeros_and_ones_is_complete(tables):

@@ -19,7 +19,7 @@ from plusone.report.documents import Intervals, Sweep
 from plusone.report.intervals import k_intervals
 from plusone.report.lines import Line
 from plusone.report.page import save_figure
-from plusone.report.summary import Score, score_dots
+from plusone.report.summary import Score, result, score_dots
 from plusone.results import Probe
 
 pytestmark = pytest.mark.slow
@@ -71,6 +71,15 @@ def test_the_headline_of_one_training_is_about_the_epoch_that_was_kept(make):
     assert title(curves.map_and_loss(line, line, INK, "pets", staged)) == (
         "pets: 65.0 % validation mAP (against seen labels alone); epoch 2 of the last stage was "
         "kept"
+    )
+
+
+def test_unknown_test_labels(make):
+    ends = {"test_if_negative": {"map": 0.25}, "test_if_positive": {"map": 0.75}}
+    run = make.typed("gr", val_map=0.6, test_map=0.58, test_unknown=9, val_against="known", **ends)
+    assert result(run, solved=True) == (
+        "58.0 % test mAP (9 unknown labels left out; 25.00 if all were negative, 75.00 if all were "
+        "positive), 60.0 % validation mAP (against known labels)"
     )
 
 

@@ -900,6 +900,8 @@ def _print_table(rows: Sequence[Row], title: str) -> None:
         "method": [row.method for row in rows],
         "test mAP": [NEAR * row.within_noise + percent(row.test_map) for row in rows],
         "sd": [percent(row.test_sd) for row in rows],
+        "if negative": [percent(row.if_negative) for row in rows],
+        "if positive": [percent(row.if_positive) for row in rows],
         "val mAP": [percent(row.val_map) for row in rows],
         "val score": [row.chosen_by for row in rows],
         "recovered": [percent(row.recovery_map) for row in rows],
@@ -934,12 +936,18 @@ def _shown(column: str, rows: Sequence[Row]) -> bool:
         "val score": any(row.chosen_by != "-" for row in rows),
         "lr": out.width >= NARROW,
         "gap closed": any(row.gap_closed is not None for row in rows),
+        "if negative": any(row.if_negative is not None for row in rows),
+        "if positive": any(row.if_positive is not None for row in rows),
     }
     return needed.get(column, True)
 
 
 def _print_legend(rows: Sequence[Row]) -> None:
     """Prints what the columns and marks mean."""
+    from plusone.compare.tables import UNKNOWN
+
+    if any(row.if_negative is not None for row in rows):
+        say(UNKNOWN)
     say("recovered: mAP on the training items against all their labels, hidden ones included")
     if any(row.gap_closed is not None for row in rows):
         say("gap closed: 0 % is AN (unseen = negative), 100 % is training with all labels (bce)")

@@ -64,7 +64,6 @@ STEPS_ONLY = frozenset(
 )  # fmt: skip
 BETWEEN_MOVES = 0.1  # seconds between two updates of the progress bar
 NAMED = 5  # classes without a seen positive that are named
-LABELS = {"truth": "all labels", "observed": "the seen labels"}
 K_FROM = {
     "validation": "counted on the validation items",
     "estimated": "estimated from the seen labels (plusone priors tells more)",
@@ -141,7 +140,8 @@ def train(
     What you do not set is chosen by rules that look at the data; each says why. A recipe file
     describes a training in full and switches them off; the embedded digits have fixed settings.
     Where all labels are known, all but one positive per item are hidden first,
-    as in the papers; partial labels are used as they are.
+    as in the papers; partial labels are used as they are. Unknown test labels are left out of the
+    figures; mAP if all were negative, and if all were positive, is shown beside.
 
     Example: [bold]plusone train photos[/bold] (a folder per class, or a folder with labels.csv)
     Example: [bold]plusone train labels.csv -x photos.npz -m em -s options.alpha=0.2[/bold]
@@ -277,7 +277,7 @@ def train(
             figures = _decisive(record.selected_by, record.val_score, verbose)
             figures += ", the best so far" if record.best else ""
             if verbose and record.selected_by != "map":
-                figures += f" (val mAP on seen labels {percent(record.val_map)})"
+                figures += f" (val mAP {percent(record.val_map)})"
             say(f"{where}: {figures}")
 
         result = run(
@@ -391,11 +391,11 @@ def _print(result: RunResult, data: str, *, closed: bool, verbose: bool) -> None
         closed: Whether it was solved in closed form, so that no epoch was chosen.
         verbose: Whether scores are called by their names.
     """
-    labels = LABELS[result.selected_on]
+    against = f"(against {result.val_labels})"
     score = _decisive(result.selected_by, result.val_score, verbose)
-    rows: list[tuple[str, object]] = [("val mAP", f"{percent(result.val_map)} (against {labels})")]
+    rows: list[tuple[str, object]] = [("val mAP", f"{percent(result.val_map)} {against}")]
     if result.test_map is not None:
-        rows.append(("test mAP", percent(result.test_map)))
+        rows.append(("test mAP", percent(result.test_map) + result.test_note))
     if result.recovery is not None:
         recovered = percent(result.recovery["recovery_map"])
         rows.append(("recovered", f"{recovered} (mAP of all labels of the training items)"))
@@ -408,7 +408,7 @@ def _print(result: RunResult, data: str, *, closed: bool, verbose: bool) -> None
     rows += [("seconds", f"{result.seconds:.1f}"), ("run", result.run)]
     out.print(table(f"{result.method} on {data}", ("result", ""), rows, text=2))
     say("mAP, mean average precision: how well the items of each class are ranked; 100 is perfect")
-    if result.selected_on == "observed" and result.test_map is None:
+    if result.against == "seen" and result.test_map is None:
         say(SEEN_ONLY)
     run = quote(str(result.run))
     commands = {

@@ -23,6 +23,7 @@ from plusone.errors import InputError
 from plusone.io.jsonl import append_jsonl, read_jsonl, write_jsonl
 from plusone.methods import get_method
 from plusone.metrics import mean_average_precision
+from plusone.metrics.known import MEANINGS, against
 from plusone.recipe import Recipe
 from plusone.review import ORDERS, apply_answers
 from plusone.review.questions import Selection, Suggested
@@ -264,7 +265,14 @@ def check(
     """Refuses what `simulate` cannot run, before anything is computed."""
     if dataset.table.truth is None:
         raise InputError(f"{dataset.name}: the truth plays the reviewer, so all labels are needed")
-    if not len(dataset.table.rows_of("test")):
+    tested = dataset.table.rows_of("test")
+    asked = np.setdiff1d(np.arange(len(dataset.table)), tested)
+    if unknown_labels := int(dataset.table.truth.take(asked).per_class(0).sum()):
+        raise InputError(
+            f"{dataset.name}: the truth plays the reviewer, and {unknown_labels} labels of its "
+            "items are unknown; only those of test items may be"
+        )
+    if not len(tested):
         raise InputError(
             f"{dataset.name}: has no test split to measure on; mark some items as test in a column "
             "or array named split"
@@ -285,15 +293,16 @@ def check(
 
 
 def _measure(dataset: Dataset, table: LabelTable, settings: Recipe) -> float:
-    """Test mAP of a training on these labels."""
+    """Test mAP of a training on these labels; unknown test labels are left out."""
     task = make_task(replace(dataset, table=table), settings)
     training = Training(task, settings)
     for _ in training.epochs():
         pass
     assert task.test is not None
-    assert task.test.truth is not None
-    truth = task.test.truth.dense() == 1
-    return mean_average_precision(training.log_odds(task.test), truth, empty=settings.empty)
+    truth = task.test.truth
+    assert truth is not None
+    z, unknown = training.log_odds(task.test), MEANINGS[against(truth)][0]
+    return mean_average_precision(z, truth.dense(), settings.empty, unknown)
 
 
 def _suggestions(

@@ -41,8 +41,10 @@ class Outcome:
         lr: The learning rate.
         seeds: Number of seeds.
         val_map: Mean over seeds.
-        test_map: Mean over seeds; None without a test split.
+        test_map: Mean over seeds, unknown labels left out; None without a test split.
         test_sd: Sample standard deviation over seeds; None for one seed.
+        if_negative: `test_map` if all unknown labels were negative; None if there are none.
+        if_positive: `test_map` if all unknown labels were positive; None if there are none.
         keys: Keys of the trainings in the journal.
     """
 
@@ -53,6 +55,8 @@ class Outcome:
     val_map: float
     test_map: float | None
     test_sd: float | None
+    if_negative: float | None
+    if_positive: float | None
     keys: tuple[str, ...]
 
 
@@ -243,8 +247,16 @@ def _figures(runs: Sequence[JobResult]) -> dict[str, Any]:
         "val_map": fmean(run.val_map for run in runs),
         "test_map": fmean(tests) if tests else None,
         "test_sd": stdev(tests) if len(tests) > 1 else None,
+        "if_negative": _mean_map([run.test_if_negative for run in runs]),
+        "if_positive": _mean_map([run.test_if_positive for run in runs]),
         "keys": tuple(run.key for run in runs),
     }
+
+
+def _mean_map(tests: Sequence[Mapping[str, float | None] | None]) -> float | None:
+    maps = [test.get("map") for test in tests if test is not None]
+    known = [value for value in maps if value is not None]
+    return fmean(known) if known else None
 
 
 def _by_seed(runs: Sequence[JobResult]) -> dict[int, float]:

@@ -29,11 +29,15 @@ COLUMNS = (
     "data", "method", "mode", "seed", "lr", "options", "val_map", "val_score", "selected_by",
     "test_map", "best_epoch", "seconds", "recovery_map", "hidden_map", "k", "stacked", "scheme",
     "observe_seed", "digest", "version", "key", "chosen",
+    "if_negative", "if_positive",
 )  # fmt: skip
 FILES = ("results.json", "results.csv", "table.md", "table.tex", "bench.toml")
 MARKS = (
     "bold: the best of the methods that see one positive per item; =: within noise of it; methods "
     "that see more labels are not ranked"
+)
+UNKNOWN = (
+    "test mAP leaves unknown test labels out; if negative, if positive: if all of them were so"
 )
 ESCAPES = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
@@ -92,6 +96,7 @@ def write_outputs(
     plain: dict[str, Any] = json.loads(json.dumps(whole, allow_nan=False))
     notes = [
         f"settings: {rule}",
+        *([UNKNOWN] if any(row.if_negative is not None for row in summary.rows) else []),
         *(
             f"noise, {test['data']}, {test['mode']}: the least significant difference is "
             f"{100 * test['lsd']:.2f} ({test['freedom']} degrees of freedom)"
@@ -120,6 +125,7 @@ def tidy(results: Sequence[JobResult], summary: Summary) -> str:
     writer.writeheader()
     for result in {result.key: result for result in results}.values():
         seen, recovery = result.observation, result.recovery or {}
+        negative, positive = result.test_if_negative or {}, result.test_if_positive or {}
         writer.writerow(
             result.model_dump(include=set(COLUMNS))
             | {
@@ -131,6 +137,8 @@ def tidy(results: Sequence[JobResult], summary: Summary) -> str:
                 "observe_seed": seen.get("seed"),
                 "digest": seen["digest"],
                 "chosen": str(result.key in chosen).lower(),
+                "if_negative": negative.get("map"),
+                "if_positive": positive.get("map"),
             }
         )
     return text.getvalue()
@@ -215,6 +223,8 @@ def _markdown(rows: Sequence[Row]) -> str:
     columns = {
         "method": [f"**{row.method}**" if row.best else row.method for row in rows],
         "test mAP": [_marked(row) for row in rows],
+        "if negative": [percent(row.if_negative) for row in rows],
+        "if positive": [percent(row.if_positive) for row in rows],
         "val mAP": [percent(row.val_map) for row in rows],
         "val score": [row.chosen_by for row in rows],
         "recovered": [percent(row.recovery_map) for row in rows],

@@ -26,6 +26,7 @@ from plusone.device import CPU
 from plusone.errors import InputError
 from plusone.estimator.labels import Labels, read_labels
 from plusone.metrics import mean_average_precision
+from plusone.metrics.known import MEANINGS, against
 from plusone.recipe import Recipe
 from plusone.results import EpochRecord
 from plusone.seeds import generator
@@ -413,7 +414,8 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Args:
             X: Features `[N, D]`.
-            y: True or seen labels, in any form that `fit` takes. Everything but 1 counts as
+            y: True or seen labels, in any form that `fit` takes. Beside 1 and -1, a 0 in a matrix
+                is unknown and left out; without a class that has both, everything but 1 counts as
                 negative. Classes without a positive are left out.
         """
         scores = self.decision_function(X)  # probabilities would tie where they round to 1
@@ -421,7 +423,8 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_lengths(len(scores), len(labels.matrix))
         if not (labels.matrix.values == 1).any():
             raise InputError("y has no positive label of a class of this model: no score exists")
-        return mean_average_precision(scores, labels.matrix.dense() == 1)
+        unknown = MEANINGS[against(labels.matrix)][0]
+        return mean_average_precision(scores, labels.matrix.dense(), unknown=unknown)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -21,8 +21,9 @@ from plusone.version import __version__
 KIND = "plusone"
 PUBLISHED = (
     "method", "data", "seed", "val_map", "val_score", "test_map", "test", "best_epoch",
-    "selected_on", "selected_by", "k", "k_from", "observation", "items", "mode", "options",
-    "recovery", "rules", "test_calibrated",
+    "selected_on", "selected_by", "val_against", "k", "k_from", "observation", "items", "mode",
+    "options", "recovery", "rules", "test_calibrated", "test_unknown", "test_if_negative",
+    "test_if_positive",
 )  # fmt: skip
 
 SHOWN_CLASSES = 200
@@ -277,7 +278,12 @@ def _results(config: ModelConfig) -> str:
     result = config.result
     measured = _measured(result)
     rows = [(f"test, {label}", f"{value:.4f}") for _, label, value in measured]
-    label = f"validation, mean average precision against {_labels(result.selected_on)}"
+    ends = {"negative": result.test_if_negative, "positive": result.test_if_positive}
+    for end, values in ends.items():
+        if values is not None and (value := values.get("map")) is not None:
+            what = f"the {result.test_unknown} unknown labels, left out above, were {end}"
+            rows.append((f"test, mean average precision if {what}", f"{value:.4f}"))
+    label = f"validation, mean average precision against {result.val_labels}"
     rows.append((label, f"{result.val_map:.4f}"))
     note = "" if measured else NO_TEST
     return f"## Results\n\n{_table(('measure', 'value'), rows)}\n{note}"

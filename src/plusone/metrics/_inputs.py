@@ -25,8 +25,9 @@ Unknown = Literal["auto", "masked", "negative", "positive"]
 """What a 0 in the truth means.
 
 `"masked"`: the label is unknown and does not count. `"negative"` and `"positive"`: unknown labels
-count as such, which gives the two ends of what a metric would be if all were known. `"auto"`:
-`"masked"` if the truth holds a -1, else `"negative"`: a table of 0 and 1 has no unknown label.
+count as such. These two are no bounds: the masked value is measured on fewer labels and can lie
+outside of them, and so can the value if all labels were known. `"auto"`: `"masked"` if the truth
+holds a -1, else `"negative"`: a table of 0 and 1 has no unknown label.
 """
 
 BLOCK = 1 << 24  # labels processed at once

@@ -57,8 +57,9 @@ class Prober:
 
 def prober_for(truth: LabelMatrix | None, observed: LabelMatrix) -> Prober | None:
     """A prober, if labels are hidden, their truth is known, and there are not too many of them."""
-    hides = truth is not None and truth.default == -1 and observed.default == 0
-    if truth is None or not hides or len(truth) * truth.n_classes > LARGEST:
+    if truth is None or truth.default != -1 or (truth.values == 0).any() or observed.default != 0:
+        return None
+    if len(truth) * truth.n_classes > LARGEST:
         return None
     return Prober(truth, observed)
 

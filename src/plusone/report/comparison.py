@@ -74,7 +74,7 @@ def results_table(group: Group) -> Table:
 
 
 def _on_seen_labels(runs: Sequence[RunResult]) -> bool:
-    return bool(runs) and all(run.selected_on == "observed" for run in runs)
+    return bool(runs) and all(run.against == "seen" for run in runs)
 
 
 def _test_map(entry: Entry) -> Cell:
@@ -103,6 +103,14 @@ COLUMNS: dict[str, tuple[str, Callable[[Entry], Cell]]] = {  # name: hint, and t
         ),
     ),
     "test mAP": ("mean ± standard deviation over seeds, in %", _test_map),
+    "if negative": (
+        "test mAP if all unknown test labels, which are left out beside, were negative, in %",
+        lambda entry: _number(entry.row.if_negative, percent),
+    ),
+    "if positive": (
+        "test mAP if all unknown test labels were positive, in %",
+        lambda entry: _number(entry.row.if_positive, percent),
+    ),
     "val mAP": (
         "on the validation items, in %",
         lambda entry: _number(entry.row.val_map, percent),

@@ -71,6 +71,8 @@ class BenchRow(Record):
     val_score: Number = None
     test_map: Number = None
     test_sd: Number = None
+    if_negative: Number = None
+    if_positive: Number = None
     recovery_map: Number = None
     seconds: Number = None
     keys: tuple[str, ...] = ()

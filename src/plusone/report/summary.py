@@ -90,8 +90,9 @@ def result(run: RunResult, *, solved: bool = False) -> str:
         run: Its result.
         solved: Whether it was solved in closed form, and so has no epochs.
     """
-    on = "" if run.selected_on == "truth" else " (against seen labels alone)"
-    parts = [] if run.test_map is None else [f"{100 * run.test_map:.1f} % test mAP"]
+    words = {"truth": "", "known": " (against known labels)"}
+    on = words.get(run.against, " (against seen labels alone)")
+    parts = [] if run.test_map is None else [f"{100 * run.test_map:.1f} % test mAP{run.test_note}"]
     parts.append(f"{100 * run.val_map:.1f} % validation mAP{on}")
     return ", ".join(parts) + ("" if solved else f"; {kept(run)}")
 

@@ -16,6 +16,7 @@ from plusone.data.table import hold_out_validation
 from plusone.errors import InputError
 from plusone.metrics import Cut, Unknown, evaluate
 from plusone.metrics.calibration import mean_and_rate
+from plusone.metrics.known import MEANINGS, against
 from plusone.recipe import Recipe
 from plusone.results import finite
 from plusone.training._sampling import TEST_LABELS, blockwise, sample
@@ -35,7 +36,8 @@ class Evaluation:
         items: How many items were evaluated.
         of: How many there are, if those are a sample.
         against: "truth"; "known" where some labels are unknown, which are left out; "seen" where
-            only positives were observed, and everything else counts as negative.
+            only positives were observed, and everything else counts as negative
+            (`plusone.metrics.known`).
         not_measured: Classes of the model that the data does not have.
         metrics: Values by name; None for those that are not finite.
         unknown: How many labels are unknown, where they are left out.
@@ -51,7 +53,7 @@ class Evaluation:
     ends: Mapping[str, dict[str, float | None]] = field(default_factory=dict)
 
     def calibration(self) -> str | None:
-        """How well probabilities agree with true labels, in a sentence; None without the truth."""
+        """How well probabilities agree with true labels, in a sentence; None on seen labels."""
         mean, rate = self.metrics.get("mean_probability"), self.metrics.get("true_rate")
         if mean is None or rate is None or (error := self.metrics.get("ece")) is None:
             return None
@@ -188,8 +190,8 @@ def evaluate_run(
 
     With `hold_out`, the recipe draws the same validation items as the training did from the same
     data, if the data has none. Where some labels of the items are unknown, they are left out, and
-    the metrics with all of them negative and with all of them positive are given too. Without a
-    seen negative, everything but observed positives counts as negative. Of very many items a sample
+    the metrics with all of them negative and with all of them positive are given too. Without
+    negatives, everything but observed positives counts as negative. Of very many items a sample
     is evaluated. Classes are matched by name; those that the data does not have are not measured.
 
     Raises:
@@ -229,26 +231,25 @@ def evaluate_run(
         columns = [predictor.classes.index(name) for name in shared]
         log_odds = log_odds[:, columns]
         threshold = threshold if isinstance(threshold, float) else threshold[columns]
-    p, states = torch.sigmoid(log_odds), target.dense()
-    partly = bool((states == 0).any() and (states == -1).any())
+    p, states, what = torch.sigmoid(log_odds), target.dense(), against(target)
 
     def measured(unknown: Unknown) -> dict[str, float | None]:
         found = evaluate(
             p, states, threshold=threshold, top_k=top_k, empty=recipe.empty, ranking=log_odds,
             unknown=unknown,
         )  # fmt: skip
-        found |= {} if items.truth is None else mean_and_rate(p, states)
+        found |= {} if what == "seen" else mean_and_rate(p, states, unknown)
         values: dict[str, float | None] = finite(found)
         return values
 
-    ends: tuple[Unknown, ...] = ("negative", "positive") if partly else ()
+    first, *ends = MEANINGS[what]
     return Evaluation(
         items=len(rows),
         of=None if chosen is None else total,
-        against="known" if partly else "seen" if items.truth is None else "truth",
+        against=what,
         not_measured=tuple(name for name in predictor.classes if name not in known),
-        metrics=measured("masked" if partly else "negative"),
-        unknown=int((states == 0).sum()) if partly else 0,
+        metrics=measured(first),
+        unknown=int((states == 0).sum()) if ends else 0,
         ends={end: measured(end) for end in ends},
     )
 

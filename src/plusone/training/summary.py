@@ -15,6 +15,7 @@ from torch import Tensor
 from plusone.data.matrix import LabelMatrix
 from plusone.metrics import average_precision, evaluate, evaluate_recovery
 from plusone.metrics.calibration import mean_and_rate
+from plusone.metrics.known import MEANINGS, against
 from plusone.results import Example, LabelCounts, RunResult
 from plusone.seeds import derive
 from plusone.training._sampling import RECOVERY_LABELS, TEST_LABELS, blockwise, sample
@@ -74,6 +75,7 @@ def summarise(
         "recipe": recipe.model_dump(mode="json", exclude_defaults=True),
         "selected_on": training.validator.selected_on,
         "selected_by": training.validator.selected_by,
+        "val_against": training.validator.against,
         "weights": training.best.weights,
         "observation": dict(task.observation),
         "items": {"train": len(task.train), "val": len(task.val), "test": len(task.test or ())},
@@ -81,8 +83,8 @@ def summarise(
     }
     if calibrated is not None:
         metrics["calibration"] = calibrated[0].about()
-    if task.test is not None and task.test.truth is not None:
-        metrics |= _tested(training, task.test, task.test.truth, calibrated)
+    if task.test is not None and (labels := _measurable(task.test)) is not None:
+        metrics |= _tested(training, task.test, labels, calibrated)
     metrics["examples"] = pick_examples(
         task.train, task.classes, lambda rows: training.predict(task.train, rows)
     )
@@ -109,26 +111,41 @@ def _tested(
     """Metrics on the test items: of the scores, and of the probabilities where there are any."""
     rows, empty = _rows(part, TEST_LABELS), training.recipe.empty
     z = blockwise(rows, labels.n_classes, lambda some: training.log_odds(part, some))
-    truth = labels.dense(rows.numpy()) == 1
-    metrics = evaluate(torch.sigmoid(z), truth, ranking=z, empty=empty)
-    per_class = average_precision(z, truth).tolist()
+    labels = labels.take(rows.numpy())
+    unknown, *others = MEANINGS[against(labels)]
+    truth = labels.dense() if others else labels.dense() == 1  # which is checked in less memory
+    p = torch.sigmoid(z)
+    metrics = evaluate(p, truth, ranking=z, empty=empty, unknown=unknown)
+    per_class = average_precision(z, truth, unknown).tolist()
     tested = {"test_map": metrics["map"], "test": metrics, "test_ap": per_class}
+    for other in others:
+        found = evaluate(p, truth, ranking=z, empty=empty, unknown=other)
+        tested |= {"test_unknown": int((truth == 0).sum()), f"test_if_{other}": found}
     if calibrated is not None and calibrated[0].calibrated:
         calibration, thresholds = calibrated
         if (some := sample(len(z), labels.n_classes, RECOVERY_LABELS)) is not None:
             z, truth = z[torch.from_numpy(some)], truth[some]
         z = calibration(z)
         p = torch.sigmoid(z)
-        values = evaluate(p, truth, threshold=thresholds.array, ranking=z, empty=empty)
+        values = evaluate(
+            p, truth, threshold=thresholds.array, ranking=z, empty=empty, unknown=unknown
+        )
         kept = {name: values[name] for name in ("cf1", "of1", "ece", "brier")}
-        tested["test_calibrated"] = kept | mean_and_rate(p, truth)
+        tested["test_calibrated"] = kept | mean_and_rate(p, truth, unknown)
     return tested
+
+
+def _measurable(part: Part) -> LabelMatrix | None:
+    """The labels that a part is measured against; None if no more than some positives are known."""
+    if part.truth is not None:
+        return part.truth
+    return None if against(part.observed) == "seen" else part.observed
 
 
 def _recovered(training: Training, part: Part, labels: LabelMatrix) -> dict[str, Any]:
     """Metrics of the model, and of the method's estimates if any, on the hidden training labels."""
     rows = _rows(part, RECOVERY_LABELS)
-    truth, seen = labels.dense(rows.numpy()) == 1, part.observed.dense(rows.numpy())
+    truth, seen = labels.dense(rows.numpy()), part.observed.dense(rows.numpy())
     z = blockwise(rows, labels.n_classes, lambda some: training.log_odds(part, some))
     empty = training.recipe.empty
     found = evaluate_recovery(torch.sigmoid(z), truth, seen, empty=empty, ranking=z)
@@ -150,11 +167,11 @@ def _sampled(task: Task) -> dict[str, dict[str, int]]:
     sampled = {}
     if task.val.of is not None:
         sampled["val"] = {"items": len(task.val), "of": task.val.of}
-    for name, part, most in (
-        ("test", task.test, TEST_LABELS),
-        ("recovery", task.train, RECOVERY_LABELS),
+    for name, part, labels, most in (
+        ("test", task.test, None if task.test is None else _measurable(task.test), TEST_LABELS),
+        ("recovery", task.train, task.train.truth, RECOVERY_LABELS),
     ):
-        known = part is not None and part.truth is not None
+        known = part is not None and labels is not None
         if part is not None and known and len(rows := _rows(part, most)) < len(part):
             sampled[name] = {"items": len(rows), "of": len(part)}
     return sampled

@@ -136,6 +136,8 @@ def final_figures(result: RunResult) -> dict[str, float]:
     }
     parts = {
         "test": result.test,
+        "test_if_negative": result.test_if_negative,
+        "test_if_positive": result.test_if_positive,
         "test_calibrated": result.test_calibrated,
         "recovery": result.recovery,
     }

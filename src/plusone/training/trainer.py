@@ -29,6 +29,7 @@ from plusone.methods import get_method
 from plusone.methods.groups import GroupConsistency
 from plusone.methods.tables import holder_of
 from plusone.metrics import mean_average_precision
+from plusone.metrics.known import MEANINGS, against
 from plusone.metrics.probe import prober_for
 from plusone.metrics.seen_labels import get_score, score_name
 from plusone.models.backbones import (
@@ -141,6 +142,9 @@ class Validator:
     Args:
         val: The validation items.
         recipe: The settings.
+
+    Attributes:
+        against: What mAP is measured against, see `plusone.metrics.known`.
     """
 
     def __init__(self, val: Part, recipe: Recipe) -> None:
@@ -150,14 +154,15 @@ class Validator:
         self.selected_on = "truth" if on_truth else "observed"
         self.selected_by = "map" if on_truth else score_name(recipe.select_by)
         labels = val.truth if on_truth and val.truth is not None else val.observed
+        self.against = against(labels)
         self._labels = torch.from_numpy(labels.dense())
-        self._empty = recipe.empty
+        self._empty, self._unknown = recipe.empty, MEANINGS[self.against][0]
         if not (self._labels == 1).any():
             raise InputError("no validation item has a positive label, so no epoch can be chosen")
 
     def __call__(self, log_odds: Tensor) -> Validation:
         """Evaluates log-odds of scores `[N, L]`; probabilities would tie where they round to 1."""
-        val_map = mean_average_precision(log_odds, self._labels, self._empty, "negative")
+        val_map = mean_average_precision(log_odds, self._labels, self._empty, self._unknown)
         if self.selected_by == "map":
             return Validation(val_map, val_map)
         score = get_score(self.selected_by)
