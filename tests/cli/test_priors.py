@@ -47,6 +47,20 @@ def test_an_audit_alone_needs_no_features(cli, folder, audit):
     assert "train with --set expected_positives=" in answer.err
 
 
+def test_an_audit_of_few_groups_says_that_it_has_no_interval(cli, folder, audit, tmp_path):
+    lines = (folder / "labels.csv").read_text().splitlines()
+    grouped = [f"{line},{'group' if not row else row // 6}" for row, line in enumerate(lines)]
+    (tmp_path / "labels.csv").write_text("\n".join(grouped) + "\n")
+    answer = cli("priors", tmp_path / "labels.csv", "--audit", audit)
+    assert answer.code == 0, answer.err
+    assert "no interval of k: the labelled items are of 3 groups" in answer.err
+    assert "label items of more groups" in answer.err
+    found = cli("priors", tmp_path / "labels.csv", "--audit", audit, "--json").json["audit"]
+    assert (found["low"], found["high"], found["groups"]) == (None, None, 3)
+    whole = cli("intervals", tmp_path / "labels.csv", "--split", "all")
+    assert "no interval of k: the labelled items are of" in whole.err
+
+
 def test_bad_audits(cli, folder, tmp_path):
     path = tmp_path / "bad.csv"
     path.write_text("image,ant,bee,cat\nnobody,1,0,0\n")

@@ -3,6 +3,7 @@
 import base64
 import io
 import os
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -94,6 +95,30 @@ def test_a_person_sees_what_the_model_sees(tmp_path, name, image, levels):
     assert (model.min(), model.max()) == levels
     for page in pages:
         assert page.tolist() == model.tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "highest"),
+    [("a.png", np.uint16, 65_535), ("a.tif", np.uint16, 300), ("b.tif", ">u2", 65_535),
+     ("a.tif", np.int32, 255), ("b.tif", np.int32, 99_999), ("a.tif", np.float32, 1),
+     ("b.tif", np.float32, 255), ("c.tif", np.float32, 1e38)],
+)  # fmt: skip
+def test_deep_images_are_scaled_a_strip_at_a_time(tmp_path, monkeypatch, name, dtype, highest):
+    monkeypatch.setattr(images, "STRIP", 20_000)
+    values = np.random.default_rng(0).uniform(0, highest, (1001, 700)).astype(dtype)
+    values[-1, -1] = highest
+    if values.dtype.kind == "f":
+        values[5, :2] = np.nan, -7
+    path = saved(tmp_path, name, Image.fromarray(values))
+    scale = 255 if values.dtype.kind == "f" and highest == 1 else 1
+    scale = 1 / 257 if highest > 255 or values.dtype.kind == "u" else scale
+    expected = (np.nan_to_num(values.astype(np.float64)) * scale).clip(0, 255).round()
+    tracemalloc.start()
+    found = open_image(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert np.array_equal(np.array(found)[:, :, 1], expected)
+    assert peak < 5 * values.size  # bytes; all at once took 25 and more
 
 
 def test_a_jpeg_is_decoded_smaller_where_that_is_enough(tmp_path):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from itertools import combinations
 
 import numpy as np
@@ -55,6 +56,31 @@ def test_the_bootstrap_interval_covers_k_about_as_often_as_it_says():
         found = interval_of(rng.choice(4, size=40, p=weights) + 1, draws=500, seed=trial)
         hits += found.low <= k <= found.high
     assert 0.8 < hits / 200 < 0.97
+
+
+def test_few_groups_give_no_interval_and_many_little_memory():
+    counts = np.random.default_rng(0).integers(1, 6, 40_000)
+    for n_groups in (1, 19):  # one group drawn again and again would be certain
+        found = interval_of(counts[:30], groups=np.arange(30) % n_groups)
+        assert (found.low, found.high, found.groups) == (None, None, n_groups)
+        assert found.k == counts[:30].mean()
+    alone = interval_of(counts[:5], groups=[*"abcde"])  # groups of one item change nothing
+    assert (alone.low, alone.high) == (interval_of(counts[:5]).low, interval_of(counts[:5]).high)
+    tracemalloc.start()
+    found = interval_of(counts, groups=np.arange(40_000) % 10_000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100e6
+    error = counts.reshape(4, -1).mean(axis=0).std() / 100  # of the mean of 10,000 groups
+    assert found.low == pytest.approx(found.k - 1.645 * error, abs=0.1 * error)
+    assert found.high == pytest.approx(found.k + 1.645 * error, abs=0.1 * error)
+
+
+def test_chunks_do_not_change_the_draws(monkeypatch):
+    counts, groups = np.random.default_rng(0).integers(1, 6, 90), np.arange(90) // 3
+    whole = interval_of(counts, groups=groups, draws=500)
+    monkeypatch.setattr("plusone.priors.intervals.NUMBERS", 300)
+    assert interval_of(counts, groups=groups, draws=500) == whole
 
 
 def test_what_cannot_be_drawn_is_refused():

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import re
 import shutil
 import socket
 import subprocess
 import sys
 import time
+import tracemalloc
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -155,6 +157,7 @@ def claimed(width, height):
         ("/predict/batch", *form({})[::-1], 422, "no image files"),
         ("/predict/batch", *form({str(n): b"x" for n in range(65)})[::-1], 413, "at most 64"),
         ("/predict/batch", *form({"a": b"x", "b": b""})[::-1], 422, "none of the 2 images"),
+        ("/predict/batch", form({})[1], form({"a": b"x", "b": b"x" * 50})[0][:-40], 400, "its end"),
         ("/nothing", PNG, b"x", 404, "no such address"),
         ("/model", PNG, b"x", 405, "another method"),
     ],
@@ -189,6 +192,8 @@ def test_what_is_no_image_gets_a_sentence(images, path, kind, body, status, word
         (b'{"features": [1, 2, 3, 4, 5, 1e99]}', 422),
         (b'{"features": [1, 2, 3, 4, 5, 99999999999999999999999]}', 422),
         (b'{"features": {"0": 1}}', 422),
+        (b'{"features": "123456"}', 422),
+        (b'{"features": [true, true, true, true, true, true]}', 422),
         (b'{"features": [1, 2, 3, 4, 5, 6]}', 200),
     ],
 )
@@ -204,6 +209,33 @@ def test_batches_of_vectors_are_bounded(vectors):
     for many, status in ((0, 422), (4097, 413)):
         body = json.dumps({"features": [[0] * 6] * many}).encode()
         assert vectors.ask("POST", "/predict/batch", body, content_type=JSON).status == status
+
+
+def test_long_texts_among_vectors_take_no_memory(vectors):
+    """NumPy would make an array of them, each as long as the longest."""
+    texts = json.dumps(["x" * 20_000] + [""] * 600)
+    tracemalloc.start()
+    for path, features in (("/predict", texts), ("/predict/batch", f"[{texts}, {texts}]")):
+        body = f'{{"features": {features}}}'.encode()
+        assert vectors.ask("POST", path, body, content_type=JSON).status == 422
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 5e6
+
+
+def test_large_images_are_decoded_one_at_a_time(image_run, photos, monkeypatch):
+    monkeypatch.setattr("plusone.serve.model.LARGE", 1000)
+    model = load_model(image_run, "cpu")
+    large, small = next(photos.glob("red/*")).read_bytes(), io.BytesIO()
+    Image.new("RGB", (10, 10)).save(small, "PNG")
+    with ThreadPoolExecutor(1) as pool:
+        with model._large:  # another one is being decoded
+            assert model.decoded(small.getvalue()).shape == (5, 3, 16, 16)
+            assert "it is of no known kind" in model.decoded(b"no image")
+            waiting = pool.submit(model.decoded, large)
+            time.sleep(0.3)
+            assert not waiting.done()
+        assert waiting.result(timeout=20).shape == (5, 3, 16, 16)
 
 
 def test_too_many_requests_are_told_to_try_later(serve, feature_run):
@@ -296,9 +328,18 @@ def test_the_page_needs_its_own_cookie_and_origin(vectors):
     asked = {"origin": f"http://{vectors.host}", "content_type": JSON, **own}
     body = b'{"features": [1, 2, 3, 4, 5, 6]}'
     path = f"{keys.path}predict"
+
+    def counted():
+        vectors.get("/metrics")
+        return int(re.search(rb'_count\{path="/predict"\} (\d+)', vectors.text)[1])
+
+    vectors.post("/predict", body, JSON)
+    before = counted()
     assert vectors.ask("POST", path, body, **asked).status == 200
+    assert counted() == before + 1  # as a request of a program
     for wrong in ({"origin": "http://evil.example"}, {"origin": None}, {"cookie": None},
-                  {"sec_fetch_site": "cross-site"}):  # fmt: skip
+                  {"sec_fetch_site": "cross-site"},
+                  {"origin": f"https://{vectors.host}"}):  # fmt: skip
         assert vectors.ask("POST", path, body, **asked | wrong).status in (401, 403)
 
 
@@ -389,6 +430,35 @@ def test_half_open_connections_and_slow_bodies_are_closed(serve, feature_run, mo
     assert b"plusone_requests_in_progress 0\n" in client.text
 
 
+def test_a_long_body_may_take_its_time_and_not_trickle(serve, feature_run, monkeypatch):
+    monkeypatch.setattr("plusone.web.server.REQUEST_SECONDS", 1.0)
+    monkeypatch.setattr("plusone.web.server.LEAST_RATE", 1000)
+    client = serve(feature_run)
+    body = b'{"features": [1, 2, 3, 4, 5, 6' + b" " * 40_000 + b"]}"
+
+    def sent(token, piece):
+        """The reply, and whether all of the body could be sent."""
+        head = (
+            f"POST /predict HTTP/1.1\r\nHost: {client.host}\r\nAuthorization: Bearer {token}\r\n"
+            f"Content-Type: {JSON}\r\nContent-Length: {len(body)}\r\n\r\n"
+        ).encode()
+        with socket.create_connection(("127.0.0.1", client.port), timeout=20) as to:
+            to.sendall(head)
+            end = time.monotonic() + 15
+            try:
+                for start in range(0, len(body), piece):
+                    assert time.monotonic() < end, "it is never closed"
+                    to.sendall(body[start : start + piece])
+                    time.sleep(0.1)
+                return to.recv(100)
+            except ConnectionError:
+                return b""
+
+    assert b" 200 " in sent(client.token, 2000)  # for two seconds
+    assert sent(client.token, 20) == b""
+    assert sent("wrong", 2000) == b""  # refused at once: nobody waits for the rest
+
+
 def test_other_computers_need_a_token_of_the_user(vectors, feature_run):
     from plusone.serve.app import make_server
 
@@ -406,13 +476,41 @@ def test_other_computers_need_a_token_of_the_user(vectors, feature_run):
 
 def test_a_server_for_other_computers_answers_to_any_name_with_the_token():
     keys = Keys("serve", 80, token="t" * 20)
-    rules = Rules((401, ""), 100, json_only=False, programs=True, any_host=True)
+    rules = Rules((401, ""), 100, programs=True, any_host=True)
     headers = {"host": "any.example", "authorization": f"Bearer {keys.token}"}
     assert inner_path("GET", "/model", "", headers, keys, rules) == "/model"
     with pytest.raises(RefusedError):
         inner_path("GET", "/model", "", {"host": "any.example"}, keys, rules)
     with pytest.raises(RefusedError):
         inner_path("GET", "/model", "", headers, keys, replace(rules, any_host=False))
+    page = {"host": "any.example", "cookie": f"{keys.cookie_name}={keys.cookie}"}
+    page |= {"content-type": PNG, "content-length": "5"}
+    for origin in ("http://any.example", "https://any.example"):  # a proxy may add TLS
+        headers = page | {"origin": origin}
+        assert inner_path("POST", f"{keys.path}predict", "", headers, keys, rules) == "/predict"
+    for origin in ("https://evil.example", "https://any.example:8443", "null", "ftp://any.example"):
+        with pytest.raises(RefusedError):
+            inner_path("POST", f"{keys.path}predict", "", page | {"origin": origin}, keys, rules)
+
+
+def test_every_token_that_is_allowed_opens_the_page():
+    keys = Keys("serve", 80, token="a+b/c==d.e_f~g-h%")
+    host, _, query = keys.page.removeprefix("http://").partition("/?")
+    assert inner_path("GET", "/", query, {"host": host}, keys, Rules((401, ""), 1)) == "/enter"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="files have no modes")
+def test_a_token_that_others_can_read_is_refused(tmp_path):
+    from plusone.cli.serve import _read_token
+
+    path = tmp_path / "the token"
+    path.write_text("a-token-of-the-user\n")
+    for mode in (0o644, 0o640, 0o604, 0o620):
+        path.chmod(mode)
+        with pytest.raises(InputError, match=r"run chmod 600 '.*/the token'"):
+            _read_token(path)
+    path.chmod(0o600)
+    assert _read_token(path) == "a-token-of-the-user"
 
 
 def test_runs_that_no_request_can_feed_are_refused(feature_run, tmp_path):
@@ -426,6 +524,15 @@ def test_runs_that_no_request_can_feed_are_refused(feature_run, tmp_path):
     (copy / "recipe.toml").write_text(recipe.replace(off, on))
     with pytest.raises(InputError, match="plusone predict --hints"):
         load_model(copy, "cpu")
+
+
+def test_the_graph_of_a_stranger_can_be_left_alone(feature_run, tmp_path):
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    shutil.copytree(feature_run, tmp_path / "copy")
+    (tmp_path / "copy" / "model.onnx").write_bytes(b"a program")
+    with pytest.raises(InputError, match="is not what plusone export writes"):
+        load_model(tmp_path / "copy", "cpu")
+    assert load_model(tmp_path / "copy", "cpu", onnx=False).runtime == "torch"
 
 
 def test_without_the_extra_it_says_what_to_install(feature_run):
@@ -446,6 +553,7 @@ def test_it_stops_cleanly(feature_run, tmp_path, signal):
     import signal as signals
 
     (tmp_path / "token").write_text("a-token-of-the-user\n")
+    (tmp_path / "token").chmod(0o600)
     command = [sys.executable, "-m", "plusone", "serve", feature_run, "--port", "0", "--json",
                "--stop-after", "60", "--token-file", tmp_path / "token"]  # fmt: skip
     process = subprocess.Popen(

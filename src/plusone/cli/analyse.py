@@ -156,16 +156,16 @@ def intervals(
     Example: [bold]plusone intervals labels.csv --sizes 5,10,25[/bold]
     """
     from plusone.io.files import write_json
-    from plusone.priors.intervals import SIZES, interval_of, k_intervals
+    from plusone.priors.intervals import SIZES, interval_of, k_intervals, no_interval
 
     if to is not None:
         check_folder(to)
     numbers = None if sizes is None else _sizes(sizes)
-    name, counts, classes = _positives(data, split, form, meaning)
+    name, counts, groups, classes = _positives(data, split, form, meaning)
     if numbers is None:
         numbers = [size for size in SIZES if size <= len(counts)] or [len(counts)]
     ranges = k_intervals(counts, numbers, draws=draws, seed=seed, level=level)
-    estimate = interval_of(counts, draws=draws, seed=seed, level=level)
+    estimate = interval_of(counts, draws=draws, seed=seed, level=level, groups=groups)
     result = {"kind": "intervals", "data": name, "split": split, "classes": classes}
     result |= ranges.to_dict() | {"estimate": estimate.to_dict()}
     if to is not None:
@@ -178,9 +178,12 @@ def intervals(
     title = f"{name} ({split})"
     out.print(table(title, ("labelled items", "k from", "to"), rows))
     say(f"{100 * level:g} % of {draws} random samples of this size give a k in this range")
+    if estimate.low is None:
+        ends = no_interval(estimate.groups)
+    else:
+        ends = f"if they are a sample of more, {estimate.low:.2f} to {estimate.high:.2f}"
     say(
-        f"k = {estimate.k:.2f} on all {estimate.items} items; if they are a sample of more, "
-        f"{estimate.low:.2f} to {estimate.high:.2f}; train with "
+        f"k = {estimate.k:.2f} on all {estimate.items} items; {ends}; train with "
         f"--set expected_positives={estimate.k:.2f}"
     )
 
@@ -243,8 +246,8 @@ def _sizes(text: str) -> list[int]:
 
 def _positives(
     data: str, split: str, form: str, meaning: str
-) -> tuple[str, npt.NDArray[np.int64], int]:
-    """Name of the data, positives of each item of a split, and the number of classes."""
+) -> tuple[str, npt.NDArray[np.int64], npt.NDArray[np.str_] | None, int]:
+    """Name of the data, positives and group of each item of a split, and number of classes."""
     import numpy as np
 
     from plusone.data.formats import read
@@ -265,7 +268,8 @@ def _positives(
     rows = np.arange(len(labels)) if split == "all" else labels.rows_of(split)
     if not len(rows):
         raise InputError(f"{dataset.name}: has no items in the split {split!r}; try --split all")
-    return dataset.name, labels.truth.take(rows).per_item(1), len(labels.classes)
+    groups = None if labels.groups is None else labels.groups[rows]
+    return dataset.name, labels.truth.take(rows).per_item(1), groups, len(labels.classes)
 
 
 def _number(value: float | None) -> str:

@@ -157,6 +157,8 @@ def _from_single(dataset: Dataset, settings: list[str], seed: int) -> dict[str, 
 
 
 def _print(result: dict[str, Any], rows: int) -> None:
+    from plusone.priors.intervals import no_interval
+
     single, audit, true = result["single"], result["audit"], result["true"]
     lines: list[tuple[object, ...]] = []
     if single is not None:
@@ -164,7 +166,9 @@ def _print(result: dict[str, Any], rows: int) -> None:
         lines.append((what, f"{single['k']:.2f}", f"{single['low']:.2f} to {single['high']:.2f}"))
     if audit is not None:
         what = f"audit of {audit['items']} items (95 % interval)"
-        lines.append((what, f"{audit['k']:.2f}", f"{audit['low']:.2f} to {audit['high']:.2f}"))
+        known = audit["low"] is not None
+        ends = f"{audit['low']:.2f} to {audit['high']:.2f}" if known else None
+        lines.append((what, f"{audit['k']:.2f}", ends))
     if true is not None:
         lines.append(("all labels, known here", f"{true['k']:.2f}", None))
     columns = ("from", "labels per item (k)", "range")
@@ -177,8 +181,10 @@ def _print(result: dict[str, Any], rows: int) -> None:
         say(result["statement"])
     if audit is None:
         say(AUDIT)
-    else:
-        say(f"train with --set expected_positives={result['k']:.2f}")
+        return
+    if audit["low"] is None:
+        say(no_interval(audit["groups"]))
+    say(f"train with --set expected_positives={result['k']:.2f}")
 
 
 def _class_rows(result: dict[str, Any], rows: int) -> tuple[list[str], list[list[object]]]:

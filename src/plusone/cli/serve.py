@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
+from shlex import quote
+from stat import S_ISREG
 from typing import Annotated
 
 import typer
@@ -44,6 +47,13 @@ def serve(
         ),
     ] = 32,
     device: Device = None,
+    no_onnx: Annotated[
+        bool,
+        typer.Option(
+            "--no-onnx",
+            help="Compute by torch, also where there is model.onnx: for folders of strangers.",
+        ),
+    ] = False,
     stop_after: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Stop by itself; Ctrl-C by default.")
     ] = None,
@@ -55,7 +65,7 @@ def serve(
     Only programs that send the printed token are answered, on this computer alone unless --host
     says otherwise. The printed address opens a page that describes the service and tries it; GET
     /openapi.json has the same for programs. A folder of plusone export --onnx is computed by
-    onnxruntime, others by torch.
+    onnxruntime, others by torch; --no-onnx leaves the graph of a stranger alone.
 
     Example: [bold]plusone serve my-model --port 8000[/bold], then
     Example: [bold]curl -H "Authorization: Bearer $TOKEN" -H "Content-Type: image/jpeg"
@@ -72,7 +82,7 @@ def serve(
     from plusone.serve.model import load_model
 
     token = None if token_file is None else _read_token(token_file)
-    model = load_model(run, device or "auto", threshold)
+    model = load_model(run, device or "auto", threshold, onnx=not no_onnx)
     warn_if_diverged(run)
     server = make_server(
         model, host=host, port=port, token=token, max_body=max_mb * 1_000_000, places=queue
@@ -102,6 +112,12 @@ def serve(
 def _read_token(path: Path) -> str:
     """The token in a file."""
     with path.open("rb") as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if os.name == "posix" and S_ISREG(mode) and mode & 0o077:
+            raise InputError(
+                f"{path}: other people on this computer can use the file; "
+                f"run chmod 600 {quote(str(path))}"
+            )
         text = file.read(1000).decode("ascii", "replace").strip()
     if not TOKEN.fullmatch(text):
         raise InputError(

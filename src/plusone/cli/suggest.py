@@ -234,7 +234,7 @@ def _print(result: dict[str, Any], training: list[str]) -> None:
         training: The words of the command that trains on the accepted labels; none if there is no
             such command.
     """
-    from plusone.suggest.accept import FEWEST_AUDITED
+    from plusone.suggest.accept import FEWEST_AUDITED, too_few_groups
 
     accepted, audit = result["accepted"], result["calibration"]["audit"]
     known = "true_precision" in accepted
@@ -247,7 +247,7 @@ def _print(result: dict[str, Any], training: list[str]) -> None:
     ]
     target, none = percent(accepted["target"]), len(accepted["classes"]) - len(some)
     out.print(table(f"labels to accept at {target} %", columns, rows))
-    if not some and audit is not None and (audit["groups"] or FEWEST_AUDITED) < FEWEST_AUDITED:
+    if not some and audit is not None and too_few_groups(audit["groups"]):
         say(
             f"no label can be accepted: the answers are about {audit['groups']} groups, and a "
             f"precision is promised from {FEWEST_AUDITED} on; audit more groups, or review the "

@@ -19,6 +19,7 @@ from stat import S_ISREG
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError, features
 
 from plusone.data.shards import read_member, shard_of
@@ -46,6 +47,7 @@ IMAGE_SUFFIXES = (
 )
 NO_FILE = Path("image")  # stands for the file in messages about its content
 CROPPED = 256 / 224  # short side over the crop's side, the common choice for ImageNet models
+STRIP = 2**20  # pixels of a deep image that are scaled at a time
 VERSION = 2  # of the cache of decoded images; increase it when decoding changes
 
 # Pillow warns from half of `MAX_PIXELS` on; that limit is the one that counts here.
@@ -170,6 +172,15 @@ def fault(path: Path) -> str | None:
     return None
 
 
+def pixels_of(content: bytes) -> int:
+    """Number of pixels that an image file claims; 0 for what `open_image` refuses to open."""
+    try:
+        with _opened(content, MAX_PIXELS) as opened:
+            return opened.width * opened.height
+    except InputError:
+        return 0
+
+
 @contextmanager
 def _opened(file: Path | bytes, max_pixels: int) -> Iterator[Image.Image]:
     """An image file within the limits; an error inside the block becomes an `InputError`."""
@@ -287,13 +298,23 @@ def _eight_bits(image: Image.Image, sixteen_bits: bool) -> Image.Image:
     """
     if image.mode[0] not in "IF":
         return image
-    values = np.nan_to_num(np.asarray(image, dtype=np.float64))
-    highest = values.max()
-    if sixteen_bits or highest > 255:
-        values /= 257
-    elif image.mode == "F" and highest <= 1:
-        values *= 255
-    return Image.fromarray(values.clip(0, 255).round().astype(np.uint8))
+    rows = max(1, STRIP // image.width)
+    tops = range(0, image.height, rows)
+
+    def strip(top: int) -> npt.NDArray[np.float64]:
+        part = image.crop((0, top, image.width, min(top + rows, image.height)))
+        return np.nan_to_num(np.asarray(part, dtype=np.float64))
+
+    highest = 65_535.0 if sixteen_bits else max(float(strip(top).max()) for top in tops)
+    result = Image.new("L", image.size)
+    for top in tops:
+        values = strip(top)
+        if highest > 255:
+            values /= 257
+        elif image.mode == "F" and highest <= 1:
+            values *= 255
+        result.paste(Image.fromarray(values.clip(0, 255).round().astype(np.uint8)), (0, top))
+    return result
 
 
 def decode_all(

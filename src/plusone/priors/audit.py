@@ -5,8 +5,8 @@ number of positives and its bootstrap percentile interval. A class prior is a pr
 items, so its interval is Wilson's, which has a positive width also if no item has the class.
 
 Items of a group (clips of a recording) are alike. Where there are groups, the bootstrap draws whole
-groups, and an audit with m_g items of group g counts as (sum m)^2 / sum m^2 items in Wilson's
-interval (Kish's effective sample size).
+groups, if there are enough of them, and an audit with m_g items of group g counts as
+(sum m)^2 / sum m^2 items in Wilson's interval (Kish's effective sample size).
 """
 
 from __future__ import annotations
@@ -35,27 +35,30 @@ class Audit:
     Args:
         items: Number of items.
         k: Mean number of positives per item.
-        low: Lower end of its interval.
-        high: Upper end.
+        low: Lower end of its interval; None if there are too few groups.
+        high: Upper end; None as well.
         level: Confidence level of the intervals.
         priors: Share of the items each class applies to, `[L]`; shrunk to `towards` if given.
         prior_low: Lower ends of the intervals of these shares, `[L]`.
         prior_high: Upper ends, `[L]`.
+        groups: Number of groups; None if items belong to no groups.
     """
 
     items: int
     k: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     level: float
     priors: Floats
     prior_low: Floats
     prior_high: Floats
+    groups: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
+        names = ("items", "k", "low", "high", "level", "groups")
         arrays = ("priors", "prior_low", "prior_high")
-        plain = {name: getattr(self, name) for name in ("items", "k", "low", "high", "level")}
+        plain = {name: getattr(self, name) for name in names}
         return plain | {name: getattr(self, name).tolist() for name in arrays}
 
 
@@ -102,4 +105,5 @@ def from_audit(
         other = np.asarray(towards, dtype=np.float64)
         other = np.clip(other * (sample.k / max(float(other.sum()), 1e-12)), 0.0, 1.0)
         priors = (hits + weight * other) / (n + weight)
-    return Audit(n, sample.k, sample.low, sample.high, level, priors, low, high)
+    ends = (sample.low, sample.high)
+    return Audit(n, sample.k, *ends, level, priors, low, high, sample.groups)

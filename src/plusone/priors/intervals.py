@@ -7,6 +7,11 @@ of the draws lie in it, so the level here is 0.9.
 
 The mean of a draw depends only on how many items of each count are in it, so a draw of items
 without replacement is one from the multivariate hypergeometric distribution of the counts.
+
+Where items come in groups, the bootstrap draws whole groups. One group drawn again and again has
+one mean, so few groups give an interval that is far too narrow, and none is given. Of simulated
+audits, intervals of 95 % held k in 45 to 69 % with 2 groups, 87 to 88 % with 10 and 90 to 91 % with
+20 (`FEWEST_GROUPS`).
 """
 
 from __future__ import annotations
@@ -23,6 +28,8 @@ from plusone.errors import InputError
 
 SIZES = (5, 10, 25)
 LEVEL = 0.9
+FEWEST_GROUPS = 20
+NUMBERS = 2**22  # that a chunk of the bootstrap draws
 
 
 @dataclass(frozen=True)
@@ -47,16 +54,18 @@ class Estimate:
     Args:
         items: Number of items.
         k: Their mean number of positives.
-        low: Lower end of its bootstrap percentile interval.
-        high: Upper end.
+        low: Lower end of its bootstrap percentile interval; None if there are too few groups.
+        high: Upper end; None as well.
         level: Share of the bootstrap samples inside.
+        groups: Number of groups; None if items belong to no groups.
     """
 
     items: int
     k: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     level: float
+    groups: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -136,23 +145,42 @@ def interval_of(
         seed: Seed of the samples.
         level: Share of the samples inside the interval.
         groups: The group of each item, where items belong together; samples are of whole groups.
+            With fewer than `FEWEST_GROUPS` groups, some of several items, there is no interval.
 
     >>> interval_of([1, 2, 3, 2]).k
     2.0
     """
     values, items, total = _tally(counts)
     _check(draws, level)
-    rng = np.random.default_rng(seed)
-    if groups is None:
-        means = rng.multinomial(total, items / total, size=draws) @ values / total
-    else:
+    k = float(values @ items / total)
+    sums = np.asarray(counts, dtype=np.int64).reshape(-1)
+    sizes = np.ones(total, dtype=np.int64)
+    n_groups = None
+    if groups is not None:
         number = group_numbers(groups)
         sizes = np.bincount(number)
-        sums = np.bincount(number, np.asarray(counts, dtype=np.float64))
-        drawn = rng.multinomial(len(sizes), np.full(len(sizes), 1 / len(sizes)), size=draws)
-        means = (drawn @ sums) / (drawn @ sizes)
-    low, high = _ends(means, level)
-    return Estimate(total, float(values @ items / total), low, high, level)
+        sums = np.bincount(number, sums).astype(np.int64)
+        n_groups = len(sizes)
+        if n_groups < min(FEWEST_GROUPS, total):
+            return Estimate(total, k, None, None, level, n_groups)
+    # Groups of one size with one sum are the same to a draw, which counts how often it has them.
+    base = int(sums.max()) + 1
+    kinds, times = np.unique(sizes * base + sums, return_counts=True)
+    sizes, sums = np.divmod(kinds, base)
+    rng, n_drawn = np.random.default_rng(seed), int(times.sum())
+    rows, means = max(1, NUMBERS // len(kinds)), []
+    for start in range(0, draws, rows):
+        drawn = rng.multinomial(n_drawn, times / n_drawn, size=min(rows, draws - start))
+        means.append((drawn @ sums) / (drawn @ sizes))
+    return Estimate(total, k, *_ends(np.concatenate(means), level), level, n_groups)
+
+
+def no_interval(groups: int | None) -> str:
+    """Why there is no interval, and what to do."""
+    return (
+        f"no interval of k: the labelled items are of {groups} groups, and it takes "
+        f"{FEWEST_GROUPS}; label items of more groups"
+    )
 
 
 def _tally(

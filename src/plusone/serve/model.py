@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from plusone.data.images import pixels_of
 from plusone.device import CPU, resolve
 from plusone.errors import InputError
 from plusone.recipe import Recipe
@@ -20,11 +22,11 @@ from plusone.training.build import load_run
 from plusone.training.loader import ArrayInputs
 from plusone.training.run_folder import read_description, read_recipe
 from plusone.training.tagging import Predictions, decoded
-from plusone.training.task import same_kind
 from plusone.training.thresholds import Thresholds, read_thresholds
 
 ONNX = "model.onnx"
-MAX_PIXELS = 64_000_000  # of an image; 200 MB decoded
+MAX_PIXELS = 64_000_000  # of an image; decoding takes 10 bytes a pixel, and 18 of a WebP: 1.2 GB
+LARGE = 16_000_000  # pixels; images with more are decoded one at a time
 ROWS = 16  # images that are computed at a time, so that others need not wait for a large batch
 
 
@@ -58,10 +60,12 @@ class ServedModel:
     runtime: Literal["onnx", "torch"]
     compute: Compute
     _lock: Lock = field(default_factory=Lock)
+    _large: Lock = field(default_factory=Lock)
 
     def decoded(self, content: bytes) -> Tensor | str:
         """An image file as an input; or why it is none."""
-        return decoded(content, self.shape[-1], self.recipe, MAX_PIXELS)
+        with self._large if pixels_of(content) > LARGE else nullcontext():
+            return decoded(content, self.shape[-1], self.recipe, MAX_PIXELS)
 
     def predict(self, ids: Sequence[str], inputs: Sequence[Tensor]) -> Predictions:
         """Predictions of inputs of one kind."""
@@ -81,10 +85,6 @@ class ServedModel:
         same = (number for number, one in enumerate(inputs) if one.shape != inputs[0].shape)
         return next(same, len(inputs))  # tokens and regions may differ in number
 
-    def takes(self, shape: tuple[int, ...]) -> bool:
-        """Whether an input has the right shape."""
-        return same_kind(shape, self.shape)
-
     @property
     def what(self) -> str:
         """What one item is, in words."""
@@ -95,15 +95,19 @@ class ServedModel:
         return f"a list of one or more lists of {self.shape[-1]} numbers"
 
 
-def load_model(folder: Path, device: str = "auto", threshold: float | None = None) -> ServedModel:
+def load_model(
+    folder: Path, device: str = "auto", threshold: float | None = None, *, onnx: bool = True
+) -> ServedModel:
     """Loads the model of a run or an export.
 
-    ONNX computes if the folder has it, onnxruntime is installed, and the device is the CPU.
+    ONNX computes if the folder has it, onnxruntime is installed, and the device is the CPU. Its
+    graph is a program: nothing bounds what the graph of a stranger takes.
 
     Args:
         folder: The run or the export.
         device: See `plusone.device.resolve`.
         threshold: One for all classes; those of the folder by default.
+        onnx: Whether ONNX may compute; otherwise torch does, from the weights.
 
     Raises:
         InputError: There is no complete model, or it takes inputs that no request can bring.
@@ -121,7 +125,8 @@ def load_model(folder: Path, device: str = "auto", threshold: float | None = Non
     classes, where = description.classes, resolve(device)
     compute: Compute
     runtime: Literal["onnx", "torch"]
-    if where == CPU and (folder / ONNX).is_file() and find_spec("onnxruntime") is not None:
+    onnx = onnx and where == CPU and find_spec("onnxruntime") is not None
+    if onnx and (folder / ONNX).is_file():
         compute, runtime = _OnnxCompute(folder / ONNX, classes), "onnx"
     else:
         compute, runtime = _TorchCompute(folder, where), "torch"

@@ -116,7 +116,7 @@ def accept(
     row, label = np.nonzero(mask)
     if len(np.unique((row if groups is None else groups[row]) * n_classes + label)) < FEWEST:
         mask[:] = False
-    if too_few_groups(calibrated):
+    if checked is not None and too_few_groups(checked.answers.n_groups):
         mask[:] = False
     low, counts = None, None
     if checked is not None and mask.any():
@@ -138,12 +138,13 @@ def accept(
     )
 
 
-def too_few_groups(calibrated: Calibrated) -> bool:
-    """Whether the answers are about too few groups for a target precision to be met."""
-    checked = calibrated.checked
-    if checked is None or checked.answers.group is None:
-        return False
-    return len(np.unique(checked.answers.unit)) < FEWEST_AUDITED
+def too_few_groups(n_groups: int | None) -> bool:
+    """Whether answers about so many groups are too few for a target precision to be met.
+
+    >>> too_few_groups(59), too_few_groups(None)
+    (True, False)
+    """
+    return n_groups is not None and n_groups < FEWEST_AUDITED
 
 
 def _audited(

@@ -40,6 +40,11 @@ class Answers:
         return len(np.unique(self.row))
 
     @property
+    def n_groups(self) -> int | None:
+        """Number of distinct groups; None if items belong to no groups."""
+        return None if self.group is None else len(np.unique(self.group))
+
+    @property
     def unit(self) -> npt.NDArray[np.int64]:
         """What each answer tells about, `[m]`: its group, or its item if there are no groups.
 

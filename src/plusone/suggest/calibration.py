@@ -147,8 +147,7 @@ def calibrate(
     if answers is None:
         return Calibrated(before, before, None, CalibrationSummary(k, origin))
     audited = apply_curve(curve, values, without_answers)[answers.row, answers.label]
-    groups = None if answers.group is None else len(np.unique(answers.group))
-    counts = AuditCounts(len(answers), answers.items, int(answers.yes.sum()), groups)
+    counts = AuditCounts(len(answers), answers.items, int(answers.yes.sum()), answers.n_groups)
     summary = CalibrationSummary(k, origin, counts)
     return replace(correct(before, states, answers, audited, seed=seed), summary=summary)
 

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -44,7 +44,7 @@ HEADERS = {name.encode(): value.encode() for name, value in _HEADERS.items()}
 
 @dataclass(frozen=True)
 class Keys:
-    """What a server is opened with: drawn at random when it starts, worthless when it ends.
+    """What a server is opened with: drawn at random when it starts, but for a token of the user.
 
     Browsers send a cookie to every port of a computer, so the cookie is limited to a path that
     other servers do not know, and the token opens nothing without being in the address.
@@ -83,7 +83,7 @@ class Keys:
     @property
     def page(self) -> str:
         """The address to open in a browser, with the token."""
-        return f"{self.address}/?token={self.token}"
+        return f"{self.address}/?token={quote(self.token, safe='')}"
 
 
 @dataclass(frozen=True)
@@ -93,17 +93,16 @@ class Rules:
     Args:
         refused: Status and sentence for requests without the key.
         max_body: Longest body, in bytes.
-        json_only: Whether bodies must be JSON; otherwise the app looks at their type.
         programs: Whether programs may use it: with the token as `Authorization: Bearer`, on paths
-            without the secret folder. Refusals are JSON then.
-        any_host: Whether it answers to any host name; one that listens beyond this computer does
-            not know its names.
+            without the secret folder. Refusals are JSON then, and bodies need not be: the app looks
+            at their type.
+        any_host: Whether it answers to any host name, also behind a proxy with TLS; one that
+            listens beyond this computer does not know its names.
         public: Paths that need no key.
     """
 
     refused: tuple[int, str]
     max_body: int
-    json_only: bool = True
     programs: bool = False
     any_host: bool = False
     public: frozenset[str] = frozenset()
@@ -157,7 +156,8 @@ def inner_path(
     if site not in (("same-origin",) if method == "POST" else ("same-origin", "none")):
         raise RefusedError(403, "requests from other sites are refused")
     if method == "POST":
-        if headers.get("origin") != f"http://{host}":
+        schemes = ("http", "https") if rules.any_host else ("http",)
+        if headers.get("origin") not in [f"{scheme}://{host}" for scheme in schemes]:
             raise RefusedError(403, "requests from other sites are refused")
         _check_body(headers, rules)
     return path[len(keys.path) - 1 :]
@@ -174,7 +174,7 @@ def _token_given(query: str, token: str) -> bool:
 
 def _check_body(headers: Mapping[str, str], rules: Rules) -> None:
     kind = headers.get("content-type", "").partition(";")[0].strip()
-    if rules.json_only and kind != "application/json":
+    if not rules.programs and kind != "application/json":
         raise RefusedError(415, "the body must be JSON")
     length = headers.get("content-length", "")
     if "transfer-encoding" in headers:  # it would overrule the length

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 CONNECTIONS = 200  # open at a time
-REQUEST_SECONDS = 10.0  # for a request to arrive completely
+REQUEST_SECONDS = 10.0  # for a request to arrive, unless a body comes at the least rate
+LEAST_RATE = 20_000  # bytes per second; one read of a busy server (256 kB) is enough for 10 seconds
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -144,10 +145,12 @@ def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
 class _TimedProtocol(H11Protocol):
     """HTTP that closes a connection whose request stays incomplete.
 
-    Otherwise a few hundred connections that never say what they want would block the others.
+    Otherwise a few hundred connections that never say what they want would block the others. A long
+    body has as much time as it needs while the app waits for it and it comes at the least rate.
     """
 
     _patience: asyncio.TimerHandle | None = None
+    _arrived = 0  # bytes since the time was started
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -155,6 +158,7 @@ class _TimedProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        self._arrived += len(data)
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -166,7 +170,17 @@ class _TimedProtocol(H11Protocol):
         """Starts the time for a request, or ends it if the request is complete."""
         incomplete = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
         if incomplete and self._patience is None:
-            self._patience = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
+            self._arrived = 0
+            self._patience = self.loop.call_later(REQUEST_SECONDS, self._look)
         elif not incomplete and self._patience is not None:
             self._patience.cancel()
             self._patience = None
+
+    def _look(self) -> None:
+        """Starts the time again for a body that arrives fast enough; closes other connections."""
+        self._patience = None
+        awaited = self.cycle is not None and not self.cycle.response_complete
+        if awaited and self._arrived >= LEAST_RATE * REQUEST_SECONDS:
+            self._wait()
+        else:
+            self.transport.abort()
