@@ -115,8 +115,8 @@ class Recipe(BaseModel):
     class_priors: tuple[Share, ...] | Literal["truth", "estimate"] | None = Field(
         None,
         description="share of items that have each class, in the order of the classes, for crisp; "
-        "'truth' counts them on the training items; 'estimate' estimates them from single "
-        "positives; default: the method's own way",
+        "'truth' counts them on the training items; 'estimate' takes the estimate of plusone "
+        "priors; default: the method's own, for crisp best-bin estimation (BBE) every epoch",
     )
 
     probe: Literal["auto", "on", "off"] = Field(

@@ -13,10 +13,12 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.device import is_out_of_memory
 from plusone.errors import RunError
+from plusone.methods import METHODS
 from plusone.models.classifier import Normalize
 from plusone.training.features import extract_to_file
 from plusone.training.loader import ArrayInputs
 from plusone.training.predict import IMAGES_ON_DEVICE, batch_size, predict
+from plusone.types import TrainLabels
 
 SETTINGS = {"backbone": True, "device": "mimic", "epochs": 1, "batch_size": 12}
 
@@ -86,6 +88,24 @@ def test_a_training_says_what_to_change(mimic_device, training, image_data, feat
         given = {"method": "role", "expected_positives": 1.7, "device": "mimic", "batch_size": 1}
         with pytest.raises(RunError, match=r"role with batches of 1; try memory = host$"):
             list(training(feature_data(), **given).epochs())
+
+
+def test_the_graph_of_smile_is_made_in_blocks(mimic_device, monkeypatch):
+    """The vectors of all items are never on the device, nor are their means."""
+    for name in ("ROWS", "BLOCK"):
+        monkeypatch.setattr(f"plusone.methods.smile.{name}", 8)
+    info, x = METHODS["smile"], torch.randn(60, 8, generator=torch.Generator().manual_seed(0))
+    labels, graphs = TrainLabels(LabelMatrix.from_dense(np.eye(60, 4, dtype=np.int8))), []
+    with mimic_device(elements=200):
+        for device in ("cpu", "mimic"):
+            method = info.build(labels, info.make_options({}))
+            method.make_head(8)
+            method.move(torch.device(device), memory="host")
+            method.begin_training(lambda: x)
+            method.move(torch.device(device), memory="host")
+            graphs.append(method.graph)
+            torch.testing.assert_close(method.means, x[method.graph].mean(1))
+    assert graphs[0].equal(graphs[1])
 
 
 def test_extraction_halves_its_batches(mimic_device, tmp_path):

@@ -81,6 +81,8 @@ def test_methods(cli):
     assert "--set options.alpha=" in one.err
     assert set(cli("methods", "em", "--json").json) == {"em"}
     assert "expected_positives" in cli("methods", "epr").out
+    assert "class_priors=estimate" in cli("methods", "crisp").out
+    assert "class_priors" not in cli("methods", "epr").out
 
 
 @pytest.mark.usefixtures("no_training")

@@ -168,6 +168,20 @@ def test_coco(tmp_path: Path) -> None:
     assert both.ids.tolist() == ["train2014/b.jpg", "train2014/a.jpg", "val2014/v.jpg"]
 
 
+def test_groups_of_coco(tmp_path: Path) -> None:
+    path = tmp_path / "instances_default.json"
+    content = json.loads(instances([(1, "a.jpg"), (2, "b.jpg"), (3, "c.jpg")], [(1, 7), (3, 2)]))
+    path.write_text(json.dumps(content))
+    assert read(path).table.groups is None
+    content["images"][0]["group"], content["images"][2]["group"] = "album", 4
+    path.write_text(json.dumps(content))
+    found = read(path).table
+    assert found.groups is not None
+    assert found.groups.tolist() == ["album", "4"]
+    with pytest.raises(InputError, match=r"group\[1\] '' is empty; an item of no group needs"):
+        read(path, keep_empty=True)
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [

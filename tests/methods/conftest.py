@@ -105,3 +105,16 @@ def case(request) -> Case:
 def make():
     """Builds the case of a named method."""
     return make_case
+
+
+@pytest.fixture
+def same():
+    """Compares a loss with one by a loop: its value, and its gradients for some inputs."""
+
+    def check(mine: Tensor, naive: Tensor, *inputs: Tensor, **tolerance: float) -> None:
+        torch.testing.assert_close(mine, naive, **tolerance)
+        unused = {"retain_graph": True, "allow_unused": True, "materialize_grads": True}
+        slopes = [torch.autograd.grad(loss, inputs, **unused) for loss in (mine, naive)]
+        torch.testing.assert_close(*slopes, **tolerance)
+
+    return check

@@ -9,7 +9,6 @@ from plusone.data import Dataset
 from plusone.data.matrix import LabelMatrix
 from plusone.losses import consistency
 from plusone.methods import METHODS
-from plusone.methods.en import read, written
 from plusone.models.classifier import Classifier
 from plusone.models.heads import SpatialHead
 from plusone.recipe import Recipe
@@ -64,35 +63,41 @@ def at(table, x, y):
     return top * (1 - (y - i)) + bottom * (y - i)
 
 
-def test_reading_and_writing_by_loops():
-    draw = torch.Generator().manual_seed(0)
-    averages = torch.rand(N, L, G, G, generator=draw, dtype=torch.float64)
-    averages[3, :, 2:] = -1.0  # half of an image was never seen
-    now = torch.rand(N, L, 3, 5, generator=draw, dtype=torch.float64)
-    found, share = read(averages, CROPS, 3, 5)
-    after = written(averages, now, CROPS, 0.75)
+def test_the_loss_and_the_averages_by_loops(same):
+    """Crops, some mirrored; half of one image was never seen, so that some places are seen half."""
+    draw, method = torch.Generator().manual_seed(0), build(weight=0.5, decay=0.75)
+    method.maps = torch.rand(N, L, G, G, generator=draw)
+    method.maps[3, :, 2:] = -1.0
+    averages, z = method.maps.numpy().copy(), torch.randn(N, L, 3, 5, generator=draw)
+    now, total, shares = torch.sigmoid(z.requires_grad_()), 0.0, set()
+    expected, shown = averages.copy(), now.detach().numpy()
     for item in range(N):
-        left, top, right, bottom = CROPS[item].double().tolist()
-        known = (averages[item, 0] >= 0).double()
+        left, top, right, bottom = CROPS[item].tolist()
+        known = averages[item, 0] >= 0
         for name in range(L):
             for row in range(3):
                 for column in range(5):
                     x = left + (column + 0.5) / 5 * (right - left)
                     y = top + (row + 0.5) / 3 * (bottom - top)
-                    seen = at(known, x, y)
-                    value = at(averages[item, name] * known, x, y) / (seen if seen > 0 else 1)
-                    torch.testing.assert_close(share[item, 0, row, column], seen)
-                    torch.testing.assert_close(found[item, name, row, column], value)
+                    share = at(known, x, y)
+                    before = at(averages[item, name] * known, x, y) / (share if share > 0 else 1)
+                    total += share * (now[item, name, row, column] - before) ** 2
+                    shares.add(round(share, 3))
             for row in range(G):
                 for column in range(G):
                     x = ((column + 0.5) / G - left) / (right - left)
                     y = ((row + 0.5) / G - top) / (bottom - top)
-                    value = old = averages[item, name, row, column]
+                    old = averages[item, name, row, column]
                     if 0 <= x <= 1 and 0 <= y <= 1:
-                        new = at(now[item, name], x, y)
+                        new = at(shown[item, name], x, y)
                         value = new if old < 0 else 0.75 * old + 0.25 * new
-                    torch.testing.assert_close(after[item, name, row, column], value)
-    assert 0 < (after != averages).double().mean() < 1
+                        expected[item, name, row, column] = value
+    assert {0.0, 1.0} < shares
+    same(term(method, z, CROPS), 0.5 * total / z.numel(), z)
+    with torch.no_grad():
+        method.after_step((outputs(z),), batch(CROPS), CLOCK)
+    torch.testing.assert_close(method.maps, torch.from_numpy(expected))
+    assert 0 < (expected != averages).mean() < 1
 
 
 def test_the_whole_image_is_compared_place_by_place():

@@ -12,9 +12,10 @@ from plusone.errors import InputError
 from plusone.methods.groups import GroupConsistency
 from plusone.recipe import make_recipe
 from plusone.training.linear import why_alone
+from plusone.training.step import training_step
 from plusone.training.task import make_task
-from plusone.training.trainer import Training
-from plusone.types import Batch, TrainLabels
+from plusone.training.trainer import Training, Validation
+from plusone.types import Batch, Clock, TrainLabels
 
 LABELS = np.array([[1, 0, 0], [0, 0, -1], [0, 1, 0], [0, 0, 1], [1, 0, 0]])
 NUMBERS = torch.tensor([0, 0, 1, 2, 2])
@@ -43,6 +44,26 @@ def test_the_term_and_the_means_by_a_loop():
         means[0][place] = 0.81 * means[0][place] + 0.19 * both
         means[2][place] = 0.9 * means[2][place] + 0.1 * p[1][place]
     torch.testing.assert_close(groups.means, torch.tensor(means))
+
+
+def test_a_step_takes_the_probabilities_of_the_method(make):
+    """Those of `softmax` are not the sigmoid of its logits."""
+    case, numbers = make("softmax"), torch.tensor([0, 0, 1, 2, 2, 3, 3, 3])
+    groups = GroupConsistency(case.method.labels, numbers, weight=0.3, rate=0.1)
+    means, batch = groups.means.clone(), case.batch()
+    p = torch.softmax(case.model(case.x).logits, 1).detach()
+    r = means[numbers]
+    cost = -0.3 * (r * p.log() + (1 - r) * (1 - p).log()).mean()
+    optimizer = torch.optim.SGD(case.model.parameters(), lr=0.1)
+    clock = Clock(0, 1, 5, 0, 1)
+    terms = training_step(
+        case.model, case.model.head, case.method, optimizer, batch, clock, groups=groups
+    )
+    torch.testing.assert_close(terms["groups"], cost)
+    for group in range(4):
+        of = p[numbers == group]
+        expected = 0.9 ** len(of) * means[group] + (1 - 0.9 ** len(of)) * of.mean(0)
+        torch.testing.assert_close(groups.means[group], expected)
 
 
 def recordings(grouped=True):
@@ -89,6 +110,26 @@ def test_stopped_and_resumed_it_ends_the_same():
     list(second.epochs())
     assert whole.groups.means.equal(second.groups.means)
     assert whole.model.head.weight.equal(second.model.head.weight)
+
+
+def test_a_stage_begins_with_the_means_of_the_best_epoch():
+    stages = [{"inputs": "features", "epochs": epochs} for epochs in (3, 1)]
+    recipe = make_recipe(GIVEN | {"method": "an", "stages": stages})
+    training, means = Training(make_task(recordings(), recipe), recipe), []
+    scores = iter([0.5, 0.9, 0.1, 0.5])
+    training.validator = lambda log_odds: Validation(0.5, next(scores))
+    training.validator.selected_on = training.validator.selected_by = "truth"
+    epochs = training.epochs()
+    for _ in range(2):
+        next(epochs)
+        means.append(training.groups.means.clone())
+    resumed = Training(make_task(recordings(), recipe), recipe)
+    resumed.validator = training.validator
+    resumed.load_state(*training.state())
+    next(resumed.epochs())  # the third epoch is worse than the second
+    assert resumed.stage == 1
+    assert resumed.groups.means.equal(means[1])
+    assert not means[0].equal(means[1])
 
 
 def test_where_it_cannot_work_it_says_so():

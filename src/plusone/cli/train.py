@@ -465,6 +465,7 @@ def methods(
             "labels_seen": info.scheme,
             "needs_k": info.needs_k,
             "needs_hints": info.needs_hints,
+            "uses_priors": info.uses_priors,
             "inputs": info.inputs,
             "options": {f.name: f.default for f in dataclasses.fields(info.options)},
         }
@@ -486,6 +487,11 @@ INPUTS = {
     "images": "images: --mode finetune",
 }
 
+PRIORS = (
+    "estimated by the method; --set class_priors=estimate takes those of plusone priors, truth "
+    "counts them on the training items, 0.1,0.3,... gives them"
+)
+
 
 def _print_one(name: str, row: dict[str, Any]) -> None:
     k = "yes: --set expected_positives=K" if row["needs_k"] else "no"
@@ -497,6 +503,8 @@ def _print_one(name: str, row: dict[str, Any]) -> None:
         ("inputs", INPUTS[row["inputs"]]),
         ("needs hints", "yes: --hints FILE" if row["needs_hints"] else "no"),
     ]
+    if row["uses_priors"]:
+        rows.append(("class priors", PRIORS))
     out.print(table(name, ("method", ""), rows, text=2))
     if row["options"]:
         out.print(table("", ("option", "default"), list(row["options"].items())))

@@ -63,7 +63,7 @@ class Method(nn.Module, Generic[O_co]):
     """
 
     views: tuple[str, ...] = ("weak",)
-    looks_again: ClassVar[bool] = False  # whether a step has a second pass, in `batch.again`
+    looks_again: ClassVar[bool] = False  # whether a step looks again, see `look_again`
     teacher: float | None = None  # decay of a moving average of the model, in `batch.teacher`
     lr_mult: ClassVar[float] = 1.0
     name: str = ""  # in the method table; for messages
@@ -153,6 +153,9 @@ class Method(nn.Module, Generic[O_co]):
         self, inputs: Tensor, out: Outputs, observed: Tensor, rows: Tensor | slice
     ) -> Tensor:
         """Inputs of another forward pass without gradients, for methods with `looks_again`.
+
+        So that batch norm does not tell it from the first pass, each view of such a method has a
+        forward pass of its own.
 
         Args:
             inputs: The first view of some items, `[n, ...]`; of several processes, of those that

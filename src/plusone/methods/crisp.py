@@ -2,20 +2,21 @@
 
 Liu, Wang, Xu and Geng 2023, Can Class-Priors Help Single-Positive Multi-Label Learning?,
 https://arxiv.org/abs/2309.13886. The first epochs are `an`. After every epoch the prior of each
-class is estimated from the scores of all training items (`plusone.priors.best_bin`), and from then
-on the loss is `class_prior_risk` with these priors.
+class is estimated from the scores of all training items by best-bin estimation (BBE; Algorithm 1,
+Eq. 2 and App. A.2; `plusone.priors.best_bin`), and from then on the loss is `class_prior_risk` with
+these priors: the risk of Eq. 3 and 4 with the absolute loss, its second part as an absolute value.
 
 The recipe's `class_priors` replaces the estimates by fixed ones: those of this project ("estimate",
 which models that one positive was picked), those of the training truth ("truth"), or given numbers.
 
 What the paper leaves open, and how it is here:
 
-- The length of the warm-up is not stated; ours is one epoch.
+- The length of the warm-up is not stated; ours is one epoch, of the first stage alone.
 - In a batch the first mean is over its seen positives of a class, the second over all its items.
 - `decay` compares a running mean of the predictions with the priors: means of small batches are
   noisy. 0, the default, is the batch alone.
-- Left out: the last version of the paper shifts logits by a parameter lambda, in a form that its
-  text does not determine. There is no public program.
+- Left out: the last version of the paper shifts logits by a parameter lambda (Eq. 8 and 9), in a
+  form that its text does not determine. There is no public program.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ INFO = MethodInfo(
     options=CrispOptions,
     paper="Liu et al., Can Class-Priors Help Single-Positive Multi-Label Learning?, arXiv",
     year=2023,
-    summary="mean predictions equal class priors, which are estimated after every epoch",
+    summary="mean predictions equal class priors, estimated after every epoch (best bin, BBE)",
     uses_priors=True,
     alone="it estimates priors of its own",
     summed=True,

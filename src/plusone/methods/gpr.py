@@ -2,11 +2,13 @@
 
 Tran et al. 2025, More Reliable Pseudo-labels, Better Performance: A Generalized Approach to Single
 Positive Multi-label Learning (AEVLP), ICCV, https://arxiv.org/abs/2508.20381: its GPR loss
-(`plusone.losses.generalized_pseudo_robust`) plus `reg` times the penalty of EPR. Its hints, DAMP,
-are made of CLIP's scores of an image and its tiles.
+(`plusone.losses.generalized_pseudo_robust`; labels without a pseudo-label cost what Eq. 5 of GR
+says) plus `reg` times the penalty of EPR (Cole et al. 2021, Eq. 10). Its hints, DAMP, are made of
+CLIP's scores of an image and its tiles.
 
 Pseudo positives are an item's labels among its `top` highest hints that are `theta` or more, pseudo
-negatives the lowest share `negatives` of its classes. Written from the formulas.
+negatives the lowest share `negatives` of its hints (of its classes, if each has one, as in the
+paper). Written from the formulas.
 
 Deviations: the paper takes negatives by the mean of the tiles, here one table of hints serves both.
 In the released program they end up as unknown labels; `negatives=0` does that. Its schedules are
@@ -51,7 +53,7 @@ class GprOptions(GrOptions):
         if self.lam2 > self.lam1:
             raise ValueError(f"lam2 must not be above lam1, got {self.lam2} and {self.lam1}")
         if not 0 <= self.negatives <= 1:
-            raise ValueError(f"negatives is a share of the classes, got {self.negatives}")
+            raise ValueError(f"negatives is a share of an item's hints, got {self.negatives}")
 
 
 class Gpr(Hinted[GprOptions], Gr):

@@ -43,11 +43,17 @@ def highest(hints: Tensor, top: int) -> Tensor:
 
 
 def lowest(hints: Tensor, share: float) -> Tensor:
-    """The labels with the lowest hints of an item, a share of its classes, bool `[..., L]`.
+    """The labels with the lowest hints of an item, bool `[..., L]`.
+
+    Args:
+        hints: `[..., L]`, NaN where there is none.
+        share: Share of the hints that an item has; their number is rounded down.
 
     >>> lowest(torch.tensor([0.1, 0.9, torch.nan, 0.5]), 0.5).tolist()
-    [True, False, False, True]
+    [True, False, False, False]
     """
     known = ~hints.isnan()
+    # 0.59 x 100 is a little less than 59 in floating point.
+    number = (share * known.sum(-1, keepdim=True) + 1e-3).floor()
     order = hints.nan_to_num(nan=2.0).argsort(stable=True, dim=-1)
-    return (order.argsort(-1) < int(share * hints.shape[-1])) & known
+    return (order.argsort(-1) < number) & known

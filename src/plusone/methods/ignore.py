@@ -14,7 +14,9 @@ the rest of the image is hidden, is elsewhere in it.
 
 The loss is the mean of AN on the strong view over all labels not rejected, plus `seen_weight` times
 the mean of lp of the seen positives on the weak view, plus `agreement` times the mean of
-(z_s - z)^2. Gaps and thresholds have no gradient.
+(z_s - z)^2. Gaps and thresholds have no gradient. As in the program, the three have a forward pass
+each: batch norm normalises a version of the images by that version alone, so that the gap of images
+that are all kept whole is 0.
 
 How it differs from the program:
 
@@ -23,7 +25,8 @@ How it differs from the program:
   and highest value, (m - min) / (max - min), so that each image keeps its best place.
 - Hidden places are grey in images of bytes, which networks normalise to about 0, the value of the
   program; in inputs of other types they are 0.
-- The statistics of batch norms do not count the masked images; the program has them count.
+- The running statistics of batch norms do not count the masked images; in the program they do.
+- The `warmup` is that of the first stage alone.
 - Query2Label's head, which the program has too, is not here.
 """
 

@@ -13,8 +13,15 @@ negatives lower the positive entries of a model's class maps most. The option `b
 alpha, 5 there) multiplies them, in training and in prediction alike; the logits are the means of
 the maps. It needs places: on feature vectors it would change no ranking and is rejected.
 
-Deviation: the released program writes Cp's corrections into the observed labels; here they are a
-buffer of the method's own, `[N, L]` booleans, and the observed labels never change.
+Deviations:
+
+- The released program writes Cp's corrections into the observed labels; here they are a buffer of
+  the method's own, `[N, L]` booleans, and the observed labels never change.
+- The program of the first paper (LargeLossMatters) corrects for good only labels whose loss is
+  above the k-th largest, k their number: none where k is 1, as on VOC with batches of 8. The
+  program of BoostLU, and so ours, takes the k-th as well.
+- Epochs are counted from 0 in each stage of a recipe, so that R and Ct begin each with small shares
+  and the first epoch of every stage is plain `an`.
 """
 
 from __future__ import annotations

@@ -14,9 +14,17 @@ The program averages `draws` samples z = mu + sd * noise. The logit is then norm
 w . mu + b and variance sum of w^2 sd^2 / draws: here that one number is drawn for each label, from
 seed and step alone, so that a step can be repeated and several processes agree.
 
-Deviations: predictions use the mean of the logit, where the program draws at test too. Corrections
-are a buffer, `[N, L]` booleans; observed labels never change. Adam instead of Adamax. On feature
-vectors the head attends to a single token; the program has a network of its own for each class.
+Deviations:
+
+- Predictions use the mean of the logit, where the program draws at test too.
+- Pseudo labels are predictions for images without augmentation. Epochs before the `first` are those
+  of the first stage alone. Corrections are a buffer, `[N, L]` booleans; observed labels never
+  change.
+- The head is 256 wide by default, as that of `lac`, and learns at the rate of the backbone; in the
+  program it is 2048 wide and learns 10 times as fast (`width`, and the recipe's `head_lr_mult`; the
+  published recipes set both). Adam instead of Adamax.
+- On feature vectors the head attends to a single token; the program has a network of its own for
+  each class.
 """
 
 from __future__ import annotations

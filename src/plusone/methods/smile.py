@@ -26,7 +26,9 @@ N. 1/3 A X is computed once, before training.
 How it differs from the program:
 
 - There, messages pass from an item to its neighbours, so that an item gets those of the items that
-  it is a neighbour of, if there are any. Here it gets those of its own neighbours.
+  it is a neighbour of, if there are any. Here it gets those of its own neighbours. A message has
+  the weight 1 / sqrt(3 in-degree) there; here it is 1/3, so that the weights of an item's messages
+  add up to 1.
 - The last part of the loss is the program's. In the divergence of Beta(d, 1 - d) from the uniform
   distribution, which it stands for, lgamma has the other sign; both pull d towards 1/2.
 - AN(d) is computed from logits, where the program adds 1e-5 to probabilities. Noise depends on
@@ -63,7 +65,8 @@ from plusone.types import Batch, Clock, Outputs, TrainLabels
 
 LARGEST = math.log(1e5)  # logit of a drawn label
 PROPOSALS = 4  # for a draw from a Gamma distribution; each is accepted with 95 per cent or more
-BLOCK = 1024  # items whose neighbours are searched, or whose labels are enhanced, at once
+ROWS = 8192  # items whose neighbours are searched at once
+BLOCK = 1024  # items among which they are searched, or whose labels are enhanced, at once
 
 
 @dataclass(frozen=True)
@@ -163,10 +166,10 @@ class Smile(Method[SmileOptions]):
         return MlpHead(dim, self.labels.n_classes)
 
     def begin_training(self, vectors: Callable[[], Tensor]) -> None:
-        x = vectors().to(device_of(self.enhancer))
-        graph = nearest(x, self.options.neighbours)
-        near = [x[rows].sum(1) / max(rows.shape[1], 1) for rows in torch.split(graph, BLOCK)]
-        self.graph, self.means = graph.to(CPU), torch.cat(near).to(CPU)
+        x = vectors()
+        self.graph = nearest(x, self.options.neighbours, device_of(self.enhancer))
+        near = [x[rows].sum(1) / max(rows.shape[1], 1) for rows in torch.split(self.graph, BLOCK)]
+        self.means = torch.cat(near)
 
     def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
         o, z, y = self.options, outs[0].logits, batch.observed
@@ -279,25 +282,31 @@ def spread(d: Tensor) -> Tensor:
     return torch.lgamma(a) + torch.lgamma(b) + ends
 
 
-def nearest(x: Tensor, k: int) -> Tensor:
+def nearest(x: Tensor, k: int, device: torch.device = CPU) -> Tensor:
     """The nearest other rows of each row, int64 `[N, k]`; fewer columns if N <= k.
 
-    Distances are computed for `BLOCK` rows at a time.
+    Distances are computed for `ROWS` x `BLOCK` pairs at a time, and no more of x is on the device.
 
     Args:
         x: Vectors `[N, D]`.
         k: How many.
+        device: Where distances are computed; x and the result are in the memory of the CPU.
 
     >>> nearest(torch.tensor([[0.0], [1.0], [3.0], [7.0]]), 1).flatten()
     tensor([1, 0, 1, 2])
     """
-    k, found = min(k, len(x) - 1), []
-    centred = x - x.mean(0)  # products of large numbers would hide small distances
-    for start in range(0, len(x), BLOCK):
-        distances = torch.cdist(centred[start : start + BLOCK], centred)
-        own = torch.arange(len(distances), device=x.device)
-        distances[own, start + own] = torch.inf
-        found.append(distances.topk(k, largest=False).indices)
+    k, mean, found = min(k, len(x) - 1), x.mean(0), []
+    for rows in torch.split(torch.arange(len(x)), ROWS):
+        own, of = (x[rows] - mean).to(device), rows.to(device)[:, None]
+        best, near = own.new_full((len(own), k), torch.inf), of.repeat(1, k)
+        for others in torch.split(torch.arange(len(x)), BLOCK):
+            # From the mean: products of large numbers would hide small distances.
+            distances, index = torch.cdist(own, (x[others] - mean).to(device)), others.to(device)
+            distances.masked_fill_(index == of, torch.inf)
+            there, places = distances.topk(min(k, len(others)), largest=False)
+            best, chosen = torch.cat((best, there), 1).topk(k, largest=False)
+            near = torch.cat((near, index[places]), 1).gather(1, chosen)
+        found.append(near.to(CPU))
     return torch.cat(found)
 
 

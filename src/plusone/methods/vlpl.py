@@ -5,10 +5,11 @@ Workshops, https://arxiv.org/abs/2310.15985. The paper's hints are s = softmax o
 cos(image, text) / 0.01 by CLIP ViT-L/14 at 336 px; here they come from any file (`--hints`).
 
 An unobserved label with a hint above theta costs beta (rho -log p + (1 - rho) -log(1 - p)), with
-rho = 0.9; seen positives cost -log p and the rest -alpha H(p), as in EM.
+rho = 0.9; seen positives cost -log p and the rest -alpha H(p), as in EM (Zhou et al. 2022, Eq. 3;
+the cost of a soft label is Eq. 8 there).
 
-The text also has negative pseudo-labels; in the released program their term is switched off, and
-it is left out here.
+Left out: the negative pseudo-labels of the text, whose term is switched off in the released
+program, and the program's second loss (EM_PL_ASL), which has a focal weight for each kind of label.
 """
 
 from __future__ import annotations

@@ -38,6 +38,7 @@ class Pieces:
         views: The inputs, `[B, ...]` for each view.
         number: How many pieces.
         sharing: How several processes divide the pieces; `views` are this process's rows.
+        apart: Whether each view has a forward pass of its own, see `forward_views`.
 
     Attributes:
         outs: The outputs of the whole batch for each view. They require gradients, which the loss
@@ -50,9 +51,11 @@ class Pieces:
         views: Sequence[Tensor],
         number: int,
         sharing: Sharing | None = None,
+        *,
+        apart: bool = False,
     ) -> None:
         self.forward, self.sharing = forward, sharing
-        self.pieces = _pieces(forward, views, number, sharing)
+        self.pieces = _pieces(forward, views, number, sharing, apart)
         # The second pass draws the same dropout; it alone moves batch statistics.
         with torch.no_grad(), drawn_again(views[0].device), keeping_buffers(forward):
             outs = _join([piece() for piece in self.pieces])
@@ -86,7 +89,12 @@ class Pieces:
 
 
 def forward_views(
-    forward: Forward, views: Sequence[Tensor], pieces: int = 1, sharing: Sharing | None = None
+    forward: Forward,
+    views: Sequence[Tensor],
+    pieces: int = 1,
+    sharing: Sharing | None = None,
+    *,
+    apart: bool = False,
 ) -> tuple[Outputs, ...]:
     """The outputs of each view, all views in one forward pass for each piece.
 
@@ -95,26 +103,32 @@ def forward_views(
         views: The inputs, `[B, ...]` for each view.
         pieces: How many pieces the batch is forwarded in.
         sharing: How several processes divide the pieces; `views` are this process's rows.
+        apart: Whether each view has a forward pass of its own, so that batch norm does not
+            normalise it together with the others.
     """
-    return _join([piece() for piece in _pieces(forward, views, pieces, sharing)])
+    return _join([piece() for piece in _pieces(forward, views, pieces, sharing, apart)])
 
 
 def _pieces(
-    forward: Forward, views: Sequence[Tensor], number: int, sharing: Sharing | None
+    forward: Forward, views: Sequence[Tensor], number: int, sharing: Sharing | None, apart: bool
 ) -> list[Callable[[], tuple[Outputs, ...]]]:
     """What computes the outputs of each piece of the whole batch, for each view."""
+    together = 1 if apart else len(views)  # views in a forward pass
+
+    def one_pass(x: Tensor, division: Division | None) -> tuple[Outputs, ...]:
+        if sharing is None or division is None:
+            return split_views(forward(x), together)
+        return split_views(sharing.forward(forward, x, division), together)
 
     def piece(part: Sequence[Tensor], division: Division | None) -> tuple[Outputs, ...]:
-        x = torch.cat(list(part)) if len(part) > 1 else part[0]
-        if sharing is None or division is None:
-            return split_views(forward(x), len(part))
-        return split_views(sharing.forward(forward, x, division), len(part))
+        inputs = [torch.cat(list(part))] if together > 1 else part
+        return tuple(out for x in inputs for out in one_pass(x, division))
 
     divisions: list[Division | None] = [None]
     parts: Iterable[Sequence[Tensor]] = [views]
     if sharing is not None:
-        divisions = [*sharing.divisions(len(views))]
-        sizes = [len(each.own) // len(views) for each in divisions if each is not None]
+        divisions = [*sharing.divisions(together)]
+        sizes = [len(each.own) // together for each in divisions if each is not None]
         # A process without rows in a piece forwards another one as a placeholder.
         parts = [
             [view[stop - size : stop] if size else view[:1] for view in views]

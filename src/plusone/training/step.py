@@ -129,9 +129,13 @@ def training_step(
     views = batch.views
     if forward is head and head.deterministic and all(view is views[0] for view in views):
         views = views[:1]  # views of a feature vector are one and the same
-    number = gradients.pieces
-    pieces = Pieces(forward, views, number, sharing) if number > 1 else None
-    outs = pieces.outs if pieces is not None else forward_views(forward, views, sharing=sharing)
+    number, apart = gradients.pieces, method.looks_again  # views as the second pass is: alone
+    pieces = Pieces(forward, views, number, sharing, apart=apart) if number > 1 else None
+    outs = (
+        pieces.outs
+        if pieces is not None
+        else forward_views(forward, views, sharing=sharing, apart=apart)
+    )
     outs *= len(batch.views) // len(views)
     if method.looks_again:
         again = look_again(forward, method, batch, outs[0], number, sharing)

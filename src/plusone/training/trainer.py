@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -93,6 +93,7 @@ class Best:
         weights: "raw" or "ema".
         model: The model's state.
         method: The method's state.
+        groups: The state of `GroupConsistency`; empty without it.
     """
 
     score: float
@@ -101,6 +102,7 @@ class Best:
     weights: str
     model: State
     method: State
+    groups: State = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -547,7 +549,8 @@ class Training:
         stage, self.epoch = self.stage, self.epoch + 1
         best = self.best is None or validation.score > self.best.score
         if best:
-            states = _copy(model), _copy(self.method)
+            groups = {} if self.groups is None else _copy(self.groups)
+            states = _copy(model), _copy(self.method), groups
             self.best = Best(validation.score, validation.val_map, self.epoch, weights, *states)
         record = EpochRecord(
             stage=stage,
@@ -786,6 +789,8 @@ class Training:
         if best is not None:
             self.model.load_state_dict(best.model)
             self.method.load_state_dict(best.method)
+            if self.groups is not None and best.groups:
+                self.groups.load_state_dict(best.groups)
 
     def weights(self) -> State:
         """The tensors of model and method; of several processes, tables as in `state`."""
@@ -821,6 +826,7 @@ class Training:
             if best is not None:
                 tensors |= _named(f"{name}.model", best.model)
                 tensors |= _named(f"{name}.method", best.method)
+                tensors |= _named(f"{name}.groups", best.groups)
                 fields = ("score", "val_map", "epoch", "weights")
                 plain[name] = {key: getattr(best, key) for key in fields}
         return self._whole(tensors), plain
@@ -876,6 +882,7 @@ class Training:
                 **plain[name],
                 model=below(tensors, f"{name}.model."),
                 method=below(tensors, f"{name}.method."),
+                groups=below(tensors, f"{name}.groups."),
             )
             for name in ("best", "before")
         )

@@ -2,7 +2,7 @@
 
 `instances_train*.json` is the split "train"; `instances_val*.json` is the papers' test set and
 becomes "test". Crowd annotations count. Images are sorted by their number as text, which is the
-order of the published protocol.
+order of the published protocol. An image may have a "group", the group that it belongs to.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from plusone.data.checks import check_ids, id_array, images_root, name_fault
+from plusone.data.checks import check_groups, check_ids, id_array, images_root, name_fault
 from plusone.data.dataset import Dataset
 from plusone.data.formats.base import ReadOptions
 from plusone.data.matrix import LabelMatrix
@@ -32,6 +32,7 @@ class _Rows:
     rows: list[int] = field(default_factory=list)
     columns: list[int] = field(default_factory=list)
     splits: list[str] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
     empty: int = 0
 
 
@@ -69,6 +70,9 @@ def read_coco(path: Path, options: ReadOptions) -> Dataset:
         _add_images(content, file, prefix, column_of, out, problems, options.keep_empty)
     ids = id_array(out.ids, path)
     check_ids(ids, problems)
+    groups = id_array(out.groups, path, "groups") if any(out.groups) else None
+    if groups is not None:
+        check_groups(groups, problems)
     root = folders[0] if len(files) == 1 else (folders[0].parent if shared and folders[0] else None)
     root, notes = images_root(
         ids,
@@ -88,7 +92,9 @@ def read_coco(path: Path, options: ReadOptions) -> Dataset:
     split = np.asarray(out.splits, dtype="<U5") if any(out.splits) else None
     if split is not None:
         split[split == ""] = "train"
-    table = LabelTable.complete(ids, classes, truth, split=split, root=root, notes=notes)
+    table = LabelTable.complete(
+        ids, classes, truth, split=split, root=root, notes=notes, groups=groups
+    )
     return Dataset(table, name=path.stem)
 
 
@@ -153,6 +159,7 @@ def _add_images(
 ) -> None:
     labels: dict[object, set[int]] = {}
     names: dict[object, str] = {}
+    groups: dict[object, str] = {}
     for place, item in enumerate(content["images"]):
         number, name = (item.get("id"), item.get("file_name")) if isinstance(item, dict) else (0, 0)
         if not isinstance(number, int | str) or not isinstance(name, str):
@@ -161,6 +168,7 @@ def _add_images(
             problems.add(f"image id {number!r} occurs twice", source=file)
         else:
             names[number], labels[number] = name, set()
+            groups[number] = "" if item.get("group") is None else str(item["group"]).strip()
     for place, item in enumerate(content["annotations"]):
         if not isinstance(item, tuple):
             problems.add(f"annotation {place} needs 'image_id' and 'category_id'", source=file)
@@ -178,6 +186,7 @@ def _add_images(
         out.columns.extend(sorted(labels[number]))
         out.ids.append(prefix + names[number])
         out.splits.append(_split(file))
+        out.groups.append(groups[number])
 
 
 def _split(file: Path) -> str:
