@@ -23,15 +23,15 @@ def some_of_ucmerced(shared, folder, train, test):
 
 @pytest.mark.slow
 def test_one_command_on_ucmerced(cli, shared, tmp_path):
-    labels = some_of_ucmerced(shared, tmp_path, 140, 60)
-    ask = ("--questions", "120", "--orders", "balanced", "--seed", "0", "--folds", "3")
+    labels = some_of_ucmerced(shared, tmp_path, 100, 40)
+    ask = ("--questions", "90", "--orders", "balanced", "--seed", "0", "--folds", "3")
     fast = ("--method", "gr", "--set", "epochs=12", "--set", "crops=one")
     answer = cli("loop", str(labels), *ask, *fast, "--out", str(tmp_path / "loop"))
     assert answer.code == 0, answer.err
     assert "random questions" in answer.out
     result = json.loads((tmp_path / "loop" / "loop.json").read_text())
     chosen, random = result["rows"]
-    assert (chosen["questions"], random["questions"]) == (120, 120)
+    assert (chosen["questions"], random["questions"]) == (90, 90)
     assert chosen["yes"] > 2 * random["yes"]
     assert chosen["test_map"] > result["before"]
     page = (tmp_path / "loop" / "report.html").read_text()

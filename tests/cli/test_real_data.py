@@ -39,15 +39,15 @@ def test_yeast(cli, shared, tmp_path):
 
 
 def test_ucmerced_with_the_small_cnn(cli, shared, tmp_path):
-    few = few_images(shared / "data" / "ucmerced", tmp_path / "few", 525)
+    few = few_images(shared / "data" / "ucmerced", tmp_path / "few", 210)
     counted = cli("inspect", few, "--json").json
-    assert (counted["items"], counted["splits"]) == (525, {"train": 420, "test": 105})
+    assert (counted["items"], counted["splits"]) == (210, {"train": 168, "test": 42})
     found = trained(
         cli,
         *(few, "-m", "wan"),
-        *("--epochs", 2, "--out", tmp_path / "r", "-s", "image_size=64", "-s", "batch_size=32"),
+        *("--epochs", 2, "--out", tmp_path / "r", "-s", "image_size=64", "-s", "batch_size=16"),
     )
-    assert found["items"] == {"train": 336, "val": 84, "test": 105}
+    assert found["items"] == {"train": 134, "val": 34, "test": 42}
     assert found["test_map"] > 0.2
     image = sorted((shared / "data" / "ucmerced").rglob("*.jpg"))[0]
     (item,) = cli("predict", tmp_path / "r", image, "--json").json["items"]

@@ -42,14 +42,14 @@ DEEP = "[" * 100_000
 
 
 @pytest.mark.slow
-def test_a_thousand_damaged_inputs(tmp_path):
+def test_damaged_inputs(tmp_path):
     told = tmp_path / "fuzz.json"
-    command = [sys.executable, str(TOOL), "--inputs", "1000", "--seed", "6", "--json", str(told),
+    command = [sys.executable, str(TOOL), "--inputs", "400", "--seed", "6", "--json", str(told),
                "--keep", str(tmp_path / "kept")]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(told.read_text())
-    assert 1000 <= found["total"]["inputs"] <= 1030
+    assert 400 <= found["total"]["inputs"] <= 430
     for count in found["readers"]:
         assert count["inputs"] == count["accepted"] + count["refused"], count
         assert count["refused"], f"no damaged input of {count['reader']} was refused"

@@ -2,6 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pytest
@@ -304,9 +305,14 @@ def test_threads_suit_the_work_and_are_put_back(work, wanted, inside):
         torch.set_num_threads(before)
 
 
+COMPILE = torch.compile
+
+
 @pytest.mark.slow
-def test_compiled_and_plain_agree(feature_data, image_data):
-    for data in (feature_data(60), image_data()):
+def test_compiled_and_plain_agree(feature_data, image_data, monkeypatch):
+    """A linear head with generated C++; a network traced and differentiated, which is quicker."""
+    for data, backend in ((feature_data(60), "inductor"), (image_data(), "aot_eager")):
+        monkeypatch.setattr(torch, "compile", partial(COMPILE, backend=backend))
         ends = []
         for compiled in (False, True):
             given = {"method": "gr", "epochs": 1, "compile": compiled, "batch_size": 16}
