@@ -6,6 +6,8 @@ import io
 import json
 import pickle
 import tarfile
+import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -295,9 +297,16 @@ def test_workers_read_shards(tmp_path: Path) -> None:
         assert seen == [number % 3 for number in range(8)]
 
 
-def test_a_row_group_is_decoded_once_in_order(tmp_path: Path) -> None:
+def test_a_row_group_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In order, and by threads that want it at once."""
     table_of(9).to_parquet(tmp_path / "y.parquet", batch_size=3)
     _arrow._group.cache_clear()
     for row in range(9):
         _arrow.image_bytes(tmp_path / "y.parquet", row)
     assert _arrow._group.cache_info().misses == 3
+    _arrow._group.cache_clear()
+    images = _arrow._images
+    monkeypatch.setattr(_arrow, "_images", lambda *given: (time.sleep(0.05), images(*given))[1])
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(partial(_arrow.image_bytes, tmp_path / "y.parquet"), [0, 1, 2, 0]))
+    assert _arrow._group.cache_info().misses == 1

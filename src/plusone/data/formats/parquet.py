@@ -16,7 +16,6 @@ import numpy as np
 
 from plusone.data._arrow import damaged, has_images, pyarrow, schema_of, table_of
 from plusone.data.checks import (
-    ID_COLUMNS,
     check_groups,
     check_ids,
     id_array,
@@ -24,6 +23,7 @@ from plusone.data.checks import (
     name_fault,
     split_name,
 )
+from plusone.data.columns import ID_COLUMNS
 from plusone.data.dataset import Dataset
 from plusone.data.formats._longform import ALL_OTHERS, ClassCodes, Lists, assemble, columns_of
 from plusone.data.formats.base import ReadOptions, root_from, root_of
