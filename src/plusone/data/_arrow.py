@@ -65,13 +65,8 @@ def reading(path: Path) -> Iterator[Any]:
     except UnicodeDecodeError:
         raise InputError(f"{path}: has text in it that is not UTF-8") from None
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, EOFError) as error:
-        raise damaged(path, error) from None
-
-
-def damaged(path: Path, error: Exception) -> InputError:
-    """The sentence for a file that pyarrow cannot read."""
-    first = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return InputError(f"{path}: is not a readable {_kind(path)} file ({first})")
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"{path}: is not a readable {_kind(path)} file ({first})") from None
 
 
 def _kind(path: Path) -> str:
