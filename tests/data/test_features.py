@@ -126,6 +126,9 @@ def test_features_in_several_npy_files(tmp_path: Path) -> None:
     (tmp_path / "ids.txt").write_text("e\nd\n")
     with pytest.raises(InputError, match=r"have 5 rows of features, .*ids.txt has 2 ids"):
         read_features([pattern])
+    (tmp_path / "x-1.npy").rename(tmp_path / "x-1.NPY")
+    (tmp_path / "ids.txt").unlink()
+    assert read_features([tmp_path], names).x[:].tolist() == x.tolist()
 
 
 def test_features_in_parquet_files(tmp_path: Path) -> None:
@@ -141,10 +144,14 @@ def test_features_in_parquet_files(tmp_path: Path) -> None:
     found = read_features([tmp_path / "a-*.parquet"])
     assert found.ids.tolist() == ["u", "v", "w"]
     assert found.x[:].tolist() == [[1, 2], [3, 4], [5, 6]]
-    wide = save("wide.parquet", id=[7, 8], f0=[1.0, 2.0], f1=[3, 4], label=[0, 1])
+    # Neither labels nor further ids are features.
+    labels = {name: [0, 1] for name in ("label", "class", "Category", "image_id", "group")}
+    wide = save("WIDE.PARQUET", id=[7, 8], f0=[1.0, 2.0], f1=[3, 4], split=["a", "b"], **labels)
     found = read_features([wide])
     assert found.ids.tolist() == ["7", "8"]
-    assert found.x[:].tolist() == [[1, 3], [2, 4]]  # the label is not among them
+    assert found.x[:].tolist() == [[1, 3], [2, 4]]
+    with pytest.raises(InputError, match=r"c.parquet: column 'camera' has the type string, but a"):
+        read_features([save("c.parquet", id=["u"], f0=[1.0], camera=["x"])])
     with pytest.raises(InputError, match=r"b.parquet, row 1: the vector of 'v' has 1 values, that"):
         read_features([save("b.parquet", id=["u", "v"], x=[[1.0, 2.0], [3.0]])])
     with pytest.raises(InputError, match="row 0: the features of 'u' have a NaN"):

@@ -219,7 +219,7 @@ def test_parquet_made_elsewhere(tmp_path: Path) -> None:
         "labels": [["x", "y"], None, []],
         "negatives": [[], ["x"], ["*"]],
     }
-    pq.write_table(pa.table(columns), path)
+    pq.write_table(pa.table(columns), path, row_group_size=2)
     table = read(path).table
     assert table.classes == ("x", "y")
     assert table.labels.dense().tolist() == [[1, 1], [-1, 0], [-1, -1]]

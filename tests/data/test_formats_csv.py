@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from plusone.data.columns import ID_COLUMNS
 from plusone.data.formats import detect, read
 from plusone.errors import InputError
 
@@ -38,6 +39,8 @@ def test_long_form_in_three_states(tmp_path: Path) -> None:
     assert table.split.tolist() == ["train", "val", "test"]
     assert table.root is None
     assert "no image file of the table exists" in table.notes[0]
+    for name in ID_COLUMNS:
+        assert read(put(tmp_path, f"{name},labels\na,x\n")).table.ids.tolist() == ["a"]
 
 
 def test_bom_crlf_unicode_spaces_and_quotes(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import io
 import json
 import pickle
 import tarfile
+import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -102,20 +104,32 @@ def test_webdataset_names_states_and_groups(tmp_path: Path) -> None:
             {"json": {"labels": ["red", "big"], "negatives": ["blue"], "group": "g1"}},
             {"json": {"tags": "green", "group": "g2"}, "cls": 7},
             {"txt": "blue, big\n", "json": {"group": "g2"}},
+            {"json": {"category": "red | big", "negatives": [-1, None], "group": "g3"}},
+            {"cls": -1, "json": {"group": "g3"}},
         ],
         most=2,
     )
-    data = read(tmp_path / "a-{000..001}.tar")
+    data = read(tmp_path / "a-{000..002}.tar")
     table = data.table
     assert table.classes == ("big", "blue", "green", "red")
-    assert table.labels.dense().tolist() == [[1, -1, 0, 1], [0, 0, 1, 0], [1, 1, 0, 0]]
+    assert table.labels.dense().tolist() == [
+        [1, -1, 0, 1],
+        [0, 0, 1, 0],
+        [1, 1, 0, 0],
+        [1, 0, 0, 1],
+        [0, 0, 0, 0],
+    ]
     assert table.groups is not None
-    assert table.groups.tolist() == ["g1", "g2", "g2"]
-    assert table.notes == ("labels from .json of 2 images", "labels from .txt of 1 images")
+    assert table.groups.tolist() == ["g1", "g2", "g2", "g3", "g3"]
+    assert table.notes == (
+        "labels from .cls of 1 images",
+        "labels from .json of 3 images",
+        "labels from .txt of 1 images",
+    )
     assert table.split is None
     assert len(read(tmp_path / "a-*0.tar").table) == 2
-    with pytest.raises(InputError, match=r"a-002.tar: no such file, one of .*\{000..002\}"):
-        read(tmp_path / "a-{000..002}.tar")
+    with pytest.raises(InputError, match=r"a-003.tar: no such file, one of .*\{000..003\}"):
+        read(tmp_path / "a-{000..003}.tar")
 
 
 def test_a_tar_file_of_a_stranger(tmp_path: Path) -> None:
@@ -136,6 +150,12 @@ def test_a_tar_file_of_a_stranger(tmp_path: Path) -> None:
         read(path)
     write_tar(path, {"a.png": encoded(0), "a.jpg": encoded(0), "a.cls": b"red"})
     with pytest.raises(InputError, match=r"sample 'a' has two images, 'a.png' and 'a.jpg'"):
+        read(path)
+    write_tar(path, {"a.mask.png": encoded(1), "a.png": encoded(0), "a.cls": b"red|big"})
+    table = read(path).table
+    assert (table.ids.tolist(), table.classes) == (["x.tar/a.png"], ("red|big",))
+    write_tar(path, {"2024.000.png": encoded(0), "2024.001.png": encoded(1), "2024.cls": b"red"})
+    with pytest.raises(InputError, match=r"'2024.000.png' and '2024.001.png' are images of one sa"):
         read(path)
     write_tar(path, {"a.png": encoded(0), "a.json": b"[1.5]"})
     with pytest.raises(InputError, match=r"x.tar/a.png: labels has '1.5', which is neither"):
@@ -227,6 +247,13 @@ def test_huggingface_lists_names_and_groups(tmp_path: Path) -> None:
     names = table_of(2, tags=(text, ["red|big", "blue"]))
     names.save_to_disk(tmp_path / "names")
     assert read(tmp_path / "names").table.labels.dense().tolist() == [[1, 0, 1], [0, 1, 0]]
+    numbers = datasets.Sequence(datasets.Value("int64"))
+    for name, kind in (("plain", numbers), ("named", many)):
+        data = table_of(3, label=(kind, [[0, 1], [-1], []]))
+        data.to_parquet(tmp_path / f"{name}.parquet")
+        table = read(tmp_path / f"{name}.parquet").table
+        assert table.classes[:2] == (("0", "1") if name == "plain" else ("red", "green"))
+        assert table.labels.dense()[:, :2].tolist() == [[1, 1], [0, 0], [0, 0]]
 
 
 def test_damaged_and_foreign_columns(tmp_path: Path) -> None:
@@ -246,14 +273,31 @@ def test_damaged_and_foreign_columns(tmp_path: Path) -> None:
         open_image(table.path(1))
     with pytest.raises(InputError, match=r"no column of labels; .*\(found: image, caption\)"):
         read(write_parquet("b.parquet", caption=pa.array(["a", "b"])))
-    meta = {"info": {"features": {"label": {"_type": "ClassLabel", "names": ["red"]}}}}
+    with pytest.raises(InputError, match="column 'label' does not hold lists of names"):
+        read(write_parquet("b.parquet", label=pa.array([0.5, 1.5])))
     numbers = pa.field("label", pa.int64())
     image = pa.field("image", pa.struct({"bytes": pa.binary(), "path": pa.string()}))
-    schema = pa.schema([image, numbers], {"huggingface": json.dumps(meta)})
     cells = [{"bytes": b"", "path": None}], [3]
-    pq.write_table(pa.table(list(map(pa.array, cells)), schema=schema), tmp_path / "c.parquet")
-    with pytest.raises(InputError, match=r"c.parquet/000000: class number 3 is none of the 1"):
-        read(tmp_path / "c.parquet")
+    for names, message in (
+        (["red"], r"c.parquet/000000: class number 3 is none of the 1"),
+        (["red", "red"], r"c.parquet, names of column 'label': class 'red' occurs twice"),
+        ([1], r"c.parquet: the classes of column 'label' have no list of names"),
+    ):
+        meta = {"info": {"features": {"label": {"_type": "ClassLabel", "names": names}}}}
+        schema = pa.schema([image, numbers], {"huggingface": json.dumps(meta)})
+        pq.write_table(pa.table(list(map(pa.array, cells)), schema=schema), tmp_path / "c.parquet")
+        with pytest.raises(InputError, match=message):
+            read(tmp_path / "c.parquet")
+    # Rows that take no room: they are not even named.
+    rows = pa.table({"x": pa.nulls(100_000)})
+    with pa.ipc.new_stream(str(tmp_path / "rows.arrow"), rows.schema) as writer:
+        writer.write_table(rows)
+    with pytest.raises(InputError, match=r"rows.arrow: has no column of images \(found: x\)"):
+        Sharded.find(tmp_path / "rows.arrow")
+    nulls = pa.table({"id": pa.array(["a"] * 100_000), "image": pa.nulls(100_000, pa.binary())})
+    pq.write_table(nulls, tmp_path / "rows.parquet")
+    with pytest.raises(InputError, match=r"rows.parquet: .*it claims 100,000 rows of images"):
+        Sharded.find(tmp_path / "rows.parquet")
     # A file that only starts well, and one that would unpack to anything.
     flat = pa.table({"image": pa.array([encoded(0)] * 50), "label": pa.array(["red"] * 50)})
     for codec, message in ((None, "is not a readable arrow file"), ("zstd", "it is compressed")):
@@ -295,9 +339,16 @@ def test_workers_read_shards(tmp_path: Path) -> None:
         assert seen == [number % 3 for number in range(8)]
 
 
-def test_a_row_group_is_decoded_once_in_order(tmp_path: Path) -> None:
+def test_a_row_group_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In order, and by threads that want it at once."""
     table_of(9).to_parquet(tmp_path / "y.parquet", batch_size=3)
     _arrow._group.cache_clear()
     for row in range(9):
         _arrow.image_bytes(tmp_path / "y.parquet", row)
     assert _arrow._group.cache_info().misses == 3
+    _arrow._group.cache_clear()
+    images = _arrow._images
+    monkeypatch.setattr(_arrow, "_images", lambda *given: (time.sleep(0.05), images(*given))[1])
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(partial(_arrow.image_bytes, tmp_path / "y.parquet"), [0, 1, 2, 0]))
+    assert _arrow._group.cache_info().misses == 1

@@ -111,6 +111,31 @@ def parquet_of_repeats(path):
             writer.write_table(piece)
 
 
+def repeated(text, count):
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), [text])
+
+
+def parquet_of_long_text(path):
+    pq.write_table(pa.table({"id": repeated("a" * 10_000_000, 2000)}), path, store_schema=False)
+
+
+def parquet_of_long_list(path):
+    texts = repeated("a" * 40_000, 100_000)
+    labels = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
+    pq.write_table(pa.table({"id": ["a"], "labels": labels}), path, store_schema=False)
+
+
+def parquet_of_empty_rows(path):
+    rows = pa.nulls(20_000_000)
+    pq.write_table(pa.table({"id": rows, "labels": rows}), path)
+
+
+def arrow_of_empty_rows(path):
+    table = pa.table({"x": pa.nulls(20_000_000)})
+    with pa.ipc.new_stream(str(path), table.schema) as writer:
+        writer.write_table(table)
+
+
 def sparse_arff(path):
     path.with_name("bomb.xml").write_text('<labels><label name="a0"/></labels>')
     head = "".join(f"@attribute a{number} numeric\n" for number in range(30_000))
@@ -190,6 +215,10 @@ BOMBS = {
     "csv with stars for 400 million labels": (csv_of_stars, "bomb.csv", read),
     "arrow with images that unpacks": (arrow_that_unpacks, "bomb.arrow", read),
     "parquet that repeats one long id": (parquet_of_repeats, "bomb.parquet", read),
+    "parquet that repeats a text of 10 MB": (parquet_of_long_text, "bomb.parquet", read),
+    "parquet with a list of 4 GB": (parquet_of_long_list, "bomb.parquet", read),
+    "parquet of rows without values": (parquet_of_empty_rows, "bomb.parquet", read),
+    "arrow of rows without values": (arrow_of_empty_rows, "bomb.arrow", read),
     "sparse arff": (sparse_arff, "bomb.arff", read),
     "xml of entities": (laughing_xml, "bomb.xml", read),
     "deeply nested COCO json": (deep_coco, "bomb.json", read),

@@ -147,7 +147,7 @@ def test_bombs_are_refused_in_little_memory(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
-    assert len(said) == 18
+    assert len(said) == 22
     wrong = {name: text for name, text in said.items() if not text.startswith("InputError: ")}
     assert not wrong
     for name, words in {
@@ -157,6 +157,10 @@ def test_bombs_are_refused_in_little_memory(tmp_path):
         "csv with stars for 400 million labels": r"'\*' in 20,000 rows stands for more",
         "arrow with images that unpacks": "it is compressed",
         "parquet that repeats one long id": "becomes more than",
+        "parquet that repeats a text of 10 MB": "becomes more than",
+        "parquet with a list of 4 GB": "becomes more than",
+        "parquet of rows without values": "becomes more than",
+        "arrow of rows without values": "has no column of images",
         "sparse arff": "30,000 attributes need",
         "xml of entities": "document type",
         "metrics.json of 8 GB": "more than the",

@@ -293,6 +293,11 @@ def test_what_can_be_read_as_new_items(tmp_path, suggestions):
     ):
         with pytest.raises(InputError, match=words):
             read_unlabelled(data, None)
+    # Where there is a labels.csv, shards beside it are not opened.
+    (tmp_path / "labelled").mkdir()
+    (tmp_path / "labelled" / "labels.csv").write_text("image,labels\na.tar/1.png,dog\n")
+    (tmp_path / "labelled" / "a.tar").write_bytes(b"no tar file")
+    assert read_unlabelled(tmp_path / "labelled", classes).labels.dense().tolist() == [[0, 1]]
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="has no image"):
         read_unlabelled(tmp_path / "empty", classes)

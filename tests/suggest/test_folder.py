@@ -65,7 +65,8 @@ def test_a_folder_without_images_has_no_root(tmp_path: Path) -> None:
         ("z.jpg,cat,0.5,0.5", "row 2.*z.jpg"),
         ("a.jpg,cat,1.5,0.5", "row 2: probability 1.5"),
         ("a.jpg,cat,much,0.5", "row 2.*much"),
-        ("a.jpg,cat", "row 2.*a.jpg"),
+        ("a.jpg,cat", "row 2: 'a.jpg,cat' has 2 columns, the header has 4"),
+        ("a.jpg,cat,0.5,0.5,0.9", "row 2: .* has 5 columns, the header has 4"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, line: str, words: str) -> None:

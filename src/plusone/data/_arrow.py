@@ -1,34 +1,43 @@
 """Arrow and parquet files with a column of images, read in place.
 
 Arrow files are memory-mapped. Of a parquet file, the row group of the requested image is decoded,
-and the last ones are kept: reading in order decodes each once.
+and the last ones are kept: reading in order decodes each once, also if several threads do.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache, lru_cache
+from itertools import accumulate
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
+from plusone.data.columns import ID_COLUMNS
 from plusone.errors import InputError
 from plusone.extras import install_command
 from plusone.io.keys import file_state
 from plusone.io.readers import UNPACKED_RATIO, unpacked_limit
 
 ARROW = ".arrow"
-SUFFIXES = (ARROW, ".parquet", ".pq")
-NAME_COLUMNS = ("id", "image_id", "item", "file", "file_name", "filename", "path")
+PARQUET = (".parquet", ".pq")
+SUFFIXES = (ARROW, *PARQUET)
 GROUPS_KEPT = 2
-PIECE = 65_536  # rows of labels decoded at once
+ROWS_AT_ONCE = 2**20  # of all but images
 IMAGES_AT_ONCE = 16
+ROW, VALUE = 64, 4  # bytes that a row and each value in it take at least, once they are read
 FILE_MAGIC = b"ARROW1\0\0"  # of the random access form, which is a stream between two marks
 
 # The name of a row: of one part, printable, and no step to another folder.
 PLAIN = re.compile(r"(?!\.\.?$|[A-Za-z]:)[^/\\\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200}")
+
+# One for each process: a process may be forked while a thread holds the lock of its parent.
+_LOCKS: dict[int, Lock] = {}
 
 
 def pyarrow(path: Path) -> Any:
@@ -39,9 +48,30 @@ def pyarrow(path: Path) -> Any:
         import pyarrow.ipc
         import pyarrow.parquet
     except ImportError:
-        kind = "arrow" if path.suffix.lower() == ARROW else "parquet"
-        raise InputError(f"{path}: {kind} needs pyarrow: {install_command('parquet')}") from None
+        raise InputError(
+            f"{path}: {_kind(path)} needs pyarrow: {install_command('parquet')}"
+        ) from None
     return pyarrow
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[Any]:
+    """The module, for reading a file; what it raises in the block becomes an `InputError`."""
+    pa = pyarrow(path)
+    try:
+        yield pa
+    except InputError:
+        raise
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: has text in it that is not UTF-8") from None
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, EOFError) as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"{path}: is not a readable {_kind(path)} file ({first})") from None
+
+
+def _kind(path: Path) -> str:
+    suffix = path.suffix.lower()
+    return "arrow" if suffix == ARROW else "parquet" if suffix in PARQUET else "arrow or parquet"
 
 
 def image_column(pa: Any, schema: Any) -> str | None:
@@ -70,50 +100,88 @@ def has_images(path: Path) -> bool:
 
 def schema_of(path: Path) -> Any:
     """The schema of a file; `InputError` if it is damaged."""
-    pa = pyarrow(path)
     if path.suffix.lower() == ARROW:
         return _mapped(path, file_state(path)).schema
-    try:
-        with pa.parquet.ParquetFile(path, memory_map=False) as file:
-            return file.schema_arrow
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
-        raise damaged(path, error) from None
-
-
-def damaged(path: Path, error: Exception) -> InputError:
-    """The sentence for a file that pyarrow cannot read."""
-    first = (str(error).strip() or type(error).__name__).splitlines()[0]
-    kind = "arrow" if path.suffix.lower() == ARROW else "parquet"
-    return InputError(f"{path}: is not a readable {kind} file ({first})")
+    with reading(path) as pa, pa.parquet.ParquetFile(path, memory_map=False) as file:
+        return file.schema_arrow
 
 
 def table_of(path: Path, columns: Sequence[str]) -> Any:
-    """Some columns of a file, decoded within bounds; for all but images."""
-    pa = pyarrow(path)
-    if path.suffix.lower() == ARROW:
-        return _mapped(path, file_state(path)).select(list(columns))
-    try:
-        return _bounded(pa, path, list(columns))
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
-        raise damaged(path, error) from None
+    """Some columns of a file, decoded within bounds; for all but images.
+
+    Texts in parquet files become dictionaries: one text in many rows is decoded once.
+    """
+    with reading(path) as pa:
+        if path.suffix.lower() == ARROW:
+            return _mapped(path, file_state(path)).select(list(columns))
+        with pa.parquet.ParquetFile(path, memory_map=False) as file:
+            wanted = {name.split(".")[0] for name in columns}
+            every = ((n, file.schema.column(n)) for n in range(file.metadata.num_columns))
+            leaves = {n: leaf for n, leaf in every if leaf.path.split(".")[0] in wanted}
+            _check_size(path, _claimed_size(file.metadata, leaves))
+        texts = [leaf.path for leaf in leaves.values() if leaf.physical_type == "BYTE_ARRAY"]
+        return _decoded(pa, path, columns, ROWS_AT_ONCE, texts=texts)
 
 
-def _bounded(pa: Any, path: Path, columns: list[str]) -> Any:
-    """Read in batches, because a few bytes can encode a huge number of rows."""
-    limit = unpacked_limit(path.stat().st_size)
-    with pa.parquet.ParquetFile(path, memory_map=False) as file:
-        batches, size = [], 0
-        for batch in file.iter_batches(PIECE, columns=columns):
-            size += batch.nbytes
-            if size > limit:
-                raise ValueError(
-                    f"it becomes more than {limit:,} bytes, {UNPACKED_RATIO} times the file"
-                )
-            batches.append(batch)
+def _claimed_size(metadata: Any, leaves: Mapping[int, Any]) -> int:
+    """The bytes that columns of a parquet file take, by its metadata; the texts are not known."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    size = ROW * metadata.num_rows
+    for number, leaf in leaves.items():
+        count = metadata.num_rows
+        if leaf.max_repetition_level:  # a list
+            count = sum(group.column(number).num_values for group in groups)
+        size += count * max(VALUE, leaf.length)
+    return int(size)
+
+
+def _check_size(path: Path, size: int) -> None:
+    """Refuses what becomes too large: a few bytes can encode a huge number of values."""
+    if size > (limit := unpacked_limit(path.stat().st_size)):
+        raise ValueError(f"it becomes more than {limit:,} bytes, {UNPACKED_RATIO} times the file")
+
+
+def _decoded(
+    pa: Any,
+    path: Path,
+    columns: Sequence[str],
+    rows: int,
+    *,
+    group: int | None = None,
+    texts: Sequence[str] = (),
+) -> Any:
+    """Columns of a parquet file, or of a row group of it, decoded so many rows at a time.
+
+    `texts` become dictionaries. pyarrow can join those of several row groups in a table, but not
+    in a batch, so that each group is read by itself.
+    """
+    batches, size = [], 0
+    with pa.parquet.ParquetFile(
+        path, memory_map=False, pre_buffer=False, read_dictionary=texts
+    ) as file:
+        for number in range(file.num_row_groups) if group is None else (group,):
+            for batch in file.iter_batches(
+                rows, row_groups=[number], columns=list(columns), use_threads=group is None
+            ):
+                size += sum(_plain_size(pa, column) for column in batch.columns)
+                _check_size(path, size)
+                batches.append(batch)
         schema = batches[0].schema if batches else file.schema_arrow
         return pa.Table.from_batches(batches, schema).replace_schema_metadata(
             file.schema_arrow.metadata
         )
+
+
+def _plain_size(pa: Any, column: Any) -> int:
+    """The bytes of an array, as if its dictionaries were plain texts."""
+    if pa.types.is_dictionary(column.type):
+        lengths = pa.compute.binary_length(column.dictionary).take(column.indices)
+        return int(column.indices.nbytes + (pa.compute.sum(lengths).as_py() or 0))
+    if pa.types.is_struct(column.type):
+        return sum(_plain_size(pa, part) for part in column.flatten())
+    if pa.types.is_nested(column.type):  # a list
+        return _plain_size(pa, column.flatten())
+    return int(column.nbytes)
 
 
 def row_names(path: Path) -> list[str]:
@@ -121,32 +189,41 @@ def row_names(path: Path) -> list[str]:
 
     The names are those of a column such as `id`, else those of the paths beside the images; row
     numbers from 0 if neither are plain names or one occurs twice.
+
+    Raises:
+        InputError: The file has no images, or is damaged.
     """
-    pa = pyarrow(path)
-    try:
+    with reading(path) as pa:  # also two columns of one name
         return _names(pa, path)
-    except (pa.ArrowException, KeyError) as error:  # also two columns of one name
-        raise damaged(path, error) from None
 
 
 def _names(pa: Any, path: Path) -> list[str]:
-    schema = schema_of(path)
+    schema, image = schema_of(path), _image_column(pa, path)
+    if (count := count_rows(path)) > path.stat().st_size:
+        raise ValueError(f"it claims {count:,} rows of images")
     lowered = {name.lower(): name for name in reversed(schema.names)}
-    image = image_column(pa, schema)
-    columns = [lowered[name] for name in NAME_COLUMNS if name in lowered]
-    for name in columns:
+    for name in (lowered[name] for name in ID_COLUMNS if name in lowered):
         kind = schema.field(name).type
         if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind):
-            names = _cells(path, table_of(path, [name]).column(0))
+            names = table_of(path, [name]).column(0).to_pylist()
             if _proper(names):
                 return [str(cell) for cell in names]
-    if image is not None and pa.types.is_struct(schema.field(image).type):
+    if pa.types.is_struct(schema.field(image).type):
         names = [
             None if cell is None else re.split(r"[/\\]", cell)[-1] for cell in _paths(path, image)
         ]
         if _proper(names):
             return [str(cell) for cell in names]
-    return [f"{row:06d}" for row in range(count_rows(path))]
+    return [f"{row:06d}" for row in range(count)]
+
+
+def _image_column(pa: Any, path: Path) -> str:
+    """The column of images; `InputError` if there is none."""
+    schema = schema_of(path)
+    image = image_column(pa, schema)
+    if image is None:
+        raise InputError(f"{path}: has no column of images (found: {', '.join(schema.names)})")
+    return image
 
 
 def _paths(path: Path, image: str) -> list[str | None]:
@@ -159,16 +236,8 @@ def _paths(path: Path, image: str) -> list[str | None]:
         column = _mapped(path, file_state(path)).column(image)
     else:
         column = table_of(path, [f"{image}.path"]).column(0)
-    return _cells(path, pa.compute.struct_field(column, "path"))
-
-
-def _cells(path: Path, column: Any) -> list[Any]:
-    """A column as Python values; `InputError` for text that is not UTF-8."""
-    try:
-        cells: list[Any] = column.to_pylist()
-        return cells
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: has text in it that is not UTF-8") from None
+    cells: list[str | None] = pa.compute.struct_field(column, "path").to_pylist()
+    return cells
 
 
 def _proper(names: Sequence[object]) -> bool:
@@ -180,10 +249,9 @@ def _proper(names: Sequence[object]) -> bool:
 
 def count_rows(path: Path) -> int:
     """The rows of a file."""
-    pa = pyarrow(path)
     if path.suffix.lower() == ARROW:
         return int(_mapped(path, file_state(path)).num_rows)
-    return int(_row_groups(pa, path, file_state(path))[-1])
+    return int(_row_groups(path, file_state(path))[-1])
 
 
 def image_bytes(path: Path, row: int) -> memoryview:
@@ -193,14 +261,15 @@ def image_bytes(path: Path, row: int) -> memoryview:
         ValueError: There are none.
         InputError: The file is damaged.
     """
-    pa = pyarrow(path)
     if path.suffix.lower() == ARROW:
         content = _mapped_images(path, file_state(path))[row].as_buffer()
     else:
         state = file_state(path)
-        starts = _row_groups(pa, path, state)
+        starts = _row_groups(path, state)
         group = bisect_right(starts, row) - 1
-        content = _group(path, state, group)[row - starts[group]].as_buffer()
+        with _LOCKS.setdefault(os.getpid(), Lock()):  # another thread may be decoding this group
+            images = _group(path, state, group)
+        content = images[row - starts[group]].as_buffer()
     if content is None or not content.size:
         raise ValueError(
             f"row {row} has no bytes of an image; a file that its path names is not opened"
@@ -217,8 +286,7 @@ def _images(pa: Any, table: Any) -> Any:
 @cache
 def _mapped(path: Path, state: object) -> Any:
     """The table of an arrow file, mapped and checked: offsets in it must not leave it."""
-    pa = pyarrow(path)
-    try:
+    with reading(path) as pa:
         source = pa.memory_map(str(path))
         start = len(FILE_MAGIC) if source.read(len(FILE_MAGIC)) == FILE_MAGIC else 0
         source.seek(start)
@@ -227,8 +295,6 @@ def _mapped(path: Path, state: object) -> Any:
         table = pa.ipc.open_stream(source).read_all()
         table.validate(full=True)
         return table
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, EOFError) as error:
-        raise damaged(path, error) from None
 
 
 @cache
@@ -272,44 +338,23 @@ def _is_compressed(message: bytes) -> bool:
 
 
 @cache
-def _row_groups(pa: Any, path: Path, state: object) -> list[int]:
+def _row_groups(path: Path, state: object) -> list[int]:
     """The first row of each row group of a parquet file, and the number of all rows."""
-    try:
-        with pa.parquet.ParquetFile(path, memory_map=False) as file:
-            counts = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
-        if min(counts, default=0) < 0 or sum(counts) > path.stat().st_size:
-            raise ValueError(f"it claims {sum(counts):,} rows of images")
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
-        raise damaged(path, error) from None
-    starts = [0]
-    for count in counts:
-        starts.append(starts[-1] + count)
-    return starts
+    with reading(path) as pa, pa.parquet.ParquetFile(path, memory_map=False) as file:
+        counts = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
+        if min(counts, default=0) < 0:
+            raise ValueError(f"it claims a group of {min(counts):,} rows")
+    return [0, *accumulate(counts)]
 
 
 @lru_cache(maxsize=GROUPS_KEPT)
 def _group(path: Path, state: object, number: int) -> Any:
     """The images of one row group of a parquet file, decoded."""
-    pa = pyarrow(path)
-    limit = unpacked_limit(path.stat().st_size)
-    try:
-        with pa.parquet.ParquetFile(path, memory_map=False, pre_buffer=False) as file:
-            image = image_column(pa, file.schema_arrow)
-            is_struct = pa.types.is_struct(file.schema_arrow.field(image).type)
-            columns = [f"{image}.bytes" if is_struct else image]
-            batches, size = [], 0
-            for batch in file.iter_batches(
-                IMAGES_AT_ONCE, row_groups=[number], columns=columns, use_threads=False
-            ):
-                size += batch.nbytes
-                if size > limit:
-                    raise ValueError(
-                        f"it becomes more than {limit:,} bytes, {UNPACKED_RATIO} times the file"
-                    )
-                batches.append(batch)
-            return _images(pa, pa.Table.from_batches(batches))
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
-        raise damaged(path, error) from None
+    with reading(path) as pa:
+        image = _image_column(pa, path)
+        is_struct = pa.types.is_struct(schema_of(path).field(image).type)
+        columns = [f"{image}.bytes" if is_struct else image]
+        return _images(pa, _decoded(pa, path, columns, IMAGES_AT_ONCE, group=number))
 
 
 CACHES = (_mapped, _mapped_images, _row_groups, _group)

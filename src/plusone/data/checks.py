@@ -16,7 +16,6 @@ from plusone.data.table import Strings
 from plusone.errors import InputError, Problems
 from plusone.io.readers import NAMES
 
-ID_COLUMNS = ("image", "id", "item", "file", "filename", "path")
 SPLIT_NAMES = {
     "train": "train",
     "val": "val",
@@ -169,14 +168,24 @@ def check_names(classes: tuple[str, ...], problems: Problems) -> None:
         seen.add(name)
 
 
-def check_splits(values: npt.NDArray[Any], problems: Problems) -> Strings:
-    """The splits under their usual names; other names are reported."""
+def check_splits(
+    values: npt.NDArray[Any], problems: Problems, lines: Sequence[int] | None = None
+) -> Strings:
+    """The splits under their usual names; other names are reported.
+
+    Args:
+        values: The split of each item, `[N]`.
+        problems: Where they are reported.
+        lines: The line of each row in the file, for formats with lines.
+    """
     texts = values.astype(np.str_)
     names = {text: split_name(text) for text in np.unique(texts).tolist()}
     for text, name in names.items():
-        if name is None:
-            row = int(np.flatnonzero(texts == text)[0])
-            problems.add(f"split[{row}] {text!r} is not train, val or test")
+        for row in np.flatnonzero(texts == text) if name is None else ():
+            where = "split" if lines is not None else f"split[{row}]"
+            problems.add(
+                f"{where} {text!r} is not train, val or test", row=line_of(lines, int(row))
+            )
     out = np.full(len(texts), "", dtype="<U5")
     for text, name in names.items():
         out[texts == text] = name or ""

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plusone.data._arrow import damaged, image_column, pyarrow, schema_of, table_of
-from plusone.data.checks import ID_COLUMNS, id_array, repeats, row_not_finite
+from plusone.data._arrow import PARQUET, image_column, pyarrow, reading, schema_of, table_of
+from plusone.data.checks import id_array, repeats, row_not_finite
+from plusone.data.columns import ID_ARRAYS, ID_COLUMNS, LABEL_COLUMNS, OTHER_COLUMNS
 from plusone.data.formats.npz import as_texts, load_arrays
 from plusone.data.lazy import LARGE, LazyArray, joined, taken
 from plusone.data.shards import named_files
@@ -29,13 +30,12 @@ from plusone.io.files import replacing
 from plusone.io.readers import LARGE_FILE, parse_json, read_text
 
 Features = npt.NDArray[np.floating[Any]]
-ID_KEYS = ("ids", "names")
-PARQUET = (".parquet", ".pq")
-SUFFIXES = (".npz", ".npy", *PARQUET)
+NPY = ".npy"
+SUFFIXES = (".npz", NPY, *PARQUET)
 SHOWN = 5
 
 # Columns of a parquet file that are no features, whatever their type.
-NOT_FEATURES = ("label", "labels", "truth", "negatives", "split", "group", "index")
+NOT_FEATURES = {*ID_ARRAYS, *ID_COLUMNS, *LABEL_COLUMNS, *OTHER_COLUMNS, "index"}
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def read_features(paths: Sequence[Path], ids: Strings | None = None) -> FeatureF
     for path in map(Path, paths):
         inside = named_files(path)
         if path.is_dir():
-            inside = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
+            inside = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES)
         if not inside:
             raise InputError(f"{path}: has no npz file in it (nor npy, nor parquet)")
         files.extend(inside)
@@ -127,12 +127,13 @@ def _load(file: Path) -> Arrays:
     """The arrays of a feature file, a large `x` mapped."""
     if not file.is_file():
         raise InputError(f"{file}: no such file")
+    kind = file.suffix.lower()
     try:
-        if file.suffix == ".npy":
+        if kind == NPY:
             beside = file.with_suffix(".ids.txt")
             ids = {"ids": _ids_in(beside)} if beside.is_file() else {}
             return {"x": mapped_file(file)} | ids
-        if file.suffix in PARQUET:
+        if kind in PARQUET:
             return _load_parquet(file)
         x = mapped_member(file, "x", LARGE)
         return load_arrays(file) if x is None else load_arrays(file, skip=("x",)) | {"x": x}
@@ -141,8 +142,7 @@ def _load(file: Path) -> Arrays:
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror or error})") from None
     except ValueError as error:
-        kind = file.suffix.removeprefix(".")
-        raise InputError(f"{file}: is not a readable {kind} file ({error})") from None
+        raise InputError(f"{file}: is not a readable {kind[1:]} file ({error})") from None
 
 
 def _ids_in(beside: Path) -> Strings:
@@ -158,61 +158,65 @@ def _ids_in(beside: Path) -> Strings:
 
 
 def holds_features(file: Path) -> bool:
-    """Whether a parquet file has vectors, and no labels and no images."""
+    """Whether a parquet file is neither a label table nor has images in it."""
     try:
         schema = schema_of(file)
         pa = pyarrow(file)
     except InputError:
         return False
-    labelled = any(name.lower() in ("label", "labels") for name in schema.names)
+    labelled = any(name.lower() == "labels" for name in schema.names)
     return not labelled and image_column(pa, schema) is None
 
 
 def _load_parquet(file: Path) -> Arrays:
     """The ids and vectors of a parquet file: a column of lists, or a column for each feature."""
-    pa = pyarrow(file)
     schema = schema_of(file)
-    types, lowered = pa.types, {name.lower(): name for name in reversed(schema.names)}
-    id_name = next((lowered[name] for name in (*ID_KEYS, *ID_COLUMNS) if name in lowered), None)
+    lowered = {name.lower(): name for name in reversed(schema.names)}
+    id_name = next((lowered[name] for name in (*ID_ARRAYS, *ID_COLUMNS) if name in lowered), None)
     if id_name is None:
         present = ", ".join(schema.names[:SHOWN])
         raise InputError(f"{file}: has no column of ids; name it id (found: {present})")
+    with reading(file) as pa:
+        features = _feature_columns(pa, file, schema)
+        table = table_of(file, [id_name, *features])
+        ids = table.column(id_name).cast(pa.string())
+        if ids.null_count:
+            raise InputError(f"{file}: {ids.null_count} rows have no id")
+        names = id_array(ids.to_pylist(), file)
+        if _is_list(pa, schema.field(features[0]).type):
+            return {"ids": names, "x": _vectors(pa, file, names, table.column(features[0]))}
+        return {"ids": names, "x": np.stack([_numbers(table.column(n)) for n in features], axis=1)}
+
+
+def _feature_columns(pa: Any, file: Path, schema: Any) -> list[str]:
+    """The column of vectors, beside which others are no features; or one for each feature."""
     fields = [
         field
         for field in schema
-        if field.name != id_name
-        and field.name.lower() not in NOT_FEATURES
+        if field.name.lower() not in NOT_FEATURES
         and not field.name.startswith("__index_level_")  # of pandas
     ]
-    numbers = [
-        field.name
-        for field in fields
-        if types.is_floating(field.type) or types.is_integer(field.type)
-    ]
-    vectors = [
-        field.name
-        for field in fields
-        if types.is_list(field.type)
-        or types.is_large_list(field.type)
-        or types.is_fixed_size_list(field.type)
-    ]
-    if len(vectors) > 1 or (not vectors and not numbers):
+    vectors = [field.name for field in fields if _is_list(pa, field.type)]
+    if len(vectors) > 1 or not fields:
         present = ", ".join(schema.names[:SHOWN])
         raise InputError(
             f"{file}: needs one column of vectors (lists of numbers), or a column for each "
             f"feature (found: {present})"
         )
-    try:
-        table = table_of(file, [id_name, *(vectors or numbers)])
-        ids = table.column(id_name).cast(pa.string())
-        if ids.null_count:
-            raise InputError(f"{file}: {ids.null_count} rows have no id")
-        names = id_array(ids.to_pylist(), file)
-        if vectors:
-            return {"ids": names, "x": _vectors(pa, file, names, table.column(vectors[0]))}
-        return {"ids": names, "x": np.stack([_numbers(table.column(n)) for n in numbers], axis=1)}
-    except (pa.ArrowException, KeyError) as error:
-        raise damaged(file, error) from None
+    if vectors:
+        return vectors
+    for field in fields:
+        if not (pa.types.is_floating(field.type) or pa.types.is_integer(field.type)):
+            raise InputError(
+                f"{file}: column {field.name!r} has the type {field.type}, but a feature is a "
+                "number; leave the column out, or write numbers into it"
+            )
+    return [field.name for field in fields]
+
+
+def _is_list(pa: Any, kind: Any) -> bool:
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def _numbers(column: Any) -> Features:
@@ -240,8 +244,8 @@ def _vectors(pa: Any, file: Path, ids: Strings, column: Any) -> Features:
 
 def _read_one(file: Path) -> tuple[Strings | None, Features, dict[str, object]]:
     arrays = _load(file)
-    key = next((name for name in ID_KEYS if name in arrays), None)
-    if "x" not in arrays or (key is None and file.suffix != ".npy"):
+    key = next((name for name in ID_ARRAYS if name in arrays), None)
+    if "x" not in arrays or (key is None and file.suffix.lower() != NPY):
         present = ", ".join(arrays) or "nothing"
         raise InputError(f"{file}: needs the arrays x and ids (or names), found {present}")
     x, ids = arrays.pop("x"), None if key is None else as_texts(file, key, arrays[key])

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plusone.data.columns import ID_ARRAYS
 from plusone.data.dataset import as_hints
-from plusone.data.features import ID_KEYS, match_ids
+from plusone.data.features import match_ids
 from plusone.data.formats.npz import as_texts, load_arrays
 from plusone.data.table import LabelTable, Strings
 from plusone.errors import InputError
@@ -36,7 +37,7 @@ def read_hints(path: Path) -> tuple[Strings, tuple[str, ...] | None, Hints]:
     if not path.is_file():
         raise InputError(f"{path}: no such file")
     arrays = load_arrays(path)
-    key = next((name for name in ID_KEYS if name in arrays), None)
+    key = next((name for name in ID_ARRAYS if name in arrays), None)
     if key is None or "x" not in arrays:
         present = ", ".join(arrays) or "nothing"
         raise InputError(f"{path}: needs the arrays x and ids (or names), found {present}")

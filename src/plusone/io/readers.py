@@ -8,6 +8,7 @@
 | npz, every array | its header claims exactly the bytes it has |
 | parquet, decoded | 1 GiB, or 100 times the size of the file if that is more |
 | parquet with images | a row group at a time, within the same bound |
+| arrow and parquet with images | no more rows than bytes |
 | arrow | mapped; compressed files are refused |
 | tar | a member at a time: 512 MiB, labels 16 MiB; compressed files are refused |
 | sparse ARFF | 2 GiB, or 100 times the size of the file if that is more |

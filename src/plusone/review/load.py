@@ -94,14 +94,15 @@ def read_unlabelled(data: Path, classes: Path | None) -> LabelTable:
         classes: A file with one class name per line; not needed for a label table.
     """
     names = None if classes is None else read_class_list(classes)
-    if data.is_dir() and not (data / "labels.csv").is_file() and (images := _images(data)):
+    labelled = (data / "labels.csv").is_file()
+    if data.is_dir() and not labelled and (images := _images(data)):
         return _bare(images, _needed(names, data), data, Problems(data))
-    sharded = Sharded.find(data)
+    sharded = None if labelled else Sharded.find(data)
     if sharded is None and not data.exists():
         raise InputError(f"{data}: no such file or folder")
     if sharded is not None and names is not None:
         return _bare(sharded.ids(), names, sharded.root, Problems(data))
-    if sharded is None and data.is_dir() and not (data / "labels.csv").is_file():
+    if sharded is None and data.is_dir() and not labelled:
         raise InputError(f"{data}: has no images")
     if data.suffix.lower() == ".csv" and len(header := header_of(data)) == 1:
         return _listed(data, header, _needed(names, data))

@@ -147,6 +147,13 @@ def _parse(path: Path, table: LabelTable, about: dict[str, Any]) -> Suggestions:
         )
     for line in lines:
         number = lines.line_num
+        if len(line) != len(header):
+            problems.add(
+                f"{','.join(line)!r} has {len(line)} columns, the header has {len(header)} (a "
+                "cell with a comma needs quotes)",
+                row=number,
+            )
+            continue
         try:
             image, label, probability, score = line[: len(COLUMNS)]
             entry = (rows[image], labels[label], float(probability), float(score))

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from plusone.data.checks import id_fault
 from plusone.data.dataset import Dataset
-from plusone.data.features import holds_features, read_features
+from plusone.data.features import NPY, SUFFIXES, holds_features, read_features
 from plusone.data.formats.csv_text import id_column, records, sidecar_root
 from plusone.data.formats.shards import Sharded
 from plusone.data.images import IMAGE_SUFFIXES, SOMETIMES, not_readable
@@ -304,11 +304,11 @@ def _names(files: Iterable[Path], root: Path | None) -> tuple[str, ...]:
 
 def _has_features_only(path: Path) -> bool:
     if path.is_dir():
-        return not (path / "labels.csv").is_file() and any(path.glob("*.npy"))
-    if path.suffix in (".parquet", ".pq"):
-        return holds_features(named_files(path)[0])
-    if path.suffix != ".npz":
-        return path.suffix == ".npy"
+        labelled = (path / "labels.csv").is_file()
+        return not labelled and any(file.suffix.lower() == NPY for file in path.iterdir())
+    kind = path.suffix.lower()
+    if kind != ".npz":
+        return kind == NPY or (kind in SUFFIXES and holds_features(named_files(path)[0]))
     try:
         with np.load(path, allow_pickle=False) as file:
             return "x" in file.files and not {"y", "labels"} & set(file.files)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from plusone.data._arrow import PARQUET
 from plusone.data.dataset import Dataset
 from plusone.data.formats import (
     coco,
@@ -57,7 +58,7 @@ FORMATS: dict[str, Format] = {
         parquet.read_parquet,
         parquet.write_parquet,
         parquet.detects,
-        (".parquet", ".pq"),
+        PARQUET,
     ),
     "voc": Format(
         "PASCAL VOC devkit: ImageSets/Main/<class>_<split>.txt", voc.read_voc, None, voc.detects

@@ -7,8 +7,8 @@ and are the truth as well.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +24,14 @@ MOST_STARRED = 2**26  # stored negatives, unless every row has the star
 
 @dataclass(frozen=True)
 class Lists:
-    """Class codes of all rows, concatenated, and the number of codes of each row."""
+    """Class codes of all rows, concatenated, and the number of codes of each row.
+
+    `starred` are the rows that have `*` instead: all other classes.
+    """
 
     codes: npt.NDArray[np.int32]
     counts: npt.NDArray[np.int32]
+    starred: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def rows(self) -> npt.NDArray[np.int64]:
         """The row of each code."""
@@ -68,46 +72,38 @@ class ClassCodes:
 
 
 def assemble(
-    codes: ClassCodes,
-    positives: Lists,
-    negatives: Lists | None,
-    starred: npt.NDArray[np.int64],
-    truth: Lists | None,
-    lines: Sequence[int] | None,
+    codes: ClassCodes, columns: Mapping[str, Lists], lines: Sequence[int] | None
 ) -> tuple[tuple[str, ...], LabelMatrix, LabelMatrix | None]:
     """Converts lists to classes, labels and truth; contradictions are reported as problems.
 
     Args:
         codes: The class codes that the lists use.
-        positives: Seen positives.
-        negatives: Seen negatives; None if the file has no such column.
-        starred: Rows whose negatives are "all others".
-        truth: True positives; None if the file has no such column.
+        columns: Seen positives (`labels`) and, if the file has them, seen `negatives` and the
+            true positives (`truth`).
         lines: The line of each row in the file, for formats with lines.
     """
     classes, final = codes.in_order()
-    shape = (len(positives.counts), len(classes))
-    columns = {"labels": positives, "negatives": negatives, "truth": truth}
+    shape = (len(columns["labels"].counts), len(classes))
     keys = {}
     for name, lists in columns.items():
-        if lists is not None:
-            key = lists.rows() * shape[1] + final[lists.codes]
-            keys[name] = np.sort(key)
-            repeated = keys[name][1:][keys[name][1:] == keys[name][:-1]]
-            _record(repeated, classes, codes.problems, lines, f"occurs twice in {name}")
-    if negatives is not None:
+        key = lists.rows() * shape[1] + final[lists.codes]
+        keys[name] = np.sort(key)
+        repeated = keys[name][1:][keys[name][1:] == keys[name][:-1]]
+        _record(repeated, classes, codes.problems, lines, f"occurs twice in {name}")
+    if "negatives" in keys:
         both = np.intersect1d(keys["labels"], keys["negatives"])
         _record(both, classes, codes.problems, lines, "is both in labels and in negatives")
-    if truth is not None:
+    if "truth" in keys:
         fault = "is in labels but not in truth; the truth of a row must hold all its positives"
         _record(np.setdiff1d(keys["labels"], keys["truth"]), classes, codes.problems, lines, fault)
-    if truth is not None and negatives is not None:
+    if "truth" in keys and "negatives" in keys:
         both = np.intersect1d(keys["negatives"], keys["truth"])
         _record(both, classes, codes.problems, lines, "is both in negatives and in truth")
     codes.problems.raise_if_any()
     seen = keys["labels"]
+    starred = columns["negatives"].starred if "negatives" in columns else np.zeros(0, np.int64)
     labels = _matrix(seen, shape, 1, default=-1 if len(starred) == shape[0] else 0)
-    true = _matrix(keys["truth"], shape, 1, default=-1) if truth is not None else None
+    true = _matrix(keys["truth"], shape, 1, default=-1) if "truth" in keys else None
     if len(starred) == shape[0]:
         return classes, labels, true if true is not None else labels
     negative_keys = keys.get("negatives", np.zeros(0, np.int64))

@@ -27,6 +27,7 @@ from plusone.data.checks import (
     images_root,
     split_name,
 )
+from plusone.data.columns import OTHER_COLUMNS
 from plusone.data.dataset import Dataset
 from plusone.data.formats._longform import (
     ALL_OTHERS,
@@ -54,7 +55,7 @@ from plusone.data.table import LabelTable, Strings
 from plusone.errors import InputError, Problems
 from plusone.io.files import replacing, write_text
 
-COLUMNS = ("labels", "negatives", "truth", "split", "group")
+COLUMNS = ("labels", *OTHER_COLUMNS)
 
 
 class _Names:
@@ -95,6 +96,7 @@ class _Names:
         return Lists(
             np.frombuffer(self.entries, dtype=np.int32) if self.entries else np.zeros(0, np.int32),
             np.frombuffer(self.counts, dtype=np.int32) if self.counts else np.zeros(0, np.int32),
+            np.array(self.starred, dtype=np.int64),
         )
 
 
@@ -166,20 +168,13 @@ def read_csv_long(path: Path, options: ReadOptions) -> Dataset:
         check=options.check_images,
         required=options.images is not None,
     )
-    negatives, truth = names.get("negatives"), names.get("truth")
-    classes, labels, true = assemble(
-        codes,
-        names["labels"].lists(),
-        negatives.lists() if negatives else None,
-        np.array(negatives.starred if negatives else [], dtype=np.int64),
-        truth.lists() if truth else None,
-        lines,
-    )
+    lists = {name: column.lists() for name, column in names.items()}
+    classes, labels, truth = assemble(codes, lists, lines)
     if not classes:
         raise InputError(f"{path}: no row names a class")
     split_array = None if split_at is None else np.array(kinds)[np.frombuffer(splits, np.uint8)]
     table = LabelTable(
-        ids, classes, labels, true, split_array, root, notes=notes, groups=group_array
+        ids, classes, labels, truth, split_array, root, notes=notes, groups=group_array
     )
     return Dataset(with_sidecar(table, path), name=path.stem)
 

@@ -17,7 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from plusone.data.checks import ID_COLUMNS, name_fault
+from plusone.data.checks import name_fault
+from plusone.data.columns import ID_COLUMNS
 from plusone.data.formats.base import root_from, root_of
 from plusone.data.table import LabelTable, Strings
 from plusone.errors import InputError, Problems
@@ -25,7 +26,7 @@ from plusone.io.files import write_json
 from plusone.io.readers import read_json
 
 LARGEST_CELL = 2**28
-SEPARATOR = "|"  # of class names in a cell of the long form
+SEPARATOR = "|"  # of class names in a cell of the long form, and in other texts
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -110,6 +111,15 @@ def id_column(header: list[str], path: Path) -> int:
             f"name it one of {', '.join(ID_COLUMNS)}{hint}"
         )
     return position
+
+
+def split_names(text: str) -> list[str]:
+    """The class names in a text.
+
+    >>> split_names("cat | dog|")
+    ['cat', 'dog']
+    """
+    return [name.strip() for name in text.split(SEPARATOR) if name.strip()]
 
 
 def class_list_path(path: Path) -> Path:

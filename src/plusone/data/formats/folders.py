@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from plusone.data._arrow import PARQUET
 from plusone.data.checks import check_ids, name_fault, split_name
 from plusone.data.dataset import Dataset
 from plusone.data.formats.base import ReadOptions
@@ -21,7 +22,7 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
 
-TABLES = (".csv", ".tsv", ".xlsx", ".npz", ".parquet", ".pq", ".json", ".arff")  # may hold labels
+TABLES = (".csv", ".tsv", ".xlsx", ".npz", *PARQUET, ".json", ".arff")  # may hold labels
 SHOWN = 4  # names in a message
 MOST_FILES = 10_000  # that are looked at to say what a folder has in it
 

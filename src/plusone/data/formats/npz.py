@@ -23,6 +23,7 @@ from plusone.data.checks import (
     images_root,
     row_not_finite,
 )
+from plusone.data.columns import ID_ARRAYS
 from plusone.data.dataset import Dataset, as_hints
 from plusone.data.formats.base import ReadOptions, root_from
 from plusone.data.matrix import LabelMatrix
@@ -33,7 +34,6 @@ from plusone.io.files import replacing
 from plusone.io.readers import parse_json, unpacked_limit
 
 MARK = "plusone-labels-1"
-ID_KEYS = ("ids", "names", "image_ids")
 
 
 def detects(path: Path) -> bool:
@@ -208,7 +208,7 @@ def from_arrays(path: Path, arrays: Arrays, options: ReadOptions) -> Dataset:
         )
     class_key = "labels" if key == "y" and "labels" in arrays else "classes"
     named = arrays.get(class_key, np.array([f"class-{c:03d}" for c in range(y.shape[1])]))
-    id_key = next((name for name in ID_KEYS if name in arrays), "")
+    id_key = next((name for name in ID_ARRAYS if name in arrays), "")
     ids = arrays.get(id_key, np.array([f"item-{row:05d}" for row in range(1, len(y) + 1)]))
     used = {key, class_key, id_key, "x", "split", "group"}
     shapes = {class_key: (named, y.shape[1]), id_key or "ids": (ids, len(y))}

@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from plusone.data._arrow import damaged, has_images, pyarrow, schema_of, table_of
+from plusone.data._arrow import PARQUET, has_images, pyarrow, reading, schema_of, table_of
 from plusone.data.checks import (
-    ID_COLUMNS,
     check_groups,
     check_ids,
+    check_splits,
     id_array,
     images_root,
     name_fault,
-    split_name,
 )
+from plusone.data.columns import ID_COLUMNS, OTHER_COLUMNS
 from plusone.data.dataset import Dataset
 from plusone.data.formats._longform import ALL_OTHERS, ClassCodes, Lists, assemble, columns_of
 from plusone.data.formats.base import ReadOptions, root_from, root_of
@@ -38,7 +38,7 @@ META = b"plusone"
 
 def detects(path: Path) -> bool:
     """A file that ends in `.parquet` or `.pq` and has no column of images."""
-    named = path.is_file() and path.suffix.lower() in (".parquet", ".pq")
+    named = path.is_file() and path.suffix.lower() in PARQUET
     return named and not has_images(path)
 
 
@@ -84,20 +84,13 @@ def write_parquet(data: Dataset, path: Path) -> None:
 
 def read_parquet(path: Path, options: ReadOptions) -> Dataset:
     """Reads the file; problems name the row, counted from 1."""
-    try:
-        return _read(pyarrow(path), path, options)
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: has text in it that is not UTF-8") from None
+    with reading(path) as pa:
+        return _read(pa, path, options)
 
 
 def _read(pa: Any, path: Path, options: ReadOptions) -> Dataset:
-    try:
-        arrow = table_of(path, _columns(path))
-        meta = _Meta.of(parse_json((arrow.schema.metadata or {}).get(META, b"{}")))
-    except InputError:
-        raise
-    except (ValueError, KeyError, TypeError) as error:
-        raise damaged(path, error) from None
+    arrow = table_of(path, _columns(path))
+    meta = _Meta.of(parse_json((arrow.schema.metadata or {}).get(META, b"{}")))
     problems = Problems(path)
     lowered = {name.lower(): name for name in reversed(arrow.column_names)}
     id_name = next((lowered[name] for name in ID_COLUMNS if name in lowered), None)
@@ -109,19 +102,14 @@ def _read(pa: Any, path: Path, options: ReadOptions) -> Dataset:
     class_list = options.classes or meta.classes
     codes = ClassCodes(class_list, problems)
     lists = {
-        name: name_lists(pa, arrow.column(lowered[name]), name, codes)
+        name: name_lists(pa, arrow.column(lowered[name]), name, lowered[name], codes)
         for name in ("labels", "negatives", "truth")
         if name in lowered
     }
-    split = None
+    split = groups = None
     if "split" in lowered:
         words = texts(pa, arrow.column(lowered["split"]), "split", problems)
-        named = [split_name(word) for word in words.tolist()]
-        for row, (word, name) in enumerate(zip(words, named, strict=True), 1):
-            if name is None:
-                problems.add(f"split {str(word)!r} is not train, val or test", row=row)
-        split = np.asarray([name or "" for name in named], dtype="<U5")
-    groups = None
+        split = check_splits(words, problems, lines)
     if "group" in lowered:
         groups = texts(pa, arrow.column(lowered["group"]), "group", problems)
         check_groups(groups, problems, lines)
@@ -135,15 +123,7 @@ def _read(pa: Any, path: Path, options: ReadOptions) -> Dataset:
         check=options.check_images,
         required=options.images is not None,
     )
-    empty = np.zeros(0, np.int64)
-    classes, labels, truth = assemble(
-        codes,
-        lists["labels"][0],
-        lists["negatives"][0] if "negatives" in lists else None,
-        lists["negatives"][1] if "negatives" in lists else empty,
-        lists["truth"][0] if "truth" in lists else None,
-        lines,
-    )
+    classes, labels, truth = assemble(codes, lists, lines)
     if meta.default is not None:
         labels = labels.with_default(meta.default)
     notes = (*meta.notes, *notes)
@@ -185,7 +165,7 @@ class _Meta:
 
 
 def _columns(path: Path) -> list[str]:
-    wanted = {*ID_COLUMNS, "labels", "negatives", "truth", "split", "group"}
+    wanted = {*ID_COLUMNS, "labels", *OTHER_COLUMNS}
     return [name for name in schema_of(path).names if name.lower() in wanted]
 
 
@@ -198,16 +178,22 @@ def texts(pa: Any, column: Any, name: str, problems: Problems) -> Strings:
     return id_array([cell or "" for cell in cells], problems.source)
 
 
-def name_lists(pa: Any, column: Any, name: str, codes: ClassCodes) -> tuple[Lists, Any]:
-    """Codes of a column of lists, and the rows that hold only `*`."""
+def name_lists(pa: Any, column: Any, name: str, called: str, codes: ClassCodes) -> Lists:
+    """Codes of a column of lists.
+
+    Args:
+        pa: The module.
+        column: The column.
+        name: What it has: labels, negatives or truth.
+        called: Its name in the file.
+        codes: The codes of the classes.
+    """
     try:
         column = column.cast(pa.list_(pa.string())).combine_chunks()
     except pa.ArrowException:
         raise InputError(
-            f"{codes.problems.source}: column {name!r} does not hold lists of names"
+            f"{codes.problems.source}: column {called!r} does not hold lists of names"
         ) from None
-    if isinstance(column, pa.ChunkedArray):
-        column = pa.concat_arrays(column.chunks) if column.num_chunks else column.type
     counts = np.asarray(column.value_lengths().fill_null(0), dtype=np.int32)
     flat = column.flatten().dictionary_encode()
     rows = np.repeat(np.arange(len(counts)), counts)
@@ -229,7 +215,7 @@ def name_lists(pa: Any, column: Any, name: str, codes: ClassCodes) -> tuple[List
             number[place] = -1 if code is None else code
     entry_codes = number[local]
     for hit in np.flatnonzero(local < 0):
-        codes.problems.add(f"an empty class name in {name}", row=int(rows[hit]) + 1)
+        codes.problems.add(f"an empty class name in {called}", row=int(rows[hit]) + 1)
     keep = entry_codes >= 0
     kept_counts = np.bincount(rows[keep], minlength=len(counts)).astype(np.int32)
-    return Lists(entry_codes[keep], kept_counts), rows[entry_codes == -2]
+    return Lists(entry_codes[keep], kept_counts, rows[entry_codes == -2])

@@ -1,15 +1,19 @@
-"""What the readers of shards share: names of images, splits of files, problems of items."""
+"""What the readers of shards share: names of images, splits of files, problems, the table."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from plusone.data.checks import split_name
+import numpy as np
+
+from plusone.data.checks import check_groups, check_ids, check_splits, id_array, split_name
+from plusone.data.formats._longform import ClassCodes, Lists, assemble
 from plusone.data.images import IMAGE_SUFFIXES
 from plusone.data.shards import TAR, members, root_of, shards_of
+from plusone.data.table import LabelTable, Strings
 from plusone.errors import InputError, Problems
 
 # The key of a sample and what is in the member, as `webdataset` divides names.
@@ -54,7 +58,7 @@ class Sharded:
             for name in names
         ]
 
-    def splits(self) -> list[str] | None:
+    def splits(self) -> Strings | None:
         """The split of each image by the names of shards or their folders; None if they have none.
 
         Raises:
@@ -69,7 +73,7 @@ class Sharded:
                 f"{other}: is not of the split train, val or test by its name or folder, but "
                 f"others are ({one}); rename it, or name the files to read with a pattern"
             )
-        return [str(kind) for kind, names in zip(kinds, self.names, strict=True) for _ in names]
+        return np.repeat(np.array(kinds, dtype="<U5"), [len(names) for names in self.names])
 
 
 class ShardProblems(Problems):
@@ -90,6 +94,38 @@ class ShardProblems(Problems):
         super().add(what, source=source if row is None else self.root / self.ids[row - 1])
 
 
+def shard_table(
+    images: Sharded,
+    codes: ClassCodes,
+    lists: Mapping[str, Lists],
+    texts: Mapping[str, Sequence[str]],
+    problems: ShardProblems,
+    notes: tuple[str, ...],
+) -> LabelTable:
+    """The table of all images.
+
+    Args:
+        images: The images.
+        codes: The codes of the classes.
+        lists: Classes of each image, as `assemble` takes them.
+        texts: The `split` and `group` of each image, if the shards have them.
+        problems: What was wrong so far.
+        notes: Notes of the table.
+    """
+    lines = range(1, len(problems.ids) + 1)
+    ids = id_array(problems.ids, problems.source)
+    check_ids(ids, problems, lines)
+    arrays = {name: id_array(words, problems.source, f"{name}s") for name, words in texts.items()}
+    split, groups = arrays.get("split"), arrays.get("group")
+    split = images.splits() if split is None else check_splits(split, problems, lines)
+    if groups is not None:
+        check_groups(groups, problems, lines)
+    classes, labels, truth = assemble(codes, lists, lines)
+    if not classes:
+        raise InputError(f"{problems.source}: no image has a class")
+    return LabelTable(ids, classes, labels, truth, split, images.root, notes=notes, groups=groups)
+
+
 def image_names(shard: Path) -> list[str]:
     """The names of the images in a shard, in order: one for each sample or row.
 
@@ -102,24 +138,27 @@ def image_names(shard: Path) -> list[str]:
         raise InputError(f"{shard}: cannot be read ({error.strerror or error})") from None
     if shard.suffix.lower() != TAR:
         return names
-    found: dict[str, str] = {}
+    images: dict[str, dict[str, str]] = {}  # key -> what follows it -> name
     for name in names:
         match = MEMBER.fullmatch(name)
-        if match is None or not name.lower().endswith(IMAGE_SUFFIXES):
-            continue
-        key, kind = match[1], f".{match[2].lower()}"
-        other = found.get(key)
-        if other is None or (kind in IMAGE_SUFFIXES and not _is_plain(other)):
-            found[key] = name
-        elif _is_plain(other) and kind in IMAGE_SUFFIXES:
-            raise InputError(f"{shard}: sample {key!r} has two images, {other!r} and {name!r}")
-    return list(found.values())
+        if match is not None and name.lower().endswith(IMAGE_SUFFIXES):
+            images.setdefault(match[1], {})[f".{match[2].lower()}"] = name
+    return [_image_of(shard, key, kinds) for key, kinds in images.items()]
 
 
-def _is_plain(name: str) -> bool:
-    """Whether a member is `key.jpg`, not such as `key.mask.png`."""
-    match = MEMBER.fullmatch(name)
-    return match is not None and f".{match[2].lower()}" in IMAGE_SUFFIXES
+def _image_of(shard: Path, key: str, kinds: Mapping[str, str]) -> str:
+    """The image of a sample: `key.jpg`, not such as `key.mask.png` beside it."""
+    plain = [name for kind, name in kinds.items() if kind in IMAGE_SUFFIXES]
+    names = plain or list(kinds.values())
+    if len(plain) > 1:
+        raise InputError(f"{shard}: sample {key!r} has two images, {names[0]!r} and {names[1]!r}")
+    if len(names) > 1:
+        raise InputError(
+            f"{shard}: {names[0]!r} and {names[1]!r} are images of one sample, {key!r}, because "
+            "its name ends at the first dot; replace the other dots in the names of images (or, "
+            f"if it is one sample, name the image to use {key}{Path(names[0]).suffix})"
+        )
+    return names[0]
 
 
 def _split_of(shard: Path, root: Path) -> str | None:

@@ -1,8 +1,9 @@
 """WebDataset: tar files with `key.jpg` and the labels of it in `key.cls`, `key.txt` or `key.json`.
 
 `.cls` has the number or the name of one class; `.txt` names, one a line or separated by `|` or `,`;
-`.json` a name, a list of names, or an object with `labels` and, optionally, `negatives`, `truth`,
-`split` and `group`. A file `classes.txt` beside the shards names the classes that numbers mean.
+`.json` a name (`|` between several), a number, a list of them, or an object with `labels` and,
+optionally, `negatives`, `truth`, `split` and `group`. A file `classes.txt` beside the shards names
+the classes that numbers mean; -1 and null are no class.
 
 Members with Python objects (`.pyd`, `.pth`, ...) are never read.
 """
@@ -11,24 +12,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from plusone.data._tar import Member, content
-from plusone.data.checks import check_groups, check_ids, id_array, split_name
+from plusone.data.columns import LABEL_COLUMNS
 from plusone.data.dataset import Dataset
-from plusone.data.formats._longform import ALL_OTHERS, ClassCodes, Lists, assemble
+from plusone.data.formats._longform import ALL_OTHERS, ClassCodes, Lists
 from plusone.data.formats.base import ReadOptions
-from plusone.data.formats.csv_text import read_class_list
-from plusone.data.formats.shards import MEMBER, Sharded, ShardProblems
+from plusone.data.formats.csv_text import SEPARATOR, read_class_list, split_names
+from plusone.data.formats.shards import MEMBER, Sharded, ShardProblems, shard_table
 from plusone.data.shards import TAR, members, shards_of
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.io.readers import parse_json
 
-LABELS = ("labels", "label", "tags", "classes", "class", "cls")  # in the object of `.json`
 PICKLED = ("pyd", "pickle", "pkl", "pth", "pt")
 LARGEST = 2**24  # bytes of a member with labels
 
@@ -104,18 +105,19 @@ class _Labels:
         if "json" in parts:
             value = parse_json(self._text(shard, parts["json"]))
             given = dict(value) if isinstance(value, dict) else {"labels": value}
-            key = next((name for name in LABELS if name in given), None)
+            key = next((name for name in LABEL_COLUMNS if name in given), None)
             if key is not None:
                 self._count("json")
                 return given | {"labels": given[key]}
         if "cls" in parts:
             self._count("cls")
             text = self._text(shard, parts["cls"]).strip()
-            return given | {"labels": int(text) if re.fullmatch(r"-?\d{1,9}", text) else text}
+            one = int(text) if re.fullmatch(r"-?\d{1,9}", text) else text
+            return given | {"labels": [one] if text else []}
         if "txt" in parts:
             self._count("txt")
-            names = re.split(r"[\n|,]", self._text(shard, parts["txt"]))
-            return given | {"labels": [name.strip() for name in names if name.strip()]}
+            text = re.sub(r"[\n,]", SEPARATOR, self._text(shard, parts["txt"]))
+            return given | {"labels": split_names(text)}
         return given | {"labels": []}
 
     def _count(self, kind: str) -> None:
@@ -127,9 +129,11 @@ class _Labels:
         return content(shard, member).decode("utf-8-sig")
 
     def _codes(self, value: Any, column: str) -> list[int]:
-        """Codes of a name, a number, or a list of them."""
+        """Codes of a text with names, a number, or a list of names and numbers."""
         codes = []
-        for one in value if isinstance(value, list) else [] if value in (None, "") else [value]:
+        if isinstance(value, str):
+            value = split_names(value)
+        for one in value if isinstance(value, list) else [value]:
             name = self._name(one, column)
             code = None if name is None else self.codes.code(name, self.row)
             if code is not None:
@@ -137,7 +141,9 @@ class _Labels:
         return codes
 
     def _name(self, value: Any, column: str) -> str | None:
-        """The name of a class given by its name or its number."""
+        """The name of a class given by its name or its number; None if it is no class."""
+        if value is None or value == -1:
+            return None
         if isinstance(value, str):
             return value.strip()
         if not isinstance(value, int) or isinstance(value, bool):
@@ -160,51 +166,21 @@ class _Labels:
 
     def table(self, images: Sharded, pickled: int) -> LabelTable:
         """The table of all samples."""
-        problems, count = self.problems, self.row
-        lines = range(1, count + 1)
-        ids = id_array(images.ids(), problems.source)
-        check_ids(ids, problems, lines)
-        split = images.splits()
-        if any(self.texts["split"]):
-            split = [split_name(word) or "" for word in self.texts["split"]]
-            for row, name in enumerate(split):
-                if not name:
-                    word = self.texts["split"][row]
-                    problems.add(f"split {word!r} is not train, val or test", row=row + 1)
-        groups = None
-        if any(self.texts["group"]):
-            groups = id_array(self.texts["group"], problems.source, "groups")
-            check_groups(groups, problems, lines)
         never = "members with Python objects (.pyd, .pth) are never read"
-        if not self.sources and not problems:
+        if not self.sources and not self.problems:
             raise InputError(
-                f"{problems.source}: no image has labels: key.jpg needs key.cls, key.txt or "
+                f"{self.problems.source}: no image has labels: key.jpg needs key.cls, key.txt or "
                 f"key.json (with 'labels') beside it in the tar file{f'; {never}' * bool(pickled)}"
             )
-        rows = {name: _lists(lists) for name, lists in self.columns.items()}
-        some = {name for name, lists in self.columns.items() if any(lists)}
-        classes, labels, truth = assemble(
-            self.codes,
-            rows["labels"],
-            rows["negatives"] if "negatives" in some else None,
-            np.array(self.starred, dtype=np.int64),
-            rows["truth"] if "truth" in some else None,
-            lines,
-        )
-        if not classes:
-            raise InputError(f"{problems.source}: no image has a class")
+        lists = {name: _lists(rows) for name, rows in self.columns.items() if any(rows)}
+        lists.setdefault("labels", _lists(self.columns["labels"]))
+        if self.starred:
+            starred = np.array(self.starred, dtype=np.int64)
+            lists["negatives"] = replace(_lists(self.columns["negatives"]), starred=starred)
+        texts = {name: words for name, words in self.texts.items() if any(words)}
         notes = [f"labels from .{kind} of {n} images" for kind, n in sorted(self.sources.items())]
         notes += [f"{never}: {pickled} samples have one"] if pickled else []
-        return LabelTable(
-            ids,
-            classes,
-            labels,
-            truth,
-            None if split is None else np.asarray(split, dtype="<U5"),
-            images.root,
-            notes=tuple(notes),
-            groups=groups,
-        )
+        return shard_table(images, self.codes, lists, texts, self.problems, tuple(notes))
 
 
 def _lists(lists: list[list[int]]) -> Lists:
