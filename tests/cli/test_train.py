@@ -185,7 +185,7 @@ def test_a_recipe_file_and_options_of_a_method_switch_rules_off(train, tmp_path)
 
 
 def test_photos_without_a_pretrained_network(cli, folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("plusone.autorecipe.find_spec", lambda name: None)
+    monkeypatch.setattr("plusone.autorecipe.installed_lite", lambda: None)
     options = ("--epochs", 1, "-s", "image_size=16", "-o", tmp_path / "r", "--json")
     answer = cli("train", folder / "photos", *options)
     assert answer.code == 0, answer.err

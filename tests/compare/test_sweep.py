@@ -133,6 +133,7 @@ def test_validation_picks_the_learning_rate_of_each_point(result):
         "data": "d", "method": "em", "value": 0.1, "lr": 0.2, "seeds": 2,
         "val_map": pytest.approx(0.55), "test_map": pytest.approx(0.5),
         "test_sd": pytest.approx(0.1 * 2**0.5), "keys": ["c", "d"],
+        "if_negative": None, "if_positive": None,
     }  # fmt: skip
     assert second.outcome.keys == ("e",)  # of equals the first
     assert (second.outcome.test_map, second.outcome.test_sd) == (None, None)
@@ -173,6 +174,7 @@ def test_the_file_holds_what_figures_need(source, trained, tmp_path):
     for row in document["rows"]:
         assert set(row) == {
             "data", "method", "value", "test_map", "test_sd", "val_map", "seeds", "lr", "keys",
+            "if_negative", "if_positive",
         }  # fmt: skip
         behind = [journal[key] for key in row["keys"]]
         assert {run.seed for run in behind} == {0, 1}

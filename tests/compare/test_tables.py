@@ -126,8 +126,9 @@ def written(result, tmp_path):
     spec = make_spec(
         {"data": [{"path": "digits"}], "methods": ["an", "role"], "seeds": [0, 1]}, source="s"
     )
+    recovery = {"recovery_map": 0.4, "hidden_map": 0.2}
     results = [
-        result(method, seed, lr, val=lr, recovery={"recovery_map": 0.4, "hidden_map": 0.2})
+        result(method, seed, lr, val=lr, test=0.5 + 0.1 * seed, recovery=recovery)
         for method in ("an", "role")
         for lr in (0.1, 0.2)
         for seed in (0, 1)
