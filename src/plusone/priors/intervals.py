@@ -9,9 +9,9 @@ The mean of a draw depends only on how many items of each count are in it, so a 
 without replacement is one from the multivariate hypergeometric distribution of the counts.
 
 Where items come in groups, the bootstrap draws whole groups. One group drawn again and again has
-one mean, so few groups give an interval that is far too narrow, and none is given. Of simulated
-audits, intervals of 95 % held k in 45 to 69 % with 2 groups, 87 to 88 % with 10 and 90 to 91 % with
-20 (`FEWEST_GROUPS`).
+one mean, so few groups give an interval that is far too narrow, and none is given. With 20 groups
+(`FEWEST_GROUPS`) intervals of 95 % hold k in about 90 % of simulated audits
+(`tests/priors/test_audit.py`).
 """
 
 from __future__ import annotations
