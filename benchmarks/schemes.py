@@ -140,6 +140,7 @@ def main() -> None:
     parser.add_argument("--ucmerced", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS)
+    parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--table", action="store_true", help="only print what is there")
     given = parser.parse_args()
@@ -155,7 +156,8 @@ def main() -> None:
     if not given.table:
         train = partial(run_jobs, journal=journal, workers=given.workers)
         for (name, scheme), draws in sources.items():
-            measured(draws, [ALL_LABELS, *METHODS] if scheme == "uniform" else METHODS, train)
+            known = [ALL_LABELS] if scheme == "uniform" else []
+            measured(draws, [*known, *given.methods], train)
             print(f"{name}: {scheme}", flush=True)
     done = {result.key: result for result in read_journal(journal)}
     rows = []
