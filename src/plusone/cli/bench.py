@@ -896,6 +896,8 @@ def finish(
 
 def _print_table(rows: Sequence[Row], title: str) -> None:
     """Prints one table, with the columns that fit into the terminal."""
+    from plusone.compare.summary import was_solved
+
     columns: dict[str, list[str]] = {
         "method": [row.method for row in rows],
         "test mAP": [NEAR * row.within_noise + percent(row.test_map) for row in rows],
@@ -909,7 +911,7 @@ def _print_table(rows: Sequence[Row], title: str) -> None:
             "-" if row.gap_closed is None else f"{100 * row.gap_closed:.0f} %" for row in rows
         ],
         "published": [f"{row.published:g}" if row.published else "-" for row in rows],
-        "lr": [f"{row.lr:.3g}" for row in rows],
+        "lr": ["-" if was_solved(row.method, row.mode) else f"{row.lr:.3g}" for row in rows],
         "options": [_options(row.options) for row in rows],
         "seconds": [f"{row.seconds:.1f}" for row in rows],
     }
