@@ -19,9 +19,15 @@ from plusone.version import __version__
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
-# In the quickstart of the installed wheel: as few pictures as possible, and no server.
+# In the quickstart of the installed wheel: few pictures, each looked at once, and no server.
 CHANGES = {
     "plusone example": "plusone example --items 150",
+    "plusone train example/photos --out run": (
+        "plusone train example/photos --set crops=one --out run"
+    ),
+    "plusone train better.csv --out run-2": (
+        "plusone train better.csv --set crops=one --out run-2"
+    ),
     "plusone review suggestions": "plusone review suggestions --no-browser --stop-after 1",
 }
 
