@@ -589,11 +589,13 @@ def estimate(
     return tuple(costs)
 
 
-def n_views(recipe: Recipe) -> int:
-    """How many views of an image the method is shown."""
+def n_passes(recipe: Recipe) -> tuple[int, int]:
+    """Views of an image that the method learns from, and forward passes without gradients."""
     info = get_method(recipe.method)
     seen = LabelMatrix.from_entries([0], [0], 1, (1, 2))
-    return len(info.build(TrainLabels(seen, 1.0), info.make_options(recipe.options)).views)
+    method = info.build(TrainLabels(seen, 1.0), info.make_options(recipe.options))
+    views = len(method.views)
+    return views, (views if method.teacher is not None else 0) + int(method.looks_again)
 
 
 def _decoding(images: float, data: Data, machine: Machine, count: Count) -> float:
@@ -627,8 +629,10 @@ def _finetuning(name: str, recipe: Recipe, data: Data, machine: Machine, epochs:
     what, net = f"{name}{epochs} epochs of the backbone", machine.backbone
     if net is None or net.train is None:
         return Cost(what, None, 0.0)
-    views = n_views(recipe)
-    network = epochs * (views * data.train / net.train + data.val / net.forward)
+    views, more = n_passes(recipe)
+    network = epochs * (
+        views * data.train / net.train + (more * data.train + data.val) / net.forward
+    )
     pixels = data.channels * net.size**2 * data.items
     cached = pixels <= recipe.cache_mb * 1_000_000
     passes = 1 if cached else epochs
