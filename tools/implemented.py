@@ -13,7 +13,8 @@ from plusone.methods import METHODS, MethodInfo
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "evidence" / "implemented.md"
-MEASURED = {"reproduced.md": "ResNet-50", "linear.md": "lite0"}  # pages, and their VOC features
+# Pages, the heading after their figures of VOC, and the features of VOC there.
+MEASURED = (("reproduced.md", "### ROLE", "ResNet-50"), ("linear.md", "## UC Merced", "lite0"))
 COLUMNS = (
     "method",
     "paper",
@@ -90,12 +91,12 @@ def published(info: MethodInfo) -> str:
 
 
 def ours() -> dict[str, str]:
-    """Method -> its first figure on the measured pages; VOC is the first block of each."""
+    """Method -> its first figure of VOC on the measured pages."""
     found: dict[str, str] = {}
-    for page, features in MEASURED.items():
-        text = (ROOT / "docs" / "evidence" / page).read_text(encoding="utf-8")
-        block = text.split("<!-- end of", 1)[0]
-        for name, value in re.findall(r"^\| (\w+) \| ([\d.]+ ± [\d.]+) \|", block, re.MULTILINE):
+    for page, end, features in MEASURED:
+        text = (ROOT / "docs" / "evidence" / page).read_text(encoding="utf-8").split(end, 1)[0]
+        row = r"^\| \W*(\w+)\W* \| \**([\d.]+(?: ± [\d.]+)?)\** \|"
+        for name, value in re.findall(row, text, re.MULTILINE):
             found.setdefault(name, f"{value} ({features})")
     return found
 
