@@ -82,7 +82,7 @@ LEFT_OUT = (
     (200_000, 80, 128, 512),
     (1_000_000, 40, 128, 1_024),
 )
-METHODS = ("an", "gr", "ll_cp", "en", "em_apl", "role", "lac")
+METHODS = ("an", "gr", "ll_cp", "en", "em_apl", "role", "lac", "mime")
 # Most labels of a point, for methods that need much time or memory for each.
 MOST_LABELS = {
     "en": 20_000_000,
@@ -341,20 +341,24 @@ def _key(row: dict[str, Any]) -> tuple[Any, ...]:
 # Terms that all methods share, and those that a method has coefficients of its own for.
 SHARED = ("products", "weights", "inputs")
 USUAL = ("calls", "labels")
-OWN = {"role": (*USUAL, "estimate", "fresh"), "lac": ("contrast", "embeddings")}
+OWN = {
+    "role": (*USUAL, "estimate", "fresh"),
+    "lac": ("contrast", "embeddings"),
+    "mime": ("networks", "network_weights", "network_outputs", "network_fresh"),
+}
 # What methods do with all labels after an epoch; some do the same as another.
 OWN_AFTER = {
     "en": ("tables", "sorting", "fresh"),
     "em_apl": ("tables", "predictions", "fresh"),
     "crisp": ("tables", "predictions"),
-    "mime": ("tables", "predictions"),
+    "mime": ("networks", "network_outputs"),
 }
 SAME_AFTER = {"en_cl": "en", "en_scl": "en"}
 OWN_BYTES = {
     "en": ("memory",),
     "em_apl": ("memory",),
     "lac": ("embeddings", "contrast"),
-    "mime": ("activations",),
+    "mime": ("network_outputs",),
 }
 
 
@@ -379,7 +383,14 @@ def speeds_of(row: dict[str, Any]) -> Speeds:
 # features, vectors and logits are there. No measured closed form has tables large enough to count
 # them by their bytes; the code holds seven: labels, targets, predictions and recovered labels, of
 # all items and of a fold.
-LEAST = {"products": 1.0, "weights": 1.0, "inputs": 1.0, "role.fresh": 1.0}
+LEAST = {
+    "products": 1.0,
+    "weights": 1.0,
+    "inputs": 1.0,
+    "role.fresh": 1.0,
+    "mime.networks": 1.0,
+    "mime.network_weights": 1.0,
+}
 LEAST_BYTES = {"features": 1.0, "logits": 2.0, "evaluation": 1.0, "vectors": 1.0}
 TABLES = {"tables": 7.0}
 
@@ -408,7 +419,7 @@ def fit(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """All coefficients, by the name that they have in `plusone.training.cost`."""
     rows = [row for row in rows if "seconds" in row and not row["left_out"]]
     heads = [row for row in rows if not get_method(row["method"]).closed_form]
-    linear = [row for row in heads if row["method"] != "lac"]  # all but its head is the same
+    linear = [row for row in heads if row["method"] not in ("lac", "mime")]
     closed = [row for row in rows if get_method(row["method"]).closed_form]
     methods = sorted({row["method"] for row in heads})
     own = {method: OWN.get(method, USUAL) for method in methods}
@@ -521,6 +532,7 @@ FAMILIES = {
     "memory per item": ("ll_cp", "en", "em_apl"),
     "`role`, dense estimate": ("role",),
     "label-wise head (`lac`)": ("lac",),
+    "a network for each class (`mime`)": ("mime",),
     "closed form": ("ridge", "recovery"),
     "other methods": OTHERS,
 }

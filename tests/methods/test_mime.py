@@ -4,11 +4,12 @@ import pytest
 import torch
 from torch.nn.functional import softplus
 
+from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.methods import METHODS
-from plusone.methods.mime import BottleneckHead
+from plusone.methods.mime import BottleneckHead, ClassNetworks
 from plusone.seeds import generator
-from plusone.types import Clock, Outputs
+from plusone.types import Clock, Outputs, TrainLabels
 
 SMALL = {"width": 8, "heads": 2, "feedforward": 16, "latent": 4}
 CLOCK = Clock(0, 1, 5, 0, 3)
@@ -19,11 +20,12 @@ def mime(make):
     return lambda **options: make("mime", options=SMALL | options)
 
 
-def test_a_logit_is_distributed_as_the_mean_of_samples():
+@pytest.mark.parametrize("kind", [BottleneckHead, ClassNetworks])
+def test_a_logit_is_distributed_as_the_mean_of_samples(kind):
     """As z = mean of 10 samples mu + sd * noise, logit = w . z + b."""
     torch.manual_seed(0)
-    sizes = {name: SMALL[name] for name in ("width", "heads", "feedforward")}
-    head = BottleneckHead(5, 3, latent=4, draws=10, **sizes).eval()
+    names = ("width",) if kind is ClassNetworks else ("width", "heads", "feedforward")
+    head = kind(5, 3, latent=4, draws=10, **{name: SMALL[name] for name in names}).eval()
     with torch.no_grad():
         out = head(torch.randn(1, 5))
         mu, log_sd, spread = out.embeddings.split((4, 4, 1), dim=-1)
@@ -32,6 +34,24 @@ def test_a_logit_is_distributed_as_the_mean_of_samples():
         sampled = (z * head.weight).sum(-1) + head.bias
     torch.testing.assert_close(sampled.mean(0), out.logits[0], atol=0.01, rtol=0)
     torch.testing.assert_close(sampled.std(0), spread[0, :, 0], atol=0.01, rtol=0.03)
+
+
+def test_each_class_has_a_network_of_its_own_on_vectors():
+    """By a loop over classes; attention over one token would give all of them the same vector."""
+    torch.manual_seed(0)
+    labels = TrainLabels(LabelMatrix.from_dense([[1, 0, 0]]), places=False)
+    head = METHODS["mime"].build(labels, METHODS["mime"].make_options({"latent": 4})).make_head(5)
+    assert isinstance(head, ClassNetworks)
+    with torch.no_grad():
+        x = torch.randn(2, 5)
+        out = head(x)
+        for j in range(3):
+            rows = slice(64 * j, 64 * (j + 1))
+            hidden = torch.relu(x @ head.first.weight[rows].T + head.first.bias[rows])
+            mu, s = (hidden @ head.second[j] + head.shift[j]).split(4, dim=1)
+            torch.testing.assert_close(out.embeddings[:, j, :8], torch.cat((mu, s / 2), dim=1))
+            torch.testing.assert_close(out.logits[:, j], mu @ head.weight + head.bias)
+    assert not torch.allclose(out.embeddings[:, 0], out.embeddings[:, 1])
 
 
 def test_the_loss_by_a_loop(mime, same):

@@ -15,7 +15,8 @@ and `losses/pseudo_consistency.py`; all its terms are means where the paper has 
 Deviations: the projection belongs to the method, not to the head (it is not needed to predict), so
 weight decay does not reach it. The one-cycle schedule moves the learning rate only, not Adam's
 momentum. The queue takes embeddings as the projection gives them after the step. On feature vectors
-the weak and the strong view are the same, apart from dropout.
+the weak and the strong view are the same, apart from dropout, and all classes attend to the same
+single token, so they have the same embedding.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """MIME: an information bottleneck on label-wise embeddings, and pseudo labels for good.
 
 Liu, Xu, Lv and Geng 2023, Revisiting Pseudo-Label for Single-Positive Multi-Label Learning, ICML,
-and the authors' program. The embedding of each class (as in `lac`) becomes a normal distribution
-with mean mu and standard deviation sd; the logit is linear in a sample of it. The loss is AN with
-the corrected labels, plus `beta` times the divergence of the distributions from N(0, 1):
+and the authors' program. Each item has a normal distribution for each class, with mean mu and
+standard deviation sd; the logit is linear in a sample of it. On images, mu and sd are computed from
+the embedding of the class (as in `lac`), on feature vectors by a network of two layers for each
+class. The loss is AN with the corrected labels, plus `beta` times the divergence of the
+distributions from N(0, 1):
 
     -1/2 mean over items, classes and dimensions of (1 + 2 log sd - mu^2 - sd^2)
 
@@ -20,11 +22,10 @@ Deviations:
 - Pseudo labels are predictions for images without augmentation. Epochs before the `first` are those
   of the first stage alone. Corrections are a buffer, `[N, L]` booleans; observed labels never
   change.
-- The head is 256 wide by default, as that of `lac`, and learns at the rate of the backbone; in the
-  program it is 2048 wide and learns 10 times as fast (`width`, and the recipe's `head_lr_mult`; the
-  published recipes set both). Adam instead of Adamax.
-- On feature vectors the head attends to a single token; the program has a network of its own for
-  each class.
+- On images the head is 256 wide by default, as that of `lac`, and learns at the rate of the
+  backbone; in the program it is 2048 wide and learns 10 times as fast (`width`, and the recipe's
+  `head_lr_mult`; the published recipes set both). On vectors the networks are 64 wide by default;
+  in the program they are 1024 wide. Adam instead of Adamax.
 """
 
 from __future__ import annotations
@@ -67,10 +68,7 @@ class MimeOptions(LabelwiseOptions):
 
 
 class BottleneckHead(LabelwiseHead):
-    """A label-wise head whose embeddings are distributions.
-
-    `Outputs.embeddings` `[B, L, 2 latent + 1]` holds mu, log sd and the standard deviation of the
-    logit; the logits are the mean ones.
+    """A label-wise head whose embeddings are distributions, see `bottleneck`.
 
     Args:
         dim: D, channels of the backbone's features.
@@ -87,18 +85,75 @@ class BottleneckHead(LabelwiseHead):
         self.distribution = nn.Sequential(
             nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2 * latent)
         )
-        bound = latent**-0.5
-        self.weight = nn.Parameter(torch.empty(n_classes, latent).uniform_(-bound, bound))
+        self.weight = nn.Parameter(uniform(n_classes, latent, fan_in=latent))
 
     def forward(self, features: Tensor) -> Outputs:
-        """From `[B, D, h, w]`, `[B, T, D]` or `[B, D]` to logits, distributions and maps."""
+        """From `[B, D, h, w]` or `[B, T, D]` to logits, distributions and maps."""
         embeddings, maps = self.attend(features)
-        mu, s = self.distribution(embeddings).chunk(2, dim=-1)
-        log_sd = (s / 2).clamp(-6, 6)
-        logits = (mu * self.weight).sum(-1) + self.bias
-        variance = ((self.weight * log_sd.exp()) ** 2).sum(-1, keepdim=True) / self.draws
-        spread = (variance + 1e-12).sqrt()
-        return Outputs(logits, features, torch.cat((mu, log_sd, spread), dim=-1), maps)
+        logits, embeddings = bottleneck(
+            self.distribution(embeddings), self.weight, self.bias, self.draws
+        )
+        return Outputs(logits, features, embeddings, maps)
+
+
+class ClassNetworks(Head):
+    """A network of two layers for each class, whose outputs are distributions; for vectors.
+
+    The weights of the logit are the same for all classes.
+
+    Args:
+        dim: D, length of a feature vector.
+        n_classes: L.
+        width: Hidden units of each network.
+        latent: Size of mu and sd.
+        draws: Samples that a logit is the mean of.
+    """
+
+    deterministic = True
+
+    def __init__(self, dim: int, n_classes: int, *, width: int, latent: int, draws: int) -> None:
+        super().__init__()
+        self.draws = draws
+        self.first = nn.Linear(dim, n_classes * width)  # the first layers of all classes
+        self.second = nn.Parameter(uniform(n_classes, width, 2 * latent, fan_in=width))
+        self.shift = nn.Parameter(uniform(n_classes, 2 * latent, fan_in=width))
+        self.weight = nn.Parameter(uniform(latent, fan_in=latent))
+        self.bias = nn.Parameter(uniform(1, fan_in=latent))
+        self.width_inside = n_classes * max(width, 2 * latent)
+
+    def forward(self, features: Tensor) -> Outputs:
+        """From `[B, D]` to logits and distributions."""
+        n_classes, width, _ = self.second.shape
+        hidden = torch.relu(self.first(features)).view(-1, n_classes, width)
+        outputs = torch.einsum("blh,lho->blo", hidden, self.second) + self.shift
+        logits, embeddings = bottleneck(outputs, self.weight, self.bias, self.draws)
+        return Outputs(logits, features, embeddings)
+
+
+def bottleneck(outputs: Tensor, weight: Tensor, bias: Tensor, draws: int) -> tuple[Tensor, Tensor]:
+    """Mean logits `[B, L]`, and mu, log sd and the standard deviation of the logit, side by side.
+
+    Args:
+        outputs: mu and 2 log sd, `[B, L, 2 latent]`.
+        weight: Of the logits, `[L, latent]` or `[latent]`.
+        bias: Of the logits, `[L]` or `[1]`.
+        draws: Samples that a logit is the mean of.
+
+    Returns:
+        The logits and `[B, L, 2 latent + 1]`.
+    """
+    mu, s = outputs.chunk(2, dim=-1)
+    log_sd = (s / 2).clamp(-6, 6)
+    logits = (mu * weight).sum(-1) + bias
+    variance = ((weight * log_sd.exp()) ** 2).sum(-1, keepdim=True) / draws
+    spread = (variance + 1e-12).sqrt()
+    return logits, torch.cat((mu, log_sd, spread), dim=-1)
+
+
+def uniform(*shape: int, fan_in: int) -> Tensor:
+    """Weights as a linear layer with so many inputs starts with."""
+    bound = fan_in**-0.5
+    return torch.empty(*shape).uniform_(-bound, bound)
 
 
 class Mime(Method[MimeOptions]):
@@ -114,8 +169,11 @@ class Mime(Method[MimeOptions]):
         self.register_buffer("corrected", empty)
 
     def make_head(self, dim: int) -> Head:
-        o = self._first_options
-        return BottleneckHead(dim, self.labels.n_classes, latent=o.latent, draws=o.draws, **o.head)
+        o, n_classes = self._first_options, self.labels.n_classes
+        if self.labels.places:
+            return BottleneckHead(dim, n_classes, latent=o.latent, draws=o.draws, **o.head)
+        assert o.width is not None
+        return ClassNetworks(dim, n_classes, width=o.width, latent=o.latent, draws=o.draws)
 
     def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
         out, o = outs[0], self.options

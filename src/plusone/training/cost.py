@@ -15,6 +15,7 @@ With N items, L classes, width D and batches of B, the families are:
 | with a memory per item (`ll_cp`, `en`, `em_apl`) | the same, and N L after the epoch | N L |
 | `role` with its dense estimate | the same, and N/B times N L: its optimizer moves all rows | N L |
 | label-wise head (`lac`) | N L w with w its width, and N/B comparisons | B L w |
+| a network for each class (`mime`) | N L w (D + h), N/B L w (D + h) weights | L w (D + h) |
 | closed form | m³, n m (D + m + L) (once, no epochs) | n m, n L |
 | training a backbone | images, at the measured speed | weights, B activations |
 
@@ -36,6 +37,7 @@ from plusone.data.lazy import LARGE
 from plusone.data.matrix import LabelMatrix
 from plusone.methods import get_method
 from plusone.methods.lac import CAPACITY, LacOptions
+from plusone.methods.mime import MimeOptions
 from plusone.methods.recovery import HALVINGS, SEARCHED
 from plusone.models.kernel import n_landmarks
 from plusone.models.ridge import BLOCK, PENALTIES
@@ -45,7 +47,6 @@ from plusone.training._workers import Count, automatic_count
 from plusone.training.build import head_of
 from plusone.training.closed_form import FOLDS, MANY
 from plusone.training.gamma import GAMMAS, SAMPLED
-from plusone.training.predict import ACTIVATIONS
 from plusone.training.probe import BackboneSpeed, Speeds
 from plusone.training.rates import FACTORS, MOST_ITEMS
 from plusone.training.step import SMALL_STEP
@@ -54,7 +55,8 @@ from plusone.types import TrainLabels
 Terms = dict[str, float]
 
 FLOAT = 4  # bytes
-EMBEDDING = 64  # width of a label-wise head on feature vectors
+EMBEDDING = 64  # width of a label-wise head, or of a network for each class, on feature vectors
+OUTPUTS = 2 * MimeOptions.latent  # of a network for each class
 # The C library gives memory of this size back to the system when it is freed, so that every new
 # tensor takes fresh pages; that of smaller ones is used again.
 MAPPED = 1 << 25
@@ -111,8 +113,13 @@ def step_terms(sizes: Sizes, speeds: Speeds) -> Terms:
     - embeddings: one pass over the embeddings `[B, L, w]` of all steps.
     - contrast: one pass over the table in which `lac` compares the labels of both views with each
       other and with its queue, in every step.
+    - networks: products of the first layers of the networks that each class has.
+    - network_weights: one pass over the weights of both layers in every step.
+    - network_outputs: one pass over their outputs for all items.
+    - network_fresh: the pages of the outputs of a batch, if they are large.
     """
     n, classes, width, steps = sizes.items, sizes.classes, sizes.width, sizes.steps
+    hidden = classes * EMBEDDING
     return {
         "calls": steps * speeds.call,
         "products": 4 * n * width * classes / speeds.product,
@@ -123,6 +130,12 @@ def step_terms(sizes: Sizes, speeds: Speeds) -> Terms:
         "fresh": steps * _pages(FLOAT * n * classes) / speeds.fresh,
         "embeddings": FLOAT * n * classes * EMBEDDING / speeds.table,
         "contrast": steps * FLOAT * COMPARED[0] * COMPARED[1] / speeds.table,
+        "networks": 4 * n * width * hidden / speeds.product,
+        "network_weights": steps * FLOAT * hidden * (width + OUTPUTS) / speeds.copy,
+        "network_outputs": FLOAT * n * classes * OUTPUTS / speeds.table,
+        "network_fresh": steps
+        * _pages(FLOAT * min(sizes.batch, n) * classes * OUTPUTS)
+        / speeds.fresh,
     }
 
 
@@ -133,6 +146,7 @@ def after_terms(sizes: Sizes, speeds: Speeds) -> Terms:
     - fresh: its pages, if it is large.
     - sorting: sorting it by items.
     - predictions: logits of all items.
+    - networks, network_outputs: the networks of each class for all items, see `step_terms`.
     """
     n, classes = sizes.items, sizes.classes
     return {
@@ -140,6 +154,8 @@ def after_terms(sizes: Sizes, speeds: Speeds) -> Terms:
         "fresh": _pages(FLOAT * n * classes) / speeds.fresh,
         "sorting": FLOAT * n * classes * math.log2(max(n, 2)) / speeds.table,
         "predictions": 2 * n * sizes.width * classes / speeds.product,
+        "networks": 2 * n * sizes.width * classes * EMBEDDING / speeds.product,
+        "network_outputs": FLOAT * n * classes * OUTPUTS / speeds.table,
     }
 
 
@@ -256,7 +272,7 @@ def memory_terms(sizes: Sizes, *, closed_form: bool = False) -> Terms:
     - evaluation: logits of the held-out items.
     - memory: of a pass over all labels `[N, L]` after an epoch.
     - embeddings, contrast: of one batch, and the table in which `lac` compares its labels.
-    - activations: embeddings of the items that a label-wise head predicts at once.
+    - network_outputs: of the networks that each class has, of one batch.
     - vectors, tables: of a closed form: `[n, m]` and `[n, L]`.
     - squares, doubles: `[m, m]` of its map; in float64 where landmarks are some of the items.
     - folds, fold_squares: the vectors of a fold, beside those of all items, and its axes.
@@ -285,14 +301,15 @@ def memory_terms(sizes: Sizes, *, closed_form: bool = False) -> Terms:
         "memory": float(FLOAT * n * classes),
         "embeddings": float(FLOAT * min(sizes.batch, n) * classes * EMBEDDING),
         "contrast": float(FLOAT * COMPARED[0] * COMPARED[1]),
-        "activations": float(FLOAT * min(n * classes * EMBEDDING, ACTIVATIONS)),
+        "network_outputs": float(FLOAT * min(sizes.batch, n) * classes * OUTPUTS),
     }
 
 
 def state_bytes(method: str, options: Mapping[str, Any], sizes: Sizes) -> float:
     """Bytes of what head and method learn and remember, with gradients, moments and the best epoch.
 
-    The method is built for a few items and for a few more, so this holds for any method.
+    The method is built for a few items and for a few more, so this holds for any method that learns
+    from feature vectors.
 
     Args:
         method: Its name.
@@ -303,7 +320,8 @@ def state_bytes(method: str, options: Mapping[str, Any], sizes: Sizes) -> float:
 
     def bytes_for(items: int) -> int:
         seen = LabelMatrix.from_entries([0], [0], 1, (items, sizes.classes))
-        built = info.build(TrainLabels(seen, 1.0), info.make_options(options))
+        labels = TrainLabels(seen, 1.0, places=False)
+        built = info.build(labels, info.make_options(options))
         head = built.make_head(sizes.width)
         built.begin_training(lambda: torch.zeros(items, sizes.width))
         sparse = {
@@ -330,7 +348,7 @@ def total(terms: Mapping[str, float], coefficients: Mapping[str, float]) -> floa
 
 
 # Fitted by `python benchmarks/cost.py --fit`.
-SHARED: Mapping[str, float] = {"products": 1.0, "weights": 7.689, "inputs": 1.0}
+SHARED: Mapping[str, float] = {"products": 1.0, "weights": 7.688, "inputs": 1.0}
 TIME: Mapping[str, Mapping[str, float]] = {
     "an": {"calls": 219.4, "labels": 10.46},
     "an_als": {"calls": 239.7, "labels": 40.39},
@@ -360,7 +378,12 @@ TIME: Mapping[str, Mapping[str, float]] = {
     "ll_cp": {"calls": 389.4, "labels": 57.4},
     "ll_ct": {"calls": 263.6, "labels": 49.73},
     "ll_r": {"calls": 343.8, "labels": 56.04},
-    "mime": {"calls": 40510.0, "labels": 0.0},
+    "mime": {
+        "networks": 1.0,
+        "network_weights": 1.0,
+        "network_outputs": 30.05,
+        "network_fresh": 10.46,
+    },
     "n_ls": {"calls": 355.4, "labels": 32.32},
     "pr": {"calls": 254.9, "labels": 13.17},
     "role": {"calls": 766.2, "labels": 104.9, "estimate": 7.072, "fresh": 1.0},
@@ -373,11 +396,11 @@ AFTER_TIME: Mapping[str, Mapping[str, float]] = {
     "en": {"tables": 0.0, "sorting": 9.116, "fresh": 6.881},
     "em_apl": {"tables": 52.12, "predictions": 1.785, "fresh": 1.189},
     "crisp": {"tables": 127.5, "predictions": 0.0},
-    "mime": {"tables": 15920.0, "predictions": 0.0},
+    "mime": {"networks": 1.909, "network_outputs": 7.83},
     "en_cl": {"tables": 0.0, "sorting": 9.116, "fresh": 6.881},
     "en_scl": {"tables": 0.0, "sorting": 9.116, "fresh": 6.881},
 }
-EVALUATION_TIME: Mapping[str, float] = {"calls": 445.2, "products": 1.286, "tables": 29.14}
+EVALUATION_TIME: Mapping[str, float] = {"calls": 445.1, "products": 1.287, "tables": 29.14}
 CLOSED_FORM_TIME: Mapping[str, float] = {
     "products": 1.246,
     "cubes": 13.11,
@@ -387,35 +410,35 @@ CLOSED_FORM_TIME: Mapping[str, float] = {
     "search": 24.31,
 }
 MEMORY: Mapping[str, float] = {
-    "process": 317500000.0,
-    "items": 240.1,
-    "features": 1.162,
-    "logits": 48.63,
-    "evaluation": 1.797,
+    "process": 319400000.0,
+    "items": 251.8,
+    "features": 1.13,
+    "logits": 48.17,
+    "evaluation": 1.775,
 }
 OWN_MEMORY: Mapping[str, Mapping[str, float]] = {
-    "en": {"memory": 0.2734},
-    "em_apl": {"memory": 2.476},
-    "lac": {"embeddings": 42.53, "contrast": 9.445},
-    "mime": {"activations": 13.32},
+    "en": {"memory": 0.261},
+    "em_apl": {"memory": 2.466},
+    "lac": {"embeddings": 43.55, "contrast": 11.61},
+    "mime": {"network_outputs": 13.0},
 }
 CLOSED_FORM_MEMORY: Mapping[str, Mapping[str, float]] = {
     "map": {
-        "process": 317500000.0,
-        "items": 240.1,
-        "features": 1.162,
-        "vectors": 1.13,
-        "squares": 5.053,
-        "doubles": 4.245,
+        "process": 319400000.0,
+        "items": 251.8,
+        "features": 1.13,
+        "vectors": 1.129,
+        "squares": 4.975,
+        "doubles": 4.259,
     },
     "solution": {
-        "process": 317500000.0,
-        "items": 240.1,
-        "features": 1.162,
+        "process": 319400000.0,
+        "items": 251.8,
+        "features": 1.13,
         "tables": 7.0,
         "vectors": 1.0,
-        "folds": 1.843,
-        "fold_squares": 8.866,
+        "folds": 1.896,
+        "fold_squares": 8.637,
     },
 }
 

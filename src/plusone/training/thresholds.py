@@ -65,7 +65,8 @@ class Thresholds:
     def of_scores(self, calibration: Calibration) -> Thresholds:
         """The same thresholds for the raw scores behind calibrated probabilities."""
         p = np.clip(self.array, EDGE, 1 - EDGE)
-        scores = 1 / (1 + np.exp(-calibration.inverse(np.log(p) - np.log1p(-p))))
+        logits = calibration.inverse(np.log(p) - np.log1p(-p))
+        scores = torch.sigmoid(torch.from_numpy(logits))
         return Thresholds(tuple(scores.tolist()), self.origin)
 
     def by_name(self, classes: Sequence[str]) -> dict[str, float]:
