@@ -48,7 +48,7 @@ pictures: $(READY) $(BROWSER)
 	cp demo/report.html docs/example-report.html
 	PLUSONE_REWRITE=1 $(BIN)/python -m pytest -q -rs -k "picture or notebook" tests/test_notebooks.py tests/browser
 
-# Repeats the measurements of docs/evidence (about an hour); their report is results/report.html.
+# Repeats the measurements of docs/evidence (several hours on two cores); their report is results/report.html.
 results: $(READY)
 	$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[hints]"
 	$(BIN)/python benchmarks/results.py $(SHARED)/data
