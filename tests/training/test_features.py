@@ -57,7 +57,7 @@ def test_only_new_and_changed_images_are_extracted(inputs, tmp_path):
     Image.new("RGB", (9, 9)).save(inputs.paths[0])
     changed = FeatureCache(ticks.append, kept).of(model, inputs).x
     assert ticks == [1, 1, 2, 2, 1]
-    assert torch.equal(changed[1:], whole[1:])
+    assert torch.equal(changed[1:], whole[1:])  # read from the file
     assert not torch.equal(changed[0], whole[0])
 
 
@@ -75,7 +75,8 @@ def test_what_a_stopped_extraction_has_made_is_kept(inputs, tmp_path, monkeypatc
     assert len(list(kept.iterdir())) == 2  # the third was made, but not written
     again = FeatureCache(ticks.append, kept).of(model, inputs).x
     assert ticks == [1, 1, 1, 2, 1]
-    assert torch.equal(again, FeatureCache(None, tmp_path / "whole").of(model, inputs).x)
+    whole = FeatureCache(None, tmp_path / "whole").of(model, inputs).x
+    torch.testing.assert_close(again, whole)  # batches of other sizes round differently
     assert len(list((tmp_path / "whole").iterdir())) == 1  # its pieces are one file at the end
 
 
