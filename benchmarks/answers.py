@@ -25,22 +25,22 @@ import torch
 from torch import Tensor
 
 from plusone.autorecipe import compose, facts_of
+from plusone.closed_form.ridge import Ridge
 from plusone.compare.loop import Journal, reviewed
 from plusone.data.dataset import Dataset
 from plusone.data.source import load_source
 from plusone.data.table import LabelTable
+from plusone.inputs.task import Task, make_task, split_and_observe
 from plusone.methods import METHODS, get_method
 from plusone.metrics import mean_average_precision
 from plusone.metrics.seen_labels import weighted_auc
 from plusone.models.heads import LinearHead
-from plusone.models.ridge import Ridge
 from plusone.recipe import Recipe
 from plusone.review import apply_answers
 from plusone.seeds import generator
 from plusone.suggest.find import suggest
-from plusone.training.linear import StackedHead
+from plusone.training.stack import StackedHead
 from plusone.training.step import training_step
-from plusone.training.task import Task, make_task, split_and_observe
 from plusone.training.trainer import Training
 from plusone.types import Batch, TrainLabels
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from statistics import fmean
 
 import numpy as np
+from priors import load
 
 from plusone.compare.tables import markdown
 from plusone.data.dataset import Dataset
 from plusone.training.api import fit
-from priors import load
 
 RATES, SEEDS, EPOCHS = (1e-2, 1e-3, 1e-4), (0, 1, 2), 25
 ROWS = {

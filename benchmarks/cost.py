@@ -32,15 +32,15 @@ import torch
 from growth_point import FORK, synthetic
 from scipy.optimize import nnls
 
+from plusone.closed_form.kernel import n_landmarks
 from plusone.data.dataset import Dataset
+from plusone.inputs.loader import GATHERED
+from plusone.inputs.task import make_task
 from plusone.methods import METHODS as ALL
 from plusone.methods import get_method
-from plusone.models.kernel import n_landmarks
 from plusone.recipe import make_recipe
 from plusone.training import cost
-from plusone.training.loader import GATHERED
 from plusone.training.probe import Speeds, measure_speeds
-from plusone.training.task import make_task
 from plusone.training.trainer import Training
 from plusone.types import Clock
 

@@ -28,9 +28,9 @@ from plusone.data.features import align, read_features
 from plusone.data.images import CROPS, Crops, decode_crops
 from plusone.data.source import load_source
 from plusone.data.table import LabelTable
+from plusone.features.fused import fused
 from plusone.metrics import mean_average_precision
 from plusone.models.backbones import backbone_for
-from plusone.models.fused import fused
 from plusone.training.api import Fitted, fit
 
 BATCH = 10  # crops

@@ -30,13 +30,13 @@ from torch import nn
 from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
 from plusone.data.source import load_source
+from plusone.inputs.task import make_task
 from plusone.methods.role import FactoredEstimator, NetworkEstimator, Role, RoleOptions
 from plusone.models.classifier import Classifier
 from plusone.recipe import Recipe
 from plusone.training.optim import make_optimizer, row_state
 from plusone.training.step import training_step
 from plusone.training.summary import summarise
-from plusone.training.task import make_task
 from plusone.training.trainer import Training
 from plusone.types import Batch, Clock, Stage, TrainLabels
 

@@ -22,9 +22,9 @@ import torch
 from plusone.data.dataset import Dataset
 from plusone.data.images import decode_all
 from plusone.data.source import load_source
+from plusone.features.extraction import BATCH, extract_to_file
 from plusone.models.backbones import backbone_for
 from plusone.models.heads import Head
-from plusone.training.features import BATCH, extract_to_file
 
 GOAL = 0.95
 

@@ -30,10 +30,10 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from plusone.data.dataset import Dataset
+from plusone.inputs.loader import ArrayInputs
+from plusone.inputs.task import make_task
 from plusone.recipe import Recipe
-from plusone.training.loader import ArrayInputs
 from plusone.training.step import training_step
-from plusone.training.task import make_task
 from plusone.training.trainer import Training
 from plusone.types import Batch, Clock
 

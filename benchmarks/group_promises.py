@@ -23,20 +23,19 @@ from typing import Any
 
 import numpy as np
 import torch
+from priors import load
 from promises import Items, measure, percent, recovery_scores, seen_labels
 
+from plusone.closed_form.ridge import Ridge
 from plusone.compare.tables import markdown
 from plusone.data.groups import random_folds
 from plusone.data.matrix import LabelMatrix
 from plusone.io.files import write_text
 from plusone.io.jsonl import append_jsonl, read_jsonl
-from plusone.models.ridge import Ridge
-from plusone.priors import labels_per_item
-from plusone.priors.features import ridge_scores
-from plusone.suggest import accept
-from plusone.suggest.answers import Answers
-from plusone.suggest.calibration import calibrate, correct
-from priors import load
+from plusone.probabilities import accept, labels_per_item
+from plusone.probabilities.answers import Answers
+from plusone.probabilities.estimate import ridge_scores
+from plusone.probabilities.suggested import calibrate, correct
 
 NAMES, NOISE = ("ucmerced", "voc"), 0.3
 FOLDS = 5

@@ -23,9 +23,9 @@ from plusone.data.dataset import Dataset
 from plusone.data.formats import write
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
+from plusone.inputs.task import make_task
 from plusone.methods import get_method
 from plusone.recipe import make_recipe
-from plusone.training.task import make_task
 from plusone.training.trainer import Training
 from plusone.types import Clock
 

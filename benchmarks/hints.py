@@ -21,14 +21,14 @@ import numpy as np
 
 from plusone.data.dataset import Dataset
 from plusone.data.source import load_source
+from plusone.inputs.task import make_task, split_and_observe
 from plusone.io.files import write_json
 from plusone.methods import METHODS
 from plusone.metrics import mean_average_precision
+from plusone.probabilities.hint_prior import with_prior
 from plusone.recipe import make_recipe
-from plusone.suggest.prior import with_prior
 from plusone.training.crossfit import cross_fit
-from plusone.training.linear import train_stacked
-from plusone.training.task import make_task, split_and_observe
+from plusone.training.stack import train_stacked
 from plusone.training.trainer import Training
 
 SEEDS = (0, 1, 2)

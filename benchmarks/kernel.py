@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from plusone.closed_form.folds import predict_by_folds
+from plusone.closed_form.kernel import KernelMap, n_landmarks
+from plusone.closed_form.ridge import Ridge
 from plusone.data.matrix import LabelMatrix
 from plusone.methods.recovery import Recovery, RecoveryOptions
 from plusone.metrics import mean_average_precision
 from plusone.models.heads import LinearHead
-from plusone.models.kernel import KernelMap, n_landmarks
-from plusone.models.ridge import Ridge
-from plusone.training.closed_form import predict_by_folds
 from plusone.types import TrainLabels
 
 
@@ -70,8 +70,8 @@ def fit(items: int, dim: int, classes: int, *, folds: bool) -> dict[str, float]:
 def voc(data: Path) -> dict[str, float]:
     """Test mAP of ridge regression on the seen labels with fewer landmarks and with all items."""
     from plusone.data.source import load_source
+    from plusone.inputs.task import make_task
     from plusone.recipe import Recipe
-    from plusone.training.task import make_task
 
     dataset = load_source(str(data / "VOCdevkit"), features=[data / "voc2012_features"])
     task = make_task(dataset, Recipe(method="ridge", observe="single"))

@@ -30,9 +30,9 @@ import torch
 from plain_loop import plain_loop
 
 from plusone.data.source import load_source
+from plusone.inputs.task import Task, make_task
 from plusone.recipe import Recipe
-from plusone.training.linear import train_stacked, why_alone
-from plusone.training.task import Task, make_task
+from plusone.training.stack import train_stacked, why_alone
 from plusone.training.trainer import Training
 
 METHODS = ("an", "em", "gr", "epr", "splc", "lasd")

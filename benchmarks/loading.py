@@ -41,10 +41,10 @@ from torch import Tensor
 
 from plusone.data.dataset import Dataset
 from plusone.data.source import load_source
-from plusone.training._workers import PREFETCHED
-from plusone.training.loader import FileInputs
-from plusone.training.predict import ROWS
-from plusone.training.task import make_task
+from plusone.inputs.forward import ROWS
+from plusone.inputs.loader import FileInputs
+from plusone.inputs.task import make_task
+from plusone.inputs.workers import PREFETCHED
 from plusone.training.trainer import Training
 
 GOAL = 0.95

@@ -31,17 +31,17 @@ from defaults import part_of
 from recovery import SEEDS, settings, sources
 from torch import Tensor
 
+from plusone.closed_form.folds import fold_of
+from plusone.closed_form.kernel import principal_axes
+from plusone.closed_form.ridge import Ridge, Solution, seen_label_regression
 from plusone.compare.tables import markdown
 from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
+from plusone.inputs.task import make_task
 from plusone.io.files import write_json, write_text
 from plusone.methods import get_method
 from plusone.metrics import mean_average_precision
 from plusone.metrics.seen_labels import weighted_auc
-from plusone.models.kernel import principal_axes
-from plusone.models.ridge import Ridge, Solution, seen_label_regression
-from plusone.training.closed_form import fold_of
-from plusone.training.task import make_task
 from plusone.training.trainer import Training
 from plusone.types import TrainLabels
 

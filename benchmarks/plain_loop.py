@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.utils.data import DataLoader, Dataset
 
-from plusone.training.task import Part, Task
+from plusone.inputs.task import Part, Task
 
 
 class Items(Dataset[tuple[Tensor, Tensor, int]]):

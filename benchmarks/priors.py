@@ -40,17 +40,17 @@ import torch
 from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
 from plusone.data.source import load_source
+from plusone.inputs.task import make_task, split_and_observe
 from plusone.io.files import write_json, write_text
-from plusone.priors import (
+from plusone.probabilities import (
     from_audit,
     from_single_positives,
     seen_label_scores,
     usable_rows,
 )
-from plusone.priors.picks import pick
+from plusone.probabilities.picks import pick
 from plusone.recipe import Recipe
 from plusone.training.summary import summarise
-from plusone.training.task import make_task, split_and_observe
 from plusone.training.trainer import Training
 
 NAMES = ("voc", "ucmerced", "yeast", "emotions", "corel5k", "bibtex", "digits-features")

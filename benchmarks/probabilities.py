@@ -27,9 +27,9 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.source import load_source
 from plusone.metrics import expected_calibration_error
 from plusone.metrics.threshold import thresholds_from
+from plusone.probabilities.calibration import HeldOut, fit_calibration
+from plusone.probabilities.thresholds import find_thresholds
 from plusone.training.api import Fitted
-from plusone.training.calibration import HeldOut, fit_calibration
-from plusone.training.thresholds import find_thresholds
 
 METHODS = ("em", "gr", "an", "softmax", None)  # None: the default
 OTHERS = {"head": "linear", "epochs": 10, "batch_size": 32}

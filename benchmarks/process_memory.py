@@ -24,9 +24,9 @@ import numpy as np
 from plusone.data.dataset import Dataset
 from plusone.data.features import read_features
 from plusone.data.matrix import LabelMatrix
+from plusone.inputs.task import make_task
 from plusone.parallel.processes import start, wait_for_main_process, world
 from plusone.recipe import make_recipe
-from plusone.training.task import make_task
 from plusone.training.trainer import Training
 
 SECONDS = 0.05  # between looks at the memory

@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 
 from plusone.data.dataset import Dataset
+from plusone.inputs.task import make_task
 from plusone.parallel.processes import is_main_process, start, wait_for_main_process
 from plusone.recipe import Recipe
-from plusone.training.task import make_task
 from plusone.training.trainer import Training
 
 CLASSES, STEPS, EPOCHS, ROUNDS = 20, 4, 3, 2

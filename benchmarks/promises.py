@@ -25,19 +25,19 @@ from typing import Any
 
 import numpy as np
 import torch
+from priors import load
 
+from plusone.closed_form.kernel import KernelMap, n_landmarks
+from plusone.closed_form.ridge import Ridge
 from plusone.data.matrix import LabelMatrix
 from plusone.io.files import write_text
 from plusone.methods import get_method
-from plusone.models.kernel import KernelMap, n_landmarks
-from plusone.models.ridge import Ridge
-from plusone.priors import labels_per_item
-from plusone.priors.features import ridge_scores
-from plusone.suggest.accept import accept
-from plusone.suggest.answers import Answers
-from plusone.suggest.calibration import Calibrated, calibrate, correct
+from plusone.probabilities import labels_per_item
+from plusone.probabilities.accept import accept
+from plusone.probabilities.answers import Answers
+from plusone.probabilities.estimate import ridge_scores
+from plusone.probabilities.suggested import Calibrated, calibrate, correct
 from plusone.types import TrainLabels
-from priors import load
 
 NAMES = ("voc", "ucmerced", "yeast", "digits-features")
 SIZES = (300, 500, 1500, 5000)

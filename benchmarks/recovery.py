@@ -33,19 +33,19 @@ from typing import Any
 import numpy as np
 import torch
 
+from plusone.closed_form.gamma import SAMPLED, best_gamma
+from plusone.closed_form.kernel import KernelMap, n_landmarks
+from plusone.closed_form.ridge import PENALTIES, Ridge
 from plusone.compare.tables import markdown
 from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
 from plusone.data.source import load_source
+from plusone.inputs.task import Task, make_task
 from plusone.io.files import write_json, write_text
 from plusone.methods import get_method
 from plusone.metrics import mean_average_precision
-from plusone.models.kernel import KernelMap, n_landmarks
-from plusone.models.ridge import PENALTIES, Ridge
 from plusone.recipe import Recipe
-from plusone.training.gamma import SAMPLED, best_gamma
-from plusone.training.linear import train_stacked, why_alone
-from plusone.training.task import Task, make_task
+from plusone.training.stack import train_stacked, why_alone
 from plusone.training.trainer import Training
 from plusone.types import TrainLabels
 

@@ -28,12 +28,12 @@ from torch import Tensor
 from plusone.compare.tables import markdown
 from plusone.data.dataset import Dataset
 from plusone.data.source import load_source
+from plusone.inputs.task import Task, make_task
 from plusone.io.files import write_json, write_text
 from plusone.metrics import mean_average_precision
 from plusone.metrics.seen_labels import DEFAULT, SCORES
 from plusone.recipe import Recipe
-from plusone.training.linear import train_stacked, why_alone
-from plusone.training.task import Task, make_task
+from plusone.training.stack import train_stacked, why_alone
 from plusone.training.trainer import Training, Validation
 
 RATES = (1e-2, 1e-3, 1e-4, 1e-5)

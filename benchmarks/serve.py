@@ -36,9 +36,9 @@ from PIL import Image
 from plusone.data.images import decode
 from plusone.data.source import load_source
 from plusone.export import export_run
+from plusone.inputs.task import make_task
 from plusone.recipe import make_recipe
 from plusone.training.run import train
-from plusone.training.task import make_task
 
 GOAL = 2.0
 SIZE, CLASSES, PHOTOS, BATCH, CLIENTS = 224, 20, 40, 16, 2

@@ -20,9 +20,9 @@ from pathlib import Path
 import torch
 
 from plusone.data.source import load_source
+from plusone.inputs.task import Task, make_task
 from plusone.recipe import Recipe
-from plusone.training.linear import train_stacked, why_alone
-from plusone.training.task import Task, make_task
+from plusone.training.stack import train_stacked, why_alone
 from plusone.training.trainer import Training
 
 RATES, SEEDS = (1e-3, 1e-2, 1e-4, 1e-5), (0, 1, 2)

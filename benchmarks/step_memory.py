@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from plusone.data.dataset import Dataset
+from plusone.inputs.task import make_task
 from plusone.recipe import make_recipe
-from plusone.training.task import make_task
 from plusone.training.trainer import Training
 
 ITEMS, SIZE = 16, 224

@@ -29,11 +29,11 @@ from plusone.data.table import LabelTable
 from plusone.io.files import write_text
 from plusone.methods import get_method
 from plusone.metrics.calibration import expected_calibration_error
-from plusone.priors import LabelsPerItem, k_from_features
+from plusone.probabilities import LabelsPerItem, k_from_features
+from plusone.probabilities.accept import accept
+from plusone.probabilities.answers import answers_from
+from plusone.probabilities.suggested import Calibrated, calibrate
 from plusone.recipe import make_recipe
-from plusone.suggest.accept import accept
-from plusone.suggest.answers import answers_from
-from plusone.suggest.calibration import Calibrated, calibrate
 from plusone.training.crossfit import cross_fit
 
 METHODS = {

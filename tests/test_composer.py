@@ -21,8 +21,8 @@ from plusone.data import Dataset
 from plusone.data.source import DATA_DEFAULTS, load_source
 from plusone.errors import InputError
 from plusone.methods import METHODS, get_method
+from plusone.prediction.run_folder import read_metrics, read_recipe
 from plusone.recipe import Recipe, make_recipe
-from plusone.training.run_folder import read_metrics, read_recipe
 
 SAME = ("backbone", "mode", "method", "lr", "batch_size", "epochs", "head_lr_mult")
 SPECS = Path(__file__).parents[1] / "benchmarks" / "results"

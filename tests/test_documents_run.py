@@ -15,7 +15,7 @@ import pytest
 
 from plusone.cli.app import main
 from plusone.data.example import write_example
-from plusone.training.features import FOLDER
+from plusone.features.extraction import FOLDER
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = (  # and the quickstart in test_wheel.py

@@ -13,16 +13,20 @@ SOURCE = Path(plusone.__file__).parent
 
 # Packages and root modules; those on one line may not import each other.
 ORDER = (
-    ("errors", "scores", "seeds"),
+    ("errors", "seeds"),
     ("version", "io", "device", "web"),
     ("extras",),
     ("data", "results"),
     ("types", "metrics"),
     ("losses", "models"),
-    ("priors",),
+    ("closed_form",),
+    ("probabilities",),
     ("methods", "recipe"),
-    ("autorecipe",),
+    ("autorecipe", "build"),
     ("parallel",),
+    ("inputs",),
+    ("features",),
+    ("prediction",),
     ("training",),
     ("estimator", "export", "suggest", "analysis"),
     ("review", "serve"),

@@ -15,10 +15,10 @@ from plusone.data.formats import read
 from plusone.data.images import decode
 from plusone.data.observation import Biased
 from plusone.errors import InputError
+from plusone.inputs.task import make_task
+from plusone.prediction.tags import Predictions
 from plusone.recipe import Recipe
 from plusone.training.run import train
-from plusone.training.tagging import Predictions
-from plusone.training.task import make_task
 
 
 def arrays(seed=0, n=40, split=None, complete=True):

@@ -46,8 +46,8 @@ MOST_KILLS = 3  # of one life, before it may go on to its end
 LOADED = (
     "torch", "torch._dynamo", "PIL.Image", "sklearn.datasets", "uvicorn", "safetensors.torch",
     "plusone.compare.bench",
-    "plusone.cli.bench", "plusone.training.features",
-    "plusone.training.run", "plusone.priors.features",
+    "plusone.cli.bench", "plusone.features.extraction",
+    "plusone.training.run", "plusone.probabilities.from_features",
     "plusone.review.server", "plusone.suggest.find",
     "plusone.suggest.outputs",
 )  # fmt: skip

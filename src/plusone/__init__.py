@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from plusone.estimator import PlusOneClassifier
     from plusone.methods import METHODS
     from plusone.metrics import evaluate
+    from plusone.prediction.load import load_run
     from plusone.recipe import Recipe
     from plusone.results import RunResult
     from plusone.training.api import Fitted, fit
-    from plusone.training.build import load_run
 
 __all__ = [
     "METHODS",
@@ -48,7 +48,7 @@ _HOMES = {
     "RunResult": "plusone.results",
     "evaluate": "plusone.metrics",
     "fit": "plusone.training.api",
-    "load_run": "plusone.training.build",
+    "load_run": "plusone.prediction.load",
 }
 
 

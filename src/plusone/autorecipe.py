@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from plusone.closed_form.kernel import describe_kernel
 from plusone.data.dataset import Dataset
 from plusone.data.source import DATA_DEFAULTS, EMBEDDED
 from plusone.device import resolve
 from plusone.methods import METHODS, get_method
 from plusone.models.backbones import BACKBONES, TIMM, installed_lite
-from plusone.models.kernel import describe_kernel
 from plusone.recipe import Recipe, make_recipe
 
 __all__ = ["Choice", "Composed", "Facts", "choose", "compose", "facts_of", "linear_batch_size"]

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 import plusone.device
-from plusone.training import linear, predict, trainer
+from plusone.inputs import forward as predict
+from plusone.training import stack as linear
+from plusone.training import trainer
 
 HERE = Path(__file__).parent
 collect_ignore = ["mimic_device.py"]  # it registers a device; tests/conftest.py imports it, once

@@ -9,20 +9,20 @@ import plusone
 from plusone import PlusOneClassifier
 from plusone.analysis.surface import loss_surface
 from plusone.autorecipe import Facts, choose
+from plusone.closed_form import kernel
 from plusone.device import describe, device_of, resolve
 from plusone.errors import InputError
 from plusone.export.folder import export_run
-from plusone.models import kernel
+from plusone.features.extraction import extract_to_file, with_features
+from plusone.inputs import placement
+from plusone.inputs.loader import ArrayInputs
+from plusone.inputs.task import make_task
+from plusone.prediction.class_maps import class_maps
+from plusone.prediction.load import load_run
 from plusone.recipe import make_recipe
-from plusone.training import placement
-from plusone.training.build import load_run
 from plusone.training.crossfit import cross_fit
-from plusone.training.features import extract_to_file, with_features
-from plusone.training.linear import train_stacked
-from plusone.training.loader import ArrayInputs
-from plusone.training.maps import class_maps
 from plusone.training.run import train
-from plusone.training.task import make_task
+from plusone.training.stack import train_stacked
 
 pytestmark = pytest.mark.slow
 

@@ -13,11 +13,11 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.device import is_out_of_memory
 from plusone.errors import RunError
+from plusone.features.extraction import extract_to_file
+from plusone.inputs.forward import IMAGES_ON_DEVICE, batch_size, predict
+from plusone.inputs.loader import ArrayInputs
 from plusone.methods import METHODS
 from plusone.models.classifier import Normalize
-from plusone.training.features import extract_to_file
-from plusone.training.loader import ArrayInputs
-from plusone.training.predict import IMAGES_ON_DEVICE, batch_size, predict
 from plusone.types import TrainLabels
 
 SETTINGS = {"backbone": True, "device": "mimic", "epochs": 1, "batch_size": 12}

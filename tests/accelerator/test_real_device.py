@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from plusone.device import describe, resolve
+from plusone.inputs.task import make_task
 from plusone.methods import METHODS
 from plusone.recipe import make_recipe
-from plusone.training.linear import train_stacked
-from plusone.training.task import make_task
+from plusone.training.stack import train_stacked
 
 pytestmark = pytest.mark.accelerator
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from plusone.data.dataset import Dataset
+from plusone.inputs.task import make_task
 from plusone.recipe import make_recipe
 from plusone.results import EpochRecord, RunResult
 from plusone.training.run import train
-from plusone.training.task import make_task
 
 
 def data(n=200, dim=6, n_classes=4) -> Dataset:

@@ -4,7 +4,7 @@ import pytest
 
 from plusone.analysis.counts import class_counts
 from plusone.errors import InputError
-from plusone.training.run_folder import read_metrics
+from plusone.prediction.run_folder import read_metrics
 
 
 def test_seen_and_missing_positives_with_the_most_frequent_class_first(result):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from plusone.analysis.curves import learning_curves
-from plusone.training.run_folder import read_metrics
+from plusone.prediction.run_folder import read_metrics
 
 
 def test_mean_and_sd_over_the_seeds_that_reached_the_epoch(result):

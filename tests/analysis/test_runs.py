@@ -4,7 +4,7 @@ import pytest
 
 from plusone.analysis.runs import by_seed, read_epochs
 from plusone.errors import InputError
-from plusone.training.run_folder import read_metrics
+from plusone.prediction.run_folder import read_metrics
 
 
 def test_a_folder_and_its_result_give_the_same(an_run):

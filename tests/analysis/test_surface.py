@@ -19,16 +19,16 @@ from plusone.analysis.surface import (
 from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
+from plusone.inputs.loader import ArrayInputs
+from plusone.inputs.task import Part, make_task
 from plusone.losses import assume_negative
 from plusone.methods import METHODS
-from plusone.methods.base import Method, Options
+from plusone.methods._base import Method, Options
 from plusone.models.classifier import Classifier
 from plusone.models.heads import LinearHead
+from plusone.prediction.load import Predictor, load_run
+from plusone.probabilities.calibration import Calibration
 from plusone.recipe import make_recipe
-from plusone.training.build import Predictor, load_run
-from plusone.training.calibration import Calibration
-from plusone.training.loader import ArrayInputs
-from plusone.training.task import Part, make_task
 from plusone.types import TrainLabels
 
 pytestmark = pytest.mark.slow

@@ -6,9 +6,9 @@ import pytest
 import torch
 from PIL import Image
 
+from plusone.prediction.tags import Predictions
+from plusone.probabilities.thresholds import Thresholds
 from plusone.report.gallery import GalleryTags
-from plusone.training.tagging import Predictions
-from plusone.training.thresholds import Thresholds
 
 pytestmark = pytest.mark.slow
 

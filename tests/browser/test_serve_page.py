@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from plusone.data.dataset import Dataset
+from plusone.inputs.task import make_task
 from plusone.recipe import make_recipe
 from plusone.training.run import train
-from plusone.training.task import make_task
 
 pytestmark = pytest.mark.slow
 

@@ -13,10 +13,10 @@ from PIL import Image
 from plusone.errors import InputError
 from plusone.export.tag_folders import LONGEST, TagFolders, folder_name, folder_names
 from plusone.export.xmp import XmpTags, sidecar
+from plusone.prediction.items import Skipped
+from plusone.prediction.tags import Predictions
+from plusone.probabilities.thresholds import Thresholds
 from plusone.report.gallery import GalleryTags
-from plusone.training.items import Skipped
-from plusone.training.tagging import Predictions
-from plusone.training.thresholds import Thresholds
 
 HOSTILE = (
     "</script><script>alert(1)//",

@@ -18,10 +18,10 @@ import pytest
 from PIL import Image
 
 from plusone.data.dataset import Dataset
+from plusone.inputs.task import make_task
+from plusone.prediction import tags as prediction
 from plusone.recipe import make_recipe
-from plusone.training import tagging as prediction
 from plusone.training.run import train
-from plusone.training.task import make_task
 
 pytestmark = pytest.mark.slow
 
@@ -215,8 +215,8 @@ def test_images_for_a_model_of_features_are_refused(bad, folder, run_folder):
 
 def test_a_class_name_that_a_csv_cannot_hold():
     from plusone.errors import InputError
-    from plusone.training.tagging import CsvTags
-    from plusone.training.thresholds import Thresholds
+    from plusone.prediction.tags import CsvTags
+    from plusone.probabilities.thresholds import Thresholds
 
     with pytest.raises(InputError, match="separates labels in CSV; use --json"):
         CsvTags(io.StringIO(), ("a", "b|c"), Thresholds.same(0.5, 2))

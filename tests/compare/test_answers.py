@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from plusone.data.dataset import Dataset
+from plusone.inputs.task import make_task, split_and_observe
 from plusone.methods import METHODS
 from plusone.metrics import mean_average_precision
 from plusone.recipe import make_recipe
 from plusone.review import apply_answers
-from plusone.training.task import make_task, split_and_observe
 from plusone.training.trainer import Training
 
 SINGLE = [

@@ -9,9 +9,9 @@ import pytest
 from plusone.compare.choose import choose
 from plusone.data.dataset import Dataset
 from plusone.errors import InputError, RunError
+from plusone.inputs.task import apply_observation
 from plusone.metrics.seen_labels import DEFAULT
 from plusone.recipe import Recipe
-from plusone.training.task import apply_observation
 
 
 def make_data(n=300, complete=True):

@@ -10,10 +10,10 @@ from plusone.compare.loop import Journal, _measure, simulate, steps
 from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
+from plusone.inputs.task import make_task
 from plusone.metrics import mean_average_precision
 from plusone.recipe import make_recipe
 from plusone.suggest import read_suggestions
-from plusone.training.task import make_task
 from plusone.training.trainer import Training
 
 pytestmark = pytest.mark.slow

@@ -15,15 +15,15 @@ from plusone.data.images import decode, decode_all
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
+from plusone.features.extraction import extract_to_file
+from plusone.inputs.loader import ArrayInputs, FileInputs
+from plusone.inputs.task import make_task
+from plusone.prediction.items import find_items, inputs_for
+from plusone.prediction.load import load_run
+from plusone.prediction.tags import predict_all
 from plusone.recipe import make_recipe
 from plusone.training import run
-from plusone.training.build import load_run
-from plusone.training.features import extract_to_file
-from plusone.training.items import find_items, inputs_for
-from plusone.training.loader import ArrayInputs, FileInputs
 from plusone.training.run import train
-from plusone.training.tagging import predict_all
-from plusone.training.task import make_task
 from plusone.training.trainer import Training
 
 pytestmark = pytest.mark.slow

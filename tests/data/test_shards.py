@@ -22,9 +22,9 @@ from plusone.data.formats.shards import Sharded
 from plusone.data.images import decode, open_image
 from plusone.data.shards import shards_of
 from plusone.errors import InputError
+from plusone.inputs._views import ItemView
+from plusone.inputs.workers import ImageWorkers, Request
 from plusone.io.keys import file_state
-from plusone.training._views import ItemView
-from plusone.training._workers import ImageWorkers, Request
 
 COLOURS = np.array([(200, 0, 0), (0, 200, 0), (0, 0, 200)], dtype=np.uint8)
 NAMES = ["red", "green", "blue"]

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from plusone.cli.app import main
-from plusone.training import features
+from plusone.features import extraction as features
 
 
 def run(commands: list[list[str]]) -> None:

@@ -13,15 +13,15 @@ from torch import Tensor, distributed, multiprocessing, nn
 
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
+from plusone.inputs.forward import predict
+from plusone.inputs.loader import ArrayInputs, SomeInputs
+from plusone.inputs.placement import OwnedInputs, own_part
 from plusone.methods import METHODS
 from plusone.models.classifier import Classifier
 from plusone.parallel import processes
 from plusone.parallel._whole_batch import DeviceNorm, Rows
 from plusone.parallel.processes import all_gather_equal, world
 from plusone.parallel.sharing import Division, Sharing, even_owners
-from plusone.training.loader import ArrayInputs, SomeInputs
-from plusone.training.owned import OwnedInputs, own_part
-from plusone.training.predict import predict
 from plusone.types import Clock, Outputs, TrainLabels
 
 N, LABELS = 23, 4

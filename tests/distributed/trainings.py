@@ -16,10 +16,10 @@ import torch
 from torch import nn
 
 from plusone.data.dataset import Dataset
+from plusone.inputs.task import make_task
 from plusone.methods import METHODS
 from plusone.parallel import processes
 from plusone.recipe import make_recipe
-from plusone.training.task import make_task
 from plusone.training.trainer import Training
 
 FEATURES = {"data": "features", "epochs": 2, "batch_size": 10}  # the last batch has 7

@@ -13,8 +13,8 @@ from sklearn.exceptions import NotFittedError
 from plusone import METHODS, PlusOneClassifier
 from plusone.errors import InputError
 from plusone.estimator.classifier import suitable_fraction
+from plusone.inputs.loader import ArrayInputs
 from plusone.metrics import mean_average_precision
-from plusone.training.loader import ArrayInputs
 
 
 def quick(method="an", **rest):

@@ -7,8 +7,8 @@ import pytest
 
 from plusone import PlusOneClassifier
 from plusone.data import lazy
-from plusone.training import task
-from plusone.training.loader import MappedInputs
+from plusone.inputs import task
+from plusone.inputs.loader import MappedInputs
 
 
 @pytest.mark.parametrize("how", ["held out", "weights", "validation"])

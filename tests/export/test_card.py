@@ -10,10 +10,10 @@ import pytest
 from plusone.export.card import ModelConfig, front_matter, make_card
 from plusone.export.inputs import InputSpec
 from plusone.export.onnx import OnnxCheck
+from plusone.probabilities.calibration import Calibration
+from plusone.probabilities.thresholds import Thresholds
 from plusone.recipe import Recipe
 from plusone.results import RunResult
-from plusone.training.calibration import Calibration
-from plusone.training.thresholds import Thresholds
 
 TEST = {"map": 0.9, "cf1": 0.7, "of1": 0.8, "ece": None}
 

@@ -15,13 +15,13 @@ from plusone.data.source import load_source
 from plusone.errors import InputError, RunError
 from plusone.export import export_run, onnx
 from plusone.extras import install_command
+from plusone.inputs.loader import ArrayInputs
+from plusone.inputs.task import make_task
 from plusone.methods import METHODS
+from plusone.prediction.load import load_run
+from plusone.probabilities.calibration import Calibration, write_calibration
 from plusone.recipe import make_recipe
-from plusone.training.build import load_run
-from plusone.training.calibration import Calibration, write_calibration
-from plusone.training.loader import ArrayInputs
 from plusone.training.run import train
-from plusone.training.task import make_task
 
 pytestmark = pytest.mark.slow
 

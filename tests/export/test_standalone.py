@@ -20,9 +20,9 @@ from plusone.data.images import CROPS, decode_crops
 from plusone.data.source import load_source
 from plusone.export import export_run
 from plusone.export.standalone import Model
+from plusone.inputs.task import make_task
 from plusone.recipe import make_recipe
 from plusone.training.run import train
-from plusone.training.task import make_task
 
 NEEDED = ("onnxruntime", "numpy", "pillow")
 

@@ -18,8 +18,8 @@ from plusone.data.images import cached_images
 from plusone.errors import InputError, RunError
 from plusone.io.files import LEFTOVER, alone_in, replacing, room, write_text
 from plusone.io.jsonl import append_jsonl
+from plusone.prediction.checkpoint import load
 from plusone.review.store import Answer, Store
-from plusone.training.checkpoint import load
 
 from .conftest import no_room_for
 

@@ -11,7 +11,7 @@ import torch
 from plusone import PlusOneClassifier
 from plusone.data import Dataset
 from plusone.errors import DivergedError, InputError
-from plusone.methods.pointwise import Pointwise
+from plusone.methods._pointwise import Pointwise
 from plusone.training.api import fit
 
 from .conftest import SMALL

@@ -24,14 +24,14 @@ from plusone.data.features import read_features
 from plusone.data.formats import read
 from plusone.data.images import decode
 from plusone.errors import InputError
+from plusone.inputs.task import make_task
+from plusone.prediction import checkpoint
+from plusone.prediction.load import load_run
+from plusone.prediction.run_folder import read_metrics, read_recipe
 from plusone.recipe import make_recipe
 from plusone.review.pictures import thumbnail
 from plusone.suggest.folder import read_suggestions
-from plusone.training import checkpoint
-from plusone.training.build import load_run
 from plusone.training.run import train
-from plusone.training.run_folder import read_metrics, read_recipe
-from plusone.training.task import make_task
 
 ROOM = 2**30 + 2**29
 

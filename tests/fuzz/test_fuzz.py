@@ -27,15 +27,15 @@ from plusone.data.formats.csv_text import read_class_list
 from plusone.data.images import decode
 from plusone.errors import InputError, RunError
 from plusone.models.weights import read_weights
+from plusone.prediction import checkpoint
+from plusone.prediction.run_folder import read_metrics, read_recipe
+from plusone.probabilities.calibration import read_calibration
+from plusone.probabilities.thresholds import read_thresholds
 from plusone.recipe import parse_settings
 from plusone.review.load import read_unlabelled
 from plusone.review.pictures import thumbnail
 from plusone.review.store import Store
 from plusone.suggest.folder import read_suggestions
-from plusone.training import checkpoint
-from plusone.training.calibration import read_calibration
-from plusone.training.run_folder import read_metrics, read_recipe
-from plusone.training.thresholds import read_thresholds
 
 TOOL = Path(__file__).parents[2] / "tools" / "fuzz.py"
 DEEP = "[" * 100_000

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from plusone.data.observation import parse_scheme
 from plusone.errors import InputError
 from plusone.methods import METHODS, Method, get_method
-from plusone.methods.tables import holder_of, slots_of
+from plusone.methods._tables import holder_of, slots_of
 from plusone.models.heads import LinearHead
 from plusone.training.step import Gradients, training_step
 from plusone.types import Batch, Clock, Outputs, Stage

@@ -12,7 +12,7 @@ from plusone.errors import InputError
 from plusone.losses import assume_negative as an
 from plusone.losses import class_prior_risk, reduce
 from plusone.methods import METHODS
-from plusone.priors.best_bin import best_bin_priors
+from plusone.probabilities.best_bin import best_bin_priors
 from plusone.types import Batch, Clock, Outputs, TrainLabels
 
 

@@ -8,10 +8,10 @@ import plusone
 from plusone.data import Dataset
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
+from plusone.inputs.task import make_task
 from plusone.methods import METHODS
 from plusone.methods.en import missing_negatives
 from plusone.recipe import Recipe
-from plusone.training.task import make_task
 from plusone.training.trainer import Training
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
 

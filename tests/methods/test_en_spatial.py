@@ -7,12 +7,12 @@ from torch import nn
 
 from plusone.data import Dataset
 from plusone.data.matrix import LabelMatrix
+from plusone.inputs.task import make_task
 from plusone.losses import consistency
 from plusone.methods import METHODS
 from plusone.models.classifier import Classifier
 from plusone.models.heads import SpatialHead
 from plusone.recipe import Recipe
-from plusone.training.task import make_task
 from plusone.training.trainer import Training
 from plusone.types import Batch, Clock, Outputs, TrainLabels
 

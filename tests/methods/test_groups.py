@@ -9,11 +9,11 @@ import torch
 import plusone
 from plusone.data import Dataset, LabelMatrix
 from plusone.errors import InputError
-from plusone.methods.groups import GroupConsistency
+from plusone.inputs.task import make_task
+from plusone.methods._groups import GroupConsistency
 from plusone.recipe import make_recipe
-from plusone.training.linear import why_alone
+from plusone.training.stack import why_alone
 from plusone.training.step import training_step
-from plusone.training.task import make_task
 from plusone.training.trainer import Training, Validation
 from plusone.types import Batch, Clock, TrainLabels
 

@@ -9,7 +9,7 @@ from torch.nn.functional import softplus
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.methods import METHODS
-from plusone.methods.hinted import highest, lowest
+from plusone.methods._hinted import highest, lowest
 from plusone.types import Clock, TrainLabels
 
 NAN = torch.nan

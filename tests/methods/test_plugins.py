@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from plusone.errors import InputError
-from plusone.methods import METHODS, plugins
-from plusone.methods.plugins import FILES, Plugins
+from plusone.methods import METHODS
+from plusone.methods import _plugins as plugins
+from plusone.methods._plugins import FILES, Plugins
 
 TEXT = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 EXAMPLES = dict(

@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from plusone.closed_form import folds as closed_form
+from plusone.closed_form.kernel import KernelMap, principal_axes
+from plusone.closed_form.ridge import PENALTIES, Ridge, pick_probabilities
 from plusone.data.matrix import LabelMatrix
 from plusone.methods import METHODS
 from plusone.methods.recovery import (
@@ -15,10 +18,7 @@ from plusone.methods.recovery import (
     step_length,
 )
 from plusone.metrics.seen_labels import seen_auc
-from plusone.models.kernel import KernelMap, principal_axes
-from plusone.models.ridge import PENALTIES, Ridge, pick_probabilities
-from plusone.priors import labels_per_item
-from plusone.training import closed_form
+from plusone.probabilities import labels_per_item
 from plusone.types import TrainLabels
 
 
@@ -204,7 +204,7 @@ def test_left_out_predictions_know_nothing_of_an_items_own_label():
             TrainLabels(LabelMatrix.from_dense(observed), 1.5), RecoveryOptions(penalty=0.3)
         )
         states = torch.from_numpy(observed).float()
-        made = closed_form.solve(method, vectors, states, leave_one_out=False)
+        made = closed_form.solve(method.solve, vectors, states, leave_one_out=False)
         clean.append(seen_auc(made.left_out, states))
         fold = closed_form.fold_of(n)
         rest = fold != 2  # against the same, written out

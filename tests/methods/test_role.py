@@ -10,12 +10,12 @@ from torch import nn
 import plusone
 from plusone.data import Dataset
 from plusone.errors import InputError
+from plusone.inputs.task import make_task
 from plusone.methods.role import Role, RoleOptions
+from plusone.prediction import checkpoint
+from plusone.prediction.load import load_run
 from plusone.recipe import make_recipe
-from plusone.training import checkpoint
-from plusone.training.build import load_run
 from plusone.training.run import train
-from plusone.training.task import make_task
 from plusone.training.trainer import Training
 from plusone.types import Clock, Stage
 

@@ -8,6 +8,8 @@ from torch import nn
 
 from plusone.data.dataset import Dataset
 from plusone.errors import InputError
+from plusone.inputs.loader import ArrayInputs
+from plusone.inputs.task import make_task
 from plusone.models.backbones import (
     SmallCNN,
     backbone_for,
@@ -19,11 +21,9 @@ from plusone.models.backbones import (
 from plusone.models.classifier import Classifier
 from plusone.models.heads import LinearHead
 from plusone.models.weights import load_weights, read_weights
+from plusone.prediction.load import load_run
 from plusone.recipe import make_recipe
-from plusone.training.build import load_run
-from plusone.training.loader import ArrayInputs
 from plusone.training.run import train
-from plusone.training.task import make_task
 from plusone.training.trainer import Training
 
 IMAGES = torch.randint(0, 256, (2, 3, 16, 16), dtype=torch.uint8)

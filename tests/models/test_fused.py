@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+from plusone.features.fused import fused
 from plusone.models.backbones import backbone_for
-from plusone.models.fused import fused
 
 
 def norms(net: nn.Module) -> int:

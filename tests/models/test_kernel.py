@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from plusone.models import kernel
+from plusone.closed_form import kernel
+from plusone.closed_form.kernel import GAMMA, KernelHead, KernelMap, LinearMap, n_landmarks
+from plusone.closed_form.ridge import Ridge
 from plusone.models.heads import LabelwiseHead, LinearHead
-from plusone.models.kernel import GAMMA, KernelHead, KernelMap, LinearMap, n_landmarks
-from plusone.models.ridge import Ridge
 
 
 def features(n=60, dim=7, seed=0):

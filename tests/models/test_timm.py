@@ -13,13 +13,13 @@ from safetensors.torch import save_file
 
 from plusone.data.dataset import Dataset
 from plusone.errors import InputError
+from plusone.inputs.loader import ArrayInputs
+from plusone.inputs.task import make_task
 from plusone.models._timm import as_map, import_torchvision, timm_config
 from plusone.models.backbones import backbone_for, core, feature_dim
+from plusone.prediction.load import load_run
 from plusone.recipe import make_recipe
-from plusone.training.build import load_run
-from plusone.training.loader import ArrayInputs
 from plusone.training.run import train
-from plusone.training.task import make_task
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("timm") is None, reason="needs the extra image: pip install timm"

@@ -16,9 +16,9 @@ from PIL import Image
 
 from plusone.data.dataset import Dataset
 from plusone.data.source import load_source
+from plusone.inputs.task import make_task
 from plusone.recipe import make_recipe
 from plusone.training.run import train
-from plusone.training.task import make_task
 
 
 @pytest.fixture(scope="session")

@@ -2,15 +2,15 @@ import numpy as np
 import pytest
 
 from plusone.errors import InputError
-from plusone.suggest.accept import accept, largest_set, summary
-from plusone.suggest.answers import Answers
-from plusone.suggest.calibration import Calibrated, correct
+from plusone.probabilities.accept import accept, largest_set, summary
+from plusone.probabilities.answers import Answers
+from plusone.probabilities.suggested import Calibrated, correct
 
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
     """Also few labels are accepted here."""
-    monkeypatch.setattr("plusone.suggest.accept.FEWEST", 1)
+    monkeypatch.setattr("plusone.probabilities.accept.FEWEST", 1)
 
 
 def some():
@@ -58,7 +58,7 @@ def test_nothing_accepted_is_no_error():
 
 
 def test_a_few_labels_are_not_accepted(monkeypatch):
-    monkeypatch.setattr("plusone.suggest.accept.FEWEST", 4)
+    monkeypatch.setattr("plusone.probabilities.accept.FEWEST", 4)
     assert accept(*some(), 0.85).count == 0
 
 
@@ -113,7 +113,7 @@ def test_the_bound_holds_and_the_target_is_met_whatever_the_calibration_was(bias
 @pytest.mark.slow
 def test_the_bound_holds_with_groups_and_not_without(monkeypatch):
     """Items with eight copies each, 12 of 150 of them audited."""
-    monkeypatch.setattr("plusone.suggest.accept.FEWEST_AUDITED", 12)
+    monkeypatch.setattr("plusone.probabilities.accept.FEWEST_AUDITED", 12)
     held = {True: [], False: []}
     for seed in range(40):
         for grouped, found in held.items():
@@ -142,7 +142,7 @@ def test_copies_correct_as_one_item_does_and_count_as_one_label(monkeypatch):
     groups, found = np.repeat(np.arange(30), 3), Calibrated(three[0], three[0])
     accepted = accept(found, three[1], 0.9, groups=groups).mask
     different = len(np.unique(np.argwhere(accepted) // [3, 1], axis=0))
-    monkeypatch.setattr("plusone.suggest.accept.FEWEST", different + 1)
+    monkeypatch.setattr("plusone.probabilities.accept.FEWEST", different + 1)
     assert accept(found, three[1], 0.9, groups=groups).count == 0
     assert accept(found, three[1], 0.9).count == accepted.sum()
 

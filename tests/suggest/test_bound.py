@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from plusone.suggest.bound import precision_at_least
+from plusone.probabilities.bound import precision_at_least
 
 
 @pytest.mark.parametrize(("labels", "wrong"), [(7, 0), (20, 2), (60, 6)])

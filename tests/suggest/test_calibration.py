@@ -8,11 +8,11 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.metrics.calibration import expected_calibration_error
-from plusone.priors.calibration import apply_curve, fit_curve
-from plusone.scores import log_odds
-from plusone.suggest.answers import answers_from
-from plusone.suggest.calibration import calibrate
-from plusone.suggest.correction import fit_correction
+from plusone.probabilities.answers import answers_from
+from plusone.probabilities.correction import fit_correction
+from plusone.probabilities.curve import apply_curve, fit_curve
+from plusone.probabilities.log_odds import log_odds
+from plusone.probabilities.suggested import calibrate
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ import numpy as np
 from plusone.data.matrix import LabelMatrix
 from plusone.data.observation import observe
 from plusone.metrics import mean_average_precision
-from plusone.suggest.prior import WEIGHTS, with_prior
+from plusone.probabilities.hint_prior import WEIGHTS, with_prior
 
 
 def parts(noise, n=600, n_classes=5):

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from plusone.data.matrix import LabelMatrix
-from plusone.priors import k_from_features, labels_per_item
-from plusone.suggest.accept import accept
-from plusone.suggest.calibration import calibrate
+from plusone.probabilities import k_from_features, labels_per_item
+from plusone.probabilities.accept import accept
+from plusone.probabilities.suggested import calibrate
 
 from .conftest import make
 

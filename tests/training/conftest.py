@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from plusone.data.dataset import Dataset
+from plusone.inputs.task import make_task
 from plusone.recipe import make_recipe
-from plusone.training.task import make_task
 from plusone.training.trainer import Training
 
 

@@ -18,12 +18,12 @@ from plusone.compare.loop import simulate
 from plusone.data.dataset import Dataset
 from plusone.data.formats import read
 from plusone.data.observation import observe_table
+from plusone.inputs.task import make_task
 from plusone.methods import METHODS
 from plusone.recipe import make_recipe
 from plusone.suggest.find import suggest
 from plusone.training.expected import estimated
-from plusone.training.linear import train_stacked
-from plusone.training.task import make_task
+from plusone.training.stack import train_stacked
 from plusone.training.trainer import Training
 
 

@@ -14,7 +14,7 @@ from plusone.data import Dataset
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.metrics import expected_calibration_error
-from plusone.training.calibration import (
+from plusone.probabilities.calibration import (
     Calibration,
     HeldOut,
     fit_calibration,

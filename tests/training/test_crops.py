@@ -14,16 +14,16 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.export.folder import export_run
+from plusone.features.extraction import FeatureCache, extract_to_file, fresh_model, key_of
+from plusone.inputs.loader import ArrayInputs, FileInputs
+from plusone.inputs.task import make_task
+from plusone.prediction.items import find_items
+from plusone.prediction.load import load_run
+from plusone.prediction.tags import predict_all
 from plusone.recipe import make_recipe
 from plusone.training.api import fit
-from plusone.training.build import load_run
 from plusone.training.crossfit import cross_fit
-from plusone.training.features import FeatureCache, extract_to_file, fresh_model, key_of
-from plusone.training.items import find_items
-from plusone.training.loader import ArrayInputs, FileInputs
 from plusone.training.run import train
-from plusone.training.tagging import predict_all
-from plusone.training.task import make_task
 from plusone.training.trainer import Training
 
 FIVE = {

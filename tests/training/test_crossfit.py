@@ -7,10 +7,10 @@ import pytest
 from plusone.data.dataset import Dataset
 from plusone.data.observation import observe_table
 from plusone.errors import InputError
+from plusone.features.extraction import with_features
 from plusone.metrics import mean_average_precision
 from plusone.recipe import make_recipe
 from plusone.training.crossfit import cross_fit, only_heads
-from plusone.training.features import with_features
 
 
 def data(n: int = 320) -> Dataset:

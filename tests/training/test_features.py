@@ -10,12 +10,12 @@ from plusone.data.features import align, read_features
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
+from plusone.features import extraction as features
+from plusone.features.extraction import FeatureCache, extract_to_file, image_keys, key_of
+from plusone.inputs.loader import ArrayInputs, FileInputs, SomeInputs
 from plusone.models.backbones import backbone_for
 from plusone.models.classifier import Classifier
 from plusone.models.heads import LinearHead, SpatialHead
-from plusone.training import features
-from plusone.training.features import FeatureCache, extract_to_file, image_keys, key_of
-from plusone.training.loader import ArrayInputs, FileInputs, SomeInputs
 
 
 def make_model(seed=0, head=LinearHead):
@@ -62,7 +62,7 @@ def test_only_new_and_changed_images_are_extracted(inputs, tmp_path):
 
 
 def test_what_a_stopped_extraction_has_made_is_kept(inputs, tmp_path, monkeypatch):
-    monkeypatch.setattr("plusone.training.features.PIECE", 1)
+    monkeypatch.setattr("plusone.features.extraction.PIECE", 1)
     model, ticks, kept = make_model(), [], tmp_path / "kept"
 
     def stop(done):

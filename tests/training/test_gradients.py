@@ -10,15 +10,16 @@ from torch.amp import GradScaler
 
 from plusone.device import AUTOCAST, allowing_tf32, autocasts
 from plusone.errors import DivergedError, InputError
+from plusone.inputs.task import make_task
 from plusone.methods import METHODS
 from plusone.models.backbones import backbone_for, checkpoint_activations
+from plusone.prediction import load
+from plusone.prediction.load import load_run
 from plusone.recipe import make_recipe
-from plusone.training import build, trainer
-from plusone.training.build import load_run
+from plusone.training import trainer
 from plusone.training.pieces import Pieces
 from plusone.training.run import train
 from plusone.training.step import training_step
-from plusone.training.task import make_task
 
 needs_timm = pytest.mark.skipif(
     importlib.util.find_spec("timm") is None, reason="needs the extra image: pip install timm"
@@ -181,7 +182,7 @@ def test_a_run_of_a_device_with_half_precision_is_used_without(image_data, tmp_p
     task = make_task(image_data(), recipe)
     train(task, recipe, tmp_path / "run")
     scores = {True: load_run(tmp_path / "run").probabilities(task.test.inputs)}
-    monkeypatch.setattr(build, "autocasts", lambda device, precision: False)
+    monkeypatch.setattr(load, "autocasts", lambda device, precision: False)
     used = load_run(tmp_path / "run")
     assert used.model.precision == "float32"
     scores[False] = used.probabilities(task.test.inputs)

@@ -7,14 +7,14 @@ import torch
 from plusone.data.dataset import Dataset
 from plusone.errors import InputError
 from plusone.estimator import PlusOneClassifier, cross_val_probabilities
+from plusone.inputs.task import make_task
 from plusone.metrics import mean_average_precision
 from plusone.metrics.seen_labels import seen_auc
-from plusone.priors import k_from_features
+from plusone.probabilities import k_from_features
 from plusone.recipe import make_recipe
 from plusone.training.api import fit
 from plusone.training.crossfit import cross_fit
 from plusone.training.run import fingerprint, observed_table
-from plusone.training.task import make_task
 
 COPIES = 3
 

@@ -15,11 +15,11 @@ from plusone.data.hints import read_hints
 from plusone.device import CPU
 from plusone.errors import InputError
 from plusone.extras import install_command
-from plusone.models import zero_shot as models
+from plusone.features import zero_shot as models
+from plusone.features import zero_shot_hints as hints
+from plusone.features.zero_shot import ZeroShot, convex_combination, zero_shot
+from plusone.features.zero_shot_hints import HintSettings, focus, make_hints, views
 from plusone.models.backbones import backbone_for
-from plusone.models.zero_shot import ZeroShot, convex_combination, zero_shot
-from plusone.training import hints
-from plusone.training.hints import HintSettings, focus, make_hints, views
 
 COLOURS = {"red": (250, 5, 5), "green": (5, 250, 5), "blue_sky": (5, 5, 250)}
 

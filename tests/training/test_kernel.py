@@ -7,14 +7,14 @@ import pytest
 import torch
 from tests.training.test_linear import assert_as_alone
 
+from plusone.closed_form.kernel import KernelHead
 from plusone.errors import InputError
-from plusone.models.kernel import KernelHead
+from plusone.inputs.loader import ArrayInputs
+from plusone.inputs.task import make_task
+from plusone.prediction.load import load_run
 from plusone.recipe import make_recipe
-from plusone.training.build import load_run
 from plusone.training.crossfit import cross_fit
-from plusone.training.loader import ArrayInputs
 from plusone.training.run import train
-from plusone.training.task import make_task
 from plusone.training.trainer import Training
 
 SETTINGS = {"head": "kernel", "epochs": 3, "batch_size": 16, "lr": 0.01, "expected_positives": 1.7}

@@ -8,13 +8,13 @@ import torch
 
 from plusone.data import Dataset
 from plusone.errors import DivergedError, InputError, RunError
+from plusone.inputs import forward as predict
+from plusone.inputs.task import make_task
 from plusone.methods import METHODS
-from plusone.methods.pointwise import Pointwise
+from plusone.methods._pointwise import Pointwise
 from plusone.recipe import make_recipe
-from plusone.training import predict
-from plusone.training.linear import train_stacked, why_alone
+from plusone.training.stack import train_stacked, why_alone
 from plusone.training.summary import summarise
-from plusone.training.task import make_task
 from plusone.training.trainer import Training
 from plusone.types import Batch, Clock, Outputs
 
@@ -154,7 +154,7 @@ def test_half_precision_features(feature_data):
 
 
 def test_logits_that_are_too_many_are_predicted_in_parts(feature_data, monkeypatch):
-    monkeypatch.setattr("plusone.training.linear.LOGITS", 3000)
+    monkeypatch.setattr("plusone.training.stack.LOGITS", 3000)
     monkeypatch.setitem(predict.ROWS, "features", 50)
     recipes = recipes_of("em")
     assert_as_alone(make_task(feature_data(), recipes[0]), recipes)

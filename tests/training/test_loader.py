@@ -20,19 +20,19 @@ from plusone.data.augment import draw_strong, strong
 from plusone.data.images import decode
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
-from plusone.parallel.sharing import Share
-from plusone.seeds import generator
-from plusone.training import loader
-from plusone.training._views import draw_views
-from plusone.training._workers import ImageWorkers, Request, automatic_count
-from plusone.training.loader import (
+from plusone.inputs import loader
+from plusone.inputs._views import draw_views
+from plusone.inputs.forward import predict
+from plusone.inputs.loader import (
     ArrayInputs,
     FileInputs,
     label_batches,
     prefetch,
     visiting_order,
 )
-from plusone.training.predict import predict
+from plusone.inputs.workers import ImageWorkers, Request, automatic_count
+from plusone.parallel.sharing import Share
+from plusone.seeds import generator
 from plusone.types import Outputs
 
 ORDER = torch.tensor([4, 0, 6, 2, 5, 1, 3])
@@ -287,7 +287,7 @@ def test_a_batch_lost_with_its_worker_is_the_same_error(pictures, monkeypatch):
         raise ConnectionResetError(104, "Connection reset by peer")
         yield
 
-    monkeypatch.setattr("plusone.training._workers.DataLoader", lost)
+    monkeypatch.setattr("plusone.inputs.workers.DataLoader", lost)
     with pytest.raises(RuntimeError, match="DataLoader worker exited unexpectedly"):
         gather(FileInputs(pictures, 8))
 
@@ -305,7 +305,7 @@ def test_workers_by_the_machine(cores, processes, on_cpu, on_accelerator, monkey
 
 @pytest.mark.parametrize(("kind", "pinned"), [("cuda", True), ("mps", False), ("cpu", False)])
 def test_memory_is_pinned_for_cuda(kind, pinned, monkeypatch):
-    monkeypatch.setattr("plusone.training._workers.resolve", lambda _: torch.device(kind))
+    monkeypatch.setattr("plusone.inputs.workers.resolve", lambda _: torch.device(kind))
     assert ImageWorkers(0, "auto").pin == pinned
 
 
@@ -322,7 +322,7 @@ class Double(nn.Module):
 
 @pytest.mark.parametrize("n", [1, 5, 6, 13])
 def test_prediction_drops_nothing(n, monkeypatch):
-    monkeypatch.setattr("plusone.training.predict.ROWS", {"features": 5, "images": 5})
+    monkeypatch.setattr("plusone.inputs.forward.ROWS", {"features": 5, "images": 5})
     x, done, net = torch.randn(n, 3), [], Double().train()
     found = predict(net, net, ArrayInputs(x), kind="features", tick=done.append)
     assert torch.equal(found, 2 * x)

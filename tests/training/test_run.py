@@ -17,14 +17,15 @@ import torch
 from plusone.data.formats import read
 from plusone.data.lazy import LazyArray
 from plusone.errors import InputError, RunError
+from plusone.inputs.task import make_task
+from plusone.prediction import checkpoint
+from plusone.prediction.load import load_run
+from plusone.prediction.run_folder import read_metrics
+from plusone.probabilities.thresholds import read_thresholds
 from plusone.recipe import make_recipe
-from plusone.training import checkpoint, run
-from plusone.training.build import load_run
+from plusone.training import run
 from plusone.training.run import train
-from plusone.training.run_folder import read_metrics
 from plusone.training.summary import calibrate
-from plusone.training.task import make_task
-from plusone.training.thresholds import read_thresholds
 
 RECIPE = make_recipe({"method": "em", "epochs": 3, "lr": 0.02, "options": {"alpha": 0.2}})
 
@@ -93,11 +94,11 @@ def test_one_changed_feature_is_noticed(feature_data, tmp_path, monkeypatch, row
     x = np.array(data.features)
     x[row, 3] += 1e-3
     for changed in (x, LazyArray([x])):
-        monkeypatch.setattr("plusone.training.task.LARGE", 1 << (40 if changed is x else 0))
+        monkeypatch.setattr("plusone.inputs.task.LARGE", 1 << (40 if changed is x else 0))
         task = make_task(replace(data, features=changed), RECIPE)
         with pytest.raises(InputError, match="the items or their inputs are not the same"):
             train(task, RECIPE, tmp_path / "run", resume=True)
-    monkeypatch.setattr("plusone.training.task.LARGE", 0)
+    monkeypatch.setattr("plusone.inputs.task.LARGE", 0)
     task = make_task(data, RECIPE)  # mapped or in memory, the same values are the same data
     train(task, RECIPE, tmp_path / "run", resume=True)
 
@@ -297,7 +298,7 @@ def test_features_rewritten_during_training_are_noticed(feature_data, tmp_path, 
     data = feature_data()
     np.save(tmp_path / "x.npy", data.features)
     mapped = replace(data, features=np.load(tmp_path / "x.npy", mmap_mode="r"))
-    monkeypatch.setattr("plusone.training.task.LARGE", 0)
+    monkeypatch.setattr("plusone.inputs.task.LARGE", 0)
     task = make_task(mapped, RECIPE)
 
     def rewrite(record):

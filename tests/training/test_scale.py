@@ -15,11 +15,13 @@ from plusone.data.dataset import Dataset
 from plusone.data.lazy import LazyArray
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
+from plusone.inputs import sampling as _sampling
+from plusone.inputs import task
+from plusone.inputs.loader import ArrayInputs, MappedInputs, SomeInputs
+from plusone.inputs.sampling import blockwise, sample
 from plusone.parallel.sharing import Share
 from plusone.recipe import Recipe
-from plusone.training import _sampling, summary, task
-from plusone.training._sampling import blockwise, sample
-from plusone.training.loader import ArrayInputs, MappedInputs, SomeInputs
+from plusone.training import summary
 from plusone.training.trainer import Training
 
 N, L, D = 600, 8, 12
@@ -191,8 +193,8 @@ import numpy as np
 import torch
 from plusone.data.matrix import LabelMatrix
 from plusone.methods.recovery import Recovery, RecoveryOptions
-from plusone.models.kernel import LinearMap
-from plusone.training.closed_form import solve
+from plusone.closed_form.kernel import LinearMap
+from plusone.closed_form.folds import solve
 from plusone.types import TrainLabels
 
 def peak():
@@ -205,7 +207,7 @@ vectors = LinearMap(16).fit(torch.from_numpy(draw.normal(size=(n, 16)).astype(np
 method = Recovery(TrainLabels(seen), RecoveryOptions(rounds=2))
 before = peak()
 observed = torch.from_numpy(seen.dense()).float()
-method.after_solving(solve(method, vectors, observed, leave_one_out=False))
+method.after_solving(solve(method.solve, vectors, observed, leave_one_out=False))
 print(peak() - before)
 """
 

@@ -9,11 +9,11 @@ import torch
 
 from plusone.errors import InputError
 from plusone.export import export_run
+from plusone.inputs.loader import ArrayInputs
+from plusone.inputs.task import make_task
+from plusone.prediction.load import load_run
 from plusone.recipe import make_recipe
-from plusone.training.build import load_run
-from plusone.training.loader import ArrayInputs
 from plusone.training.run import train
-from plusone.training.task import make_task
 from plusone.training.trainer import Training
 
 LAC = {"width": 8, "heads": 2, "feedforward": 8}

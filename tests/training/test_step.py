@@ -13,17 +13,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import plusone
 from plusone.data import Dataset
 from plusone.errors import DivergedError, InputError
+from plusone.inputs.loader import label_batches, visiting_order
+from plusone.inputs.task import make_task
 from plusone.losses import assume_negative, observed_bce, reduce
 from plusone.methods import METHODS
-from plusone.methods.base import Method, MethodInfo, Options
+from plusone.methods._base import Method, MethodInfo, Options
 from plusone.models.heads import Head
 from plusone.recipe import make_recipe
 from plusone.seeds import generator
 from plusone.training import step as step_module
-from plusone.training.linear import train_stacked, why_alone
-from plusone.training.loader import label_batches, visiting_order
+from plusone.training.stack import train_stacked, why_alone
 from plusone.training.step import SMALL_STEP, LossMeter, suitable_threads, training_step
-from plusone.training.task import make_task
 from plusone.training.trainer import Training
 from plusone.types import Batch, Clock, Outputs
 

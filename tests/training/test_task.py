@@ -7,9 +7,9 @@ import pytest
 
 from plusone.data.dataset import Dataset
 from plusone.errors import InputError
+from plusone.inputs.task import make_task, seen_labels
 from plusone.recipe import make_recipe
 from plusone.training.summary import summarise
-from plusone.training.task import make_task, seen_labels
 from plusone.training.trainer import Training
 
 

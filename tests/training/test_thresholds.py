@@ -10,8 +10,8 @@ import torch
 
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
-from plusone.training.calibration import Calibration, HeldOut
-from plusone.training.thresholds import (
+from plusone.probabilities.calibration import Calibration, HeldOut
+from plusone.probabilities.thresholds import (
     Thresholds,
     find_thresholds,
     read_thresholds,

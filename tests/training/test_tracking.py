@@ -12,9 +12,9 @@ import pytest
 
 from plusone.errors import InputError, RunError
 from plusone.extras import install_command
+from plusone.inputs.task import make_task
 from plusone.recipe import make_recipe
 from plusone.training.run import train
-from plusone.training.task import make_task
 from plusone.training.tracking import TRACKERS, make_listeners
 
 RECIPE = make_recipe({"method": "em", "epochs": 3, "lr": 0.02, "options": {"alpha": 0.25}})

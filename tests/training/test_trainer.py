@@ -10,12 +10,12 @@ from torch import nn
 
 from plusone.data.dataset import Dataset
 from plusone.errors import InputError, RunError
+from plusone.inputs.task import make_task
 from plusone.methods import METHODS, Method, MethodInfo, Options
 from plusone.metrics import mean_average_precision
 from plusone.metrics.seen_labels import DEFAULT, SCORES, get_score
+from plusone.prediction import checkpoint
 from plusone.recipe import Recipe, make_recipe
-from plusone.training import checkpoint
-from plusone.training.task import make_task
 from plusone.training.trainer import Training, Validator
 
 FAST = {"epochs": 3, "lr": 0.02, "batch_size": 32}
@@ -146,7 +146,7 @@ def test_training_leaves_the_global_generator_alone(training, image_data):
 
 
 def test_steps_are_reported(feature_data):
-    from plusone.training.task import make_task
+    from plusone.inputs.task import make_task
 
     clocks = []
     recipe = make_recipe({"method": "an", "epochs": 2, "batch_size": 32})
@@ -469,8 +469,8 @@ def test_items_of_several_tokens(training, method):
 
 
 def test_what_an_own_backbone_keeps_fixed_stays_so(training, image_data, tiny_backbone):
+    from plusone.inputs.task import make_task
     from plusone.recipe import make_recipe
-    from plusone.training.task import make_task
     from plusone.training.trainer import Training
 
     tiny_backbone.layers[0].requires_grad_(False)

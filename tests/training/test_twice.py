@@ -15,9 +15,9 @@ import torch
 
 from plusone.compare.jobs import Job, Source, run_job, run_jobs
 from plusone.data.dataset import Dataset
+from plusone.inputs.task import make_task
 from plusone.methods import METHODS
 from plusone.recipe import make_recipe
-from plusone.training.task import make_task
 from plusone.training.trainer import Training
 
 from .everything_once import everything

@@ -7,9 +7,9 @@ import pytest
 from sklearn.metrics import average_precision_score
 
 from plusone.data.matrix import LabelMatrix
-from plusone.training.build import Predictor
-from plusone.training.calibration import Calibration
-from plusone.training.evaluate import evaluate_run
+from plusone.prediction.evaluate import evaluate_run
+from plusone.prediction.load import Predictor
+from plusone.probabilities.calibration import Calibration
 from plusone.training.summary import summarise
 
 FAST = {"epochs": 2, "lr": 0.02, "batch_size": 32}

@@ -335,7 +335,7 @@ def audit(folder: Path) -> Seeds:
 
 def read_audit(folder: Path) -> None:
     """Reads them as a command does."""
-    from plusone.suggest.answers import answers_from
+    from plusone.probabilities.answers import answers_from
 
     answers_from(read(folder / "audit.csv", labels="seen").table, table())
 
@@ -391,7 +391,7 @@ def recipe_text() -> str:
 def read_recipe_file(folder: Path) -> None:
     """Reads them as a command does."""
     from plusone.methods import get_method
-    from plusone.training.run_folder import read_recipe
+    from plusone.prediction.run_folder import read_recipe
 
     recipe = read_recipe(folder)
     get_method(recipe.method).make_options(recipe.options)
@@ -461,10 +461,10 @@ def read_run_texts(folder: Path) -> None:
     from plusone.compare.jobs import read_journal
     from plusone.compare.loop import Journal
     from plusone.errors import InputError
+    from plusone.prediction.run_folder import read_metrics
+    from plusone.probabilities.calibration import read_calibration
+    from plusone.probabilities.thresholds import read_thresholds
     from plusone.report.documents import read_documents
-    from plusone.training.calibration import read_calibration
-    from plusone.training.run_folder import read_metrics
-    from plusone.training.thresholds import read_thresholds
 
     refused: list[InputError] = []
     for read_one in (
@@ -501,9 +501,9 @@ def settings() -> dict[str, Any]:
 
 def run_folder(folder: Path) -> Seeds:
     """Writes sound files."""
+    from plusone.inputs.task import make_task
     from plusone.recipe import make_recipe
     from plusone.training.run import train
-    from plusone.training.task import make_task
 
     recipe = make_recipe(settings())
     train(make_task(data_set(), recipe), recipe, folder)
@@ -519,9 +519,9 @@ def run_folder(folder: Path) -> Seeds:
 
 def read_run(folder: Path) -> None:
     """Reads them as a command does."""
-    from plusone.training.build import load_run
-    from plusone.training.loader import ArrayInputs
-    from plusone.training.thresholds import read_thresholds
+    from plusone.inputs.loader import ArrayInputs
+    from plusone.prediction.load import load_run
+    from plusone.probabilities.thresholds import read_thresholds
 
     predictor = load_run(folder)
     read_thresholds(folder, predictor.classes)
@@ -533,9 +533,9 @@ def read_run(folder: Path) -> None:
 
 def checkpoint_folder(folder: Path) -> Seeds:
     """Writes sound files."""
+    from plusone.inputs.task import make_task
+    from plusone.prediction import checkpoint
     from plusone.recipe import make_recipe
-    from plusone.training import checkpoint
-    from plusone.training.task import make_task
     from plusone.training.trainer import Training
 
     recipe = make_recipe(settings() | {"ema": 0.9})
@@ -549,9 +549,9 @@ def checkpoint_folder(folder: Path) -> Seeds:
 
 def read_checkpoint(folder: Path) -> None:
     """Reads them as a command does."""
+    from plusone.inputs.task import make_task
     from plusone.recipe import make_recipe
     from plusone.training.run import _restore
-    from plusone.training.task import make_task
     from plusone.training.trainer import Training
 
     recipe = make_recipe(settings() | {"ema": 0.9})

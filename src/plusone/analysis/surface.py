@@ -33,6 +33,10 @@ from torch.linalg import vector_norm
 from plusone.data.dataset import Dataset
 from plusone.device import device_of
 from plusone.errors import InputError
+from plusone.inputs.forward import predict
+from plusone.inputs.loader import Inputs, label_batches
+from plusone.inputs.placement import place
+from plusone.inputs.task import Part, Task, make_task
 from plusone.io.files import write_json
 from plusone.io.keys import file_key
 from plusone.io.readers import read_json
@@ -40,16 +44,12 @@ from plusone.methods import get_method
 from plusone.models.backbones import freeze_weights
 from plusone.models.classifier import Classifier
 from plusone.models.heads import LinearHead
+from plusone.prediction.load import Predictor, load_run
+from plusone.prediction.run_folder import read_description, read_recipe
 from plusone.results import Document, Number, Record
-from plusone.training.build import Predictor, load_run
-from plusone.training.loader import Inputs, label_batches
 from plusone.training.pieces import forward_views
-from plusone.training.placement import place
-from plusone.training.predict import predict
 from plusone.training.run import fingerprint
-from plusone.training.run_folder import read_description, read_recipe
 from plusone.training.step import look_again
-from plusone.training.task import Part, Task, make_task
 from plusone.types import Batch, Clock, Outputs, Stage
 
 __all__ = [
@@ -142,7 +142,7 @@ def loss_surface(
     """The loss on a square grid around the weights of a finished run.
 
     Args:
-        predictor: The run, see `plusone.training.build.load_run`.
+        predictor: The run, see `plusone.prediction.load.load_run`.
         part: Its training items, with the labels that training saw.
         extent: Half the side of the square.
         steps: Points per side, odd, so that the solution is one of them.

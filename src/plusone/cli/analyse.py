@@ -156,7 +156,7 @@ def intervals(
     Example: [bold]plusone intervals labels.csv --sizes 5,10,25[/bold]
     """
     from plusone.io.files import write_json
-    from plusone.priors.intervals import SIZES, interval_of, k_intervals, no_interval
+    from plusone.probabilities.intervals import SIZES, interval_of, k_intervals, no_interval
 
     if to is not None:
         check_folder(to)
@@ -252,7 +252,7 @@ def _positives(
 
     from plusone.data.formats import read
     from plusone.data.source import EMBEDDED
-    from plusone.training.evaluate import check_split
+    from plusone.prediction.evaluate import check_split
 
     check_split(split)
     if data in EMBEDDED:

@@ -695,7 +695,7 @@ def loop(
 def _with_features(dataset: Dataset, path: Path, backbone: str, recipe: Recipe) -> Dataset:
     """The data with features of its images, extracted once into a file."""
     from plusone.data.features import align, read_features
-    from plusone.training.features import extract_to_file
+    from plusone.features.extraction import extract_to_file
 
     again = resume_hint("run the same command again to continue")
     with again, progress("extracting features", len(dataset.table)) as (bar, task):

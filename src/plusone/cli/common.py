@@ -202,7 +202,7 @@ def kept_features() -> Path:
 
     That is beside the runs: in the current folder, if there are some already, or below `runs`.
     """
-    from plusone.training.features import FOLDER
+    from plusone.features.extraction import FOLDER
 
     here = Path(FOLDER)
     return here if here.is_dir() else Path("runs") / FOLDER

@@ -272,8 +272,8 @@ def features(
 
     Example: [bold]plusone features photos --backbone lite0 --out photos.npz[/bold]
     """
+    from plusone.features.extraction import extract_to_file
     from plusone.models.backbones import backbone_for
-    from plusone.training.features import extract_to_file
 
     check_file(to)
     if weights == "random" or (weights == "auto" and not backbone_for(backbone).pretrained):
@@ -367,7 +367,7 @@ def hints(
     Example: [bold]plusone hints photos --model openai/clip-vit-base-patch16 --tiles 4
     --out hints.npz[/bold]
     """
-    from plusone.training.hints import HintSettings, make_hints
+    from plusone.features.zero_shot_hints import HintSettings, make_hints
 
     check_file(to)
     if temperature is not None and temperature <= 0:

@@ -325,8 +325,8 @@ def _plan(dataset: Dataset, name: str, given: Any, *, by_rules: bool) -> Plan:
     import numpy as np
 
     from plusone.autorecipe import compose, facts_of
+    from plusone.inputs.task import input_shape
     from plusone.training.cost import Data
-    from plusone.training.task import input_shape
 
     composed = compose(partial(facts_of, dataset) if by_rules else None, *given, name=name)
     labels, recipe = dataset.table, composed.recipe

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from plusone.export.tag_folders import TagFolders
     from plusone.export.xmp import XmpTags
-    from plusone.training.items import Items
-    from plusone.training.tagging import Sink
-    from plusone.training.thresholds import Thresholds
+    from plusone.prediction.items import Items
+    from plusone.prediction.tags import Sink
+    from plusone.probabilities.thresholds import Thresholds
 
 GalleryFile = Annotated[
     Path | None,

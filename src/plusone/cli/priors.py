@@ -77,7 +77,7 @@ def priors(
     Example: [bold]plusone priors labels.csv -x photos.npz[/bold]
     Example: [bold]plusone priors labels.csv -x photos.npz --audit checked.csv[/bold]
     """
-    from plusone.priors.audit import from_audit
+    from plusone.probabilities.audit import from_audit
 
     dataset = load(data, features, form, meaning)
     checked = None if audit is None else audited(audit, dataset.table)
@@ -134,10 +134,10 @@ def _has_inputs(dataset: Dataset) -> bool:
 
 def _from_single(dataset: Dataset, settings: list[str], seed: int) -> dict[str, Any]:
     """The estimate from the training items' single positives, and the truth where it is known."""
-    from plusone.priors.features import from_features, usable_rows
+    from plusone.features.extraction import vectors_of
+    from plusone.inputs.task import make_task
+    from plusone.probabilities.estimate import from_features, usable_rows
     from plusone.recipe import make_recipe, parse_settings
-    from plusone.training.features import vectors_of
-    from plusone.training.task import make_task
 
     recipe = make_recipe({"method": "softmax"}, parse_settings(settings), {"seed": seed})
     with progress("reading", len(dataset.table)) as (bar, reading):
@@ -157,7 +157,7 @@ def _from_single(dataset: Dataset, settings: list[str], seed: int) -> dict[str, 
 
 
 def _print(result: dict[str, Any], rows: int) -> None:
-    from plusone.priors.intervals import no_interval
+    from plusone.probabilities.intervals import no_interval
 
     single, audit, true = result["single"], result["audit"], result["true"]
     lines: list[tuple[object, ...]] = []

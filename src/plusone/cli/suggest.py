@@ -100,9 +100,11 @@ def suggest(
     """
     from plusone.data.broken import write_broken
     from plusone.data.formats import read
+    from plusone.features.extraction import FOLDER
     from plusone.methods import get_method
+    from plusone.prediction.run_folder import read_recipe
+    from plusone.probabilities.accept import accept, summary
     from plusone.suggest import write_suggestions
-    from plusone.suggest.accept import accept, summary
     from plusone.suggest.find import find, head_only, run_labels
     from plusone.suggest.outputs import (
         ACCEPTED,
@@ -111,8 +113,6 @@ def suggest(
         write_accepted,
         write_as,
     )
-    from plusone.training.features import FOLDER
-    from plusone.training.run_folder import read_recipe
 
     forms = list(dict.fromkeys(also or ()))
     for name in forms:
@@ -234,7 +234,7 @@ def _print(result: dict[str, Any], training: list[str]) -> None:
         training: The words of the command that trains on the accepted labels; none if there is no
             such command.
     """
-    from plusone.suggest.accept import FEWEST_AUDITED, too_few_groups
+    from plusone.probabilities.accept import FEWEST_AUDITED, too_few_groups
 
     accepted, audit = result["accepted"], result["calibration"]["audit"]
     known = "true_precision" in accepted
@@ -299,7 +299,7 @@ def _training(
     run: Path, data: str | None, features: list[Path] | None, labels: Path, *, images: bool
 ) -> list[str]:
     """The command that trains on accepted labels, if there are files with the inputs."""
-    from plusone.training.run_folder import read_description
+    from plusone.prediction.run_folder import read_description
 
     if data is None:
         features = [Path(path) for path in read_description(run).source.get("features", ())]

@@ -44,9 +44,9 @@ from plusone.extras import install_command
 from plusone.io.files import alone_in
 
 if TYPE_CHECKING:
+    from plusone.inputs.task import Task
     from plusone.recipe import Recipe
     from plusone.results import EpochRecord, RunResult
-    from plusone.training.task import Task
     from plusone.types import Clock
 
 
@@ -148,17 +148,17 @@ def train(
     Example: [bold]plusone train[/bold] (the embedded digits)
     """
     from plusone.autorecipe import compose, facts_of
+    from plusone.build import in_closed_form
     from plusone.data.broken import write_broken
     from plusone.data.source import EMBEDDED
     from plusone.device import describe, resolve
+    from plusone.features.extraction import FOLDER
+    from plusone.inputs.task import make_task
     from plusone.methods import get_method
     from plusone.recipe import make_recipe, parse_settings, read_toml
-    from plusone.training.build import in_closed_form
     from plusone.training.expected import expected
-    from plusone.training.features import FOLDER
     from plusone.training.rates import pick_rate, with_rate
     from plusone.training.run import train as run
-    from plusone.training.task import make_task
     from plusone.training.tracking import make_listeners
     from plusone.training.trainer import compiler_problem
 

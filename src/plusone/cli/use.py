@@ -40,9 +40,9 @@ from plusone.errors import InputError, RunError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from plusone.training.build import Predictor
-    from plusone.training.items import Skipped
-    from plusone.training.thresholds import Thresholds
+    from plusone.prediction.items import Skipped
+    from plusone.prediction.load import Predictor
+    from plusone.probabilities.thresholds import Thresholds
 
 
 # Metrics of `evaluate` in words: (name in JSON, words, whether it is shown without --verbose). {k}
@@ -143,8 +143,7 @@ def evaluate(
 
     Example: [bold]plusone evaluate runs/digits-gr-seed0[/bold]
     """
-    from plusone.training.build import load_run
-    from plusone.training.evaluate import (
+    from plusone.prediction.evaluate import (
         as_in_training,
         as_named_in_run,
         check_split,
@@ -153,6 +152,7 @@ def evaluate(
         learns_from_validation,
         trained_on,
     )
+    from plusone.prediction.load import load_run
 
     if split is not None:
         check_split(split)
@@ -294,9 +294,9 @@ def predict(
     Example: [bold]plusone predict runs/photos-em-seed0 'new/**/*.jpg' more.csv --json[/bold]
     """
     from plusone.io.files import replacing
-    from plusone.training.build import load_run
-    from plusone.training.items import find_items
-    from plusone.training.tagging import CsvTags, JsonTags, Sink, for_spreadsheet, predict_all
+    from plusone.prediction.items import find_items
+    from plusone.prediction.load import load_run
+    from plusone.prediction.tags import CsvTags, JsonTags, Sink, for_spreadsheet, predict_all
 
     if to is not None:
         check_file(to)
@@ -366,7 +366,7 @@ def _shown(
 
 def warn_if_diverged(run: Path) -> None:
     """Prints a warning if a run stopped early."""
-    from plusone.training.run_folder import divergence_warning as warning
+    from plusone.prediction.run_folder import divergence_warning as warning
 
     if (sentence := warning(run)) is not None:
         say(f"warning: {sentence}")
@@ -382,7 +382,7 @@ def _list(skipped: Sequence[Skipped]) -> None:
 
 def _thresholds(run: Path, classes: Sequence[str], given: float | None) -> Thresholds:
     """The threshold of the user, or those of the run."""
-    from plusone.training.thresholds import Thresholds, read_thresholds
+    from plusone.probabilities.thresholds import Thresholds, read_thresholds
 
     if given is not None:
         return Thresholds.same(given, len(classes))
@@ -398,7 +398,7 @@ def dataset_of(
     hints: Path | None = None,
 ) -> Any:
     """The data named on the command line, or the data the run was trained on."""
-    from plusone.training.run_folder import read_description
+    from plusone.prediction.run_folder import read_description
 
     if data is not None:
         return load(data, features, form, meaning, hints=hints)
@@ -440,10 +440,10 @@ def maps(
     import torch
 
     from plusone.io.files import replacing
+    from plusone.prediction.class_maps import class_maps
+    from plusone.prediction.items import items_of
+    from plusone.prediction.load import load_run
     from plusone.report.maps import strip
-    from plusone.training.build import load_run
-    from plusone.training.items import items_of
-    from plusone.training.maps import class_maps
 
     check_folder(to)
     predictor = load_run(run, device or "auto")

@@ -9,12 +9,12 @@ from typing import Any
 
 from plusone.data.dataset import Dataset
 from plusone.errors import InputError, RunError
+from plusone.features.extraction import feature_task
+from plusone.inputs.task import Task, apply_observation, make_task
 from plusone.methods import get_method
 from plusone.metrics.seen_labels import score_name
 from plusone.recipe import Recipe
-from plusone.training.features import feature_task
-from plusone.training.linear import train_stacked, why_alone
-from plusone.training.task import Task, apply_observation, make_task
+from plusone.training.stack import train_stacked, why_alone
 from plusone.training.trainer import Training
 
 IMAGE_SETTINGS = ("backbone", "weights", "image_size", "aspect", "precision")

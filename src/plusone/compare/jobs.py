@@ -213,7 +213,7 @@ def run_jobs(
     open_jobs = [job for key, job in jobs_by_key.items() if key not in results]
     waiting = deque(make_units(open_jobs, workers))
     failures: list[str] = []
-    from plusone.training.features import FOLDER
+    from plusone.features.extraction import FOLDER
 
     train = partial(run_unit, features=journal.parent / FOLDER)
     running = in_processes(train, waiting, workers, lambda unit: unit.name)
@@ -275,8 +275,8 @@ def run_unit(unit: Unit, features: Path | None = None) -> list[JobResult] | Refu
             return [result.model_copy(update={"alone": unit.alone}) if unit.alone else result]
         except RunError as error:
             return Failed(f"{unit.name}: {error}")
-    from plusone.training.linear import train_stacked, why_alone
-    from plusone.training.task import make_task
+    from plusone.inputs.task import make_task
+    from plusone.training.stack import train_stacked, why_alone
 
     recipes = [job.recipe for job in unit.jobs]
     task = make_task(_load(unit.jobs[0].source), recipes[0])
@@ -294,7 +294,7 @@ def run_unit(unit: Unit, features: Path | None = None) -> list[JobResult] | Refu
 
 def run_job(job: Job, features: Path | None = None) -> JobResult:
     """Trains one job in this process."""
-    from plusone.training.task import make_task
+    from plusone.inputs.task import make_task
     from plusone.training.trainer import Training
 
     task = make_task(_load(job.source), job.recipe)

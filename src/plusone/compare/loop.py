@@ -20,6 +20,7 @@ from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
+from plusone.inputs.task import make_task, split_and_observe
 from plusone.io.jsonl import append_jsonl, read_jsonl, write_jsonl
 from plusone.methods import get_method
 from plusone.metrics import mean_average_precision
@@ -31,7 +32,6 @@ from plusone.review.store import Verdict
 from plusone.suggest import Suggestions, read_suggestions, write_suggestions
 from plusone.suggest.find import suggest
 from plusone.training.run import fingerprint
-from plusone.training.task import make_task, split_and_observe
 from plusone.training.trainer import Training
 
 ANY = "any"  # questions drawn at random from all unobserved labels, suggested or not

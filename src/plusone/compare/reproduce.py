@@ -24,7 +24,7 @@ from plusone.errors import InputError
 from plusone.io.files import write_json, write_text
 from plusone.io.keys import file_key
 from plusone.methods import METHODS, PublishedFigure, get_method
-from plusone.methods.papers import (
+from plusone.methods._papers import (
     CHEN_TABLE_2,
     COLE_TABLE_1,
     COLE_TABLE_A1,

@@ -34,11 +34,11 @@ from plusone.compare.jobs import (
 from plusone.compare.summary import Outcome, outcome
 from plusone.compare.tables import markdown, percent, spread
 from plusone.errors import InputError
+from plusone.inputs.task import seen_labels
 from plusone.io.files import write_json, write_text
 from plusone.methods import METHODS, get_method
 from plusone.recipe import Recipe, parse_settings
 from plusone.training.expected import check_expected_positives
-from plusone.training.task import seen_labels
 from plusone.version import __version__
 
 KEEP = "keep"

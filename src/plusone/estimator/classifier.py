@@ -17,6 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from torch import Tensor
 
 from plusone.autorecipe import Composed, Facts, compose, facts_of
+from plusone.build import build
 from plusone.data.dataset import Dataset, as_hints
 from plusone.data.groups import Ints, group_numbers
 from plusone.data.lazy import LazyArray, joined
@@ -25,18 +26,18 @@ from plusone.data.table import LabelTable
 from plusone.device import CPU
 from plusone.errors import InputError
 from plusone.estimator.labels import Labels, read_labels
+from plusone.inputs.loader import ArrayInputs, Inputs, MappedInputs, SomeInputs, visiting_order
+from plusone.inputs.task import Part, Task, make_task
 from plusone.metrics import mean_average_precision
 from plusone.metrics.known import MEANINGS, against
+from plusone.prediction.load import Predictor
+from plusone.probabilities.calibration import Calibration
+from plusone.probabilities.thresholds import Thresholds
 from plusone.recipe import Recipe
 from plusone.results import EpochRecord
 from plusone.seeds import generator
-from plusone.training.build import Predictor, build
-from plusone.training.calibration import Calibration
-from plusone.training.loader import ArrayInputs, Inputs, MappedInputs, SomeInputs, visiting_order
 from plusone.training.rates import pick_rate, with_rate
 from plusone.training.summary import calibrate
-from plusone.training.task import Part, Task, make_task
-from plusone.training.thresholds import Thresholds
 from plusone.training.trainer import Training
 from plusone.types import TrainLabels
 

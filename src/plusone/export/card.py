@@ -12,10 +12,10 @@ from typing import Any
 
 from plusone.export.inputs import NAME, InputSpec
 from plusone.export.onnx import OnnxCheck
+from plusone.probabilities.calibration import Calibration
+from plusone.probabilities.thresholds import ORIGINS, Thresholds
 from plusone.recipe import Recipe
 from plusone.results import RunResult
-from plusone.training.calibration import Calibration
-from plusone.training.thresholds import ORIGINS, Thresholds
 from plusone.version import __version__
 
 KIND = "plusone"
@@ -220,7 +220,7 @@ def _use(config: ModelConfig) -> str:
         "```python",
         "from pathlib import Path",
         "",
-        "from plusone.training.build import load_run",
+        "from plusone.prediction.load import load_run",
         "",
         'predictor = load_run(Path("THIS_FOLDER"))',
         "```",

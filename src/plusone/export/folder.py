@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from plusone.build import build
 from plusone.data.formats import write as write_table
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
@@ -33,13 +34,13 @@ from plusone.export.onnx import OnnxCheck, check_installed, export_onnx
 from plusone.io.files import write_json, write_text
 from plusone.io.readers import read_json
 from plusone.methods import get_method
+from plusone.prediction import checkpoint
+from plusone.prediction.load import Predictor, load_run
+from plusone.prediction.run_folder import read_description, read_metrics
+from plusone.probabilities.calibration import write_calibration
+from plusone.probabilities.thresholds import Thresholds, read_thresholds, write_thresholds
 from plusone.recipe import Recipe
 from plusone.results import RunDescription, RunResult
-from plusone.training import checkpoint
-from plusone.training.build import Predictor, build, load_run
-from plusone.training.calibration import write_calibration
-from plusone.training.run_folder import read_description, read_metrics
-from plusone.training.thresholds import Thresholds, read_thresholds, write_thresholds
 from plusone.types import TrainLabels
 from plusone.version import __version__
 

@@ -15,9 +15,9 @@ from plusone.data.source import load_source
 from plusone.errors import InputError
 from plusone.models.backbones import Normalized
 from plusone.models.classifier import Normalize
-from plusone.training.build import Predictor
-from plusone.training.items import inputs_for
-from plusone.training.run_folder import read_description
+from plusone.prediction.items import inputs_for
+from plusone.prediction.load import Predictor
+from plusone.prediction.run_folder import read_description
 
 NAME = "inputs"
 CUT = (

@@ -20,7 +20,7 @@ from plusone.export.inputs import NAME
 from plusone.extras import install_command
 from plusone.io.files import replacing
 from plusone.models.classifier import Classifier
-from plusone.training.build import Predictor
+from plusone.prediction.load import Predictor
 
 OUTPUT = "probabilities"
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from plusone.errors import InputError
 from plusone.io.files import replacing
-from plusone.training.items import Skipped
-from plusone.training.tagging import Predictions
-from plusone.training.thresholds import Thresholds
+from plusone.prediction.items import Skipped
+from plusone.prediction.tags import Predictions
+from plusone.probabilities.thresholds import Thresholds
 
 UNSAFE = frozenset('/\\:*?"<>|')  # in names of folders, on one system or another
 DEVICES = frozenset(

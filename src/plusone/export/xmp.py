@@ -12,9 +12,9 @@ from pathlib import Path
 from xml.sax.saxutils import escape, unescape
 
 from plusone.io.files import replacing
-from plusone.training.items import Skipped
-from plusone.training.tagging import Predictions
-from plusone.training.thresholds import Thresholds
+from plusone.prediction.items import Skipped
+from plusone.prediction.tags import Predictions
+from plusone.probabilities.thresholds import Thresholds
 
 SUFFIX = ".xmp"
 LARGEST = 1 << 20  # bytes of a sidecar that may be one of ours

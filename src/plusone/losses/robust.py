@@ -222,7 +222,7 @@ class UnifiedLoss:
     """A loss given by its five parts, each a function of the logits z, `[..., L]` to `[..., L]`.
 
     Calling it gives losses `[..., L]`, as every function of `plusone.losses` does, so
-    `plusone.methods.pointwise.pointwise` makes a method of it. Write the parts with `logsigmoid`
+    `plusone.methods._pointwise.pointwise` makes a method of it. Write the parts with `logsigmoid`
     of z, not with the logarithm of a probability, which is infinite for large logits.
 
     Args:

@@ -30,8 +30,8 @@ from plusone.methods import (
     vlpl,
     weight_norm,
 )
-from plusone.methods.base import Choice, Method, MethodInfo, Options, Part, PublishedFigure, Range
-from plusone.methods.plugins import Plugins
+from plusone.methods._base import Choice, Method, MethodInfo, Options, Part, PublishedFigure, Range
+from plusone.methods._plugins import Plugins
 
 __all__ = [
     "METHODS",

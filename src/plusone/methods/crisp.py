@@ -3,8 +3,9 @@
 Liu, Wang, Xu and Geng 2023, Can Class-Priors Help Single-Positive Multi-Label Learning?,
 https://arxiv.org/abs/2309.13886. The first epochs are `an`. After every epoch the prior of each
 class is estimated from the scores of all training items by best-bin estimation (BBE; Algorithm 1,
-Eq. 2 and App. A.2; `plusone.priors.best_bin`), and from then on the loss is `class_prior_risk` with
-these priors: the risk of Eq. 3 and 4 with the absolute loss, its second part as an absolute value.
+Eq. 2 and App. A.2; `plusone.probabilities.best_bin`), and from then on the loss is
+`class_prior_risk` with these priors: the risk of Eq. 3 and 4 with the absolute loss, its second
+part as an absolute value.
 
 The recipe's `class_priors` replaces the estimates by fixed ones: those of this project ("estimate",
 which models that one positive was picked), those of the training truth ("truth"), or given numbers.
@@ -28,7 +29,7 @@ import torch
 from torch import Tensor
 
 from plusone.losses import assume_negative, class_prior_risk, reduce
-from plusone.methods.base import (
+from plusone.methods._base import (
     Choice,
     Method,
     MethodInfo,
@@ -37,8 +38,8 @@ from plusone.methods.base import (
     PublishedFigure,
     Range,
 )
-from plusone.methods.papers import LIU_TABLE_1
-from plusone.priors.best_bin import best_bin_priors
+from plusone.methods._papers import LIU_TABLE_1
+from plusone.probabilities.best_bin import best_bin_priors
 from plusone.types import Batch, Clock, Outputs, TrainLabels
 
 

@@ -27,7 +27,7 @@ from plusone.losses import (
     entropy_with_pseudo_labels,
     reduce,
 )
-from plusone.methods.base import (
+from plusone.methods._base import (
     Choice,
     Method,
     MethodInfo,
@@ -36,9 +36,9 @@ from plusone.methods.base import (
     PublishedFigure,
     Range,
 )
-from plusone.methods.papers import CHEN_TABLE_2, LASD_TABLE_2, XIE_TABLE_2_RESNET, ZHOU, ZHOU_TABLE
-from plusone.methods.pointwise import pointwise
-from plusone.methods.tables import columns_of, rows_of, set_columns
+from plusone.methods._papers import CHEN_TABLE_2, LASD_TABLE_2, XIE_TABLE_2_RESNET, ZHOU, ZHOU_TABLE
+from plusone.methods._pointwise import pointwise
+from plusone.methods._tables import columns_of, rows_of, set_columns
 from plusone.types import Batch, Clock, Outputs, TrainLabels
 
 BLOCK = 16  # classes that are looked at together

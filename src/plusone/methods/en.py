@@ -36,7 +36,7 @@ crops. What our sources (the abstract, and quotations by others) leave open, and
   around the centre, not the mean of the cell.
 - `decay` is that of the probabilities, also for the averages of the maps, which start with the
   first probability. They are a float16 buffer `[N, L, grid, grid]`.
-- Crops are those of the view "crop" (`plusone.training._views`): a quarter to all of the area, cut
+- Crops are those of the view "crop" (`plusone.inputs._views`): a quarter to all of the area, cut
   from the image at the model's size.
 - The averages that choose the negatives are those of the crops' probabilities.
 - Feature maps that are given or extracted once are of whole images, unmirrored. Vectors, and
@@ -57,7 +57,7 @@ from typing_extensions import TypeVar
 from plusone.device import CPU
 from plusone.errors import InputError
 from plusone.losses import consistency, observed_bce, reduce
-from plusone.methods.base import (
+from plusone.methods._base import (
     Method,
     MethodInfo,
     Options,
@@ -65,8 +65,8 @@ from plusone.methods.base import (
     PublishedFigure,
     Range,
 )
-from plusone.methods.papers import VERELST, XIE_TABLE_2_RESNET
-from plusone.methods.tables import columns_of, rows_of, set_columns, set_rows
+from plusone.methods._papers import VERELST, XIE_TABLE_2_RESNET
+from plusone.methods._tables import columns_of, rows_of, set_columns, set_rows
 from plusone.models.heads import Head, SpatialHead
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from plusone.errors import InputError
 from plusone.losses import Variant, expected_positives
-from plusone.methods.base import (
+from plusone.methods._base import (
     VARIANTS,
     Method,
     MethodInfo,
@@ -23,7 +23,7 @@ from plusone.methods.base import (
     PublishedFigure,
     Range,
 )
-from plusone.methods.papers import COLE, COLE_TABLE_1, LASD_TABLE_2, XIE_TABLE_2_RESNET
+from plusone.methods._papers import COLE, COLE_TABLE_1, LASD_TABLE_2, XIE_TABLE_2_RESNET
 from plusone.types import Batch, Clock, Outputs
 
 

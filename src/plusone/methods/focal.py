@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from plusone.losses import asymmetric, focal
-from plusone.methods.base import MethodInfo, Options, PublishedFigure, Range
-from plusone.methods.papers import CHEN_TABLE_2, LASD_TABLE_2, LIN, RIDNIK, ZHOU_TABLE
-from plusone.methods.pointwise import pointwise
+from plusone.methods._base import MethodInfo, Options, PublishedFigure, Range
+from plusone.methods._papers import CHEN_TABLE_2, LASD_TABLE_2, LIN, RIDNIK, ZHOU_TABLE
+from plusone.methods._pointwise import pointwise
 
 
 @dataclass(frozen=True)

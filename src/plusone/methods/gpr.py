@@ -28,10 +28,10 @@ from plusone.losses import (
     generalized_pseudo_robust,
     reduce,
 )
-from plusone.methods.base import MethodInfo, Part, PublishedFigure, Range
+from plusone.methods._base import MethodInfo, Part, PublishedFigure, Range
+from plusone.methods._hinted import Hinted, highest, lowest
+from plusone.methods._papers import TRAN, TRAN_TABLE
 from plusone.methods.gr import Gr, GrOptions
-from plusone.methods.hinted import Hinted, highest, lowest
-from plusone.methods.papers import TRAN, TRAN_TABLE
 from plusone.types import Batch, Clock, Outputs
 
 

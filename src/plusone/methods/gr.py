@@ -32,8 +32,8 @@ from torch import Tensor, nn
 from typing_extensions import TypeVar
 
 from plusone.losses import Variant, generalized_robust, reduce
-from plusone.methods.base import Choice, Method, MethodInfo, Options, Part, PublishedFigure, Range
-from plusone.methods.papers import CHEN, CHEN_TABLE_2
+from plusone.methods._base import Choice, Method, MethodInfo, Options, Part, PublishedFigure, Range
+from plusone.methods._papers import CHEN, CHEN_TABLE_2
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
 
 SIGMA_FLOOR = 0.01

@@ -40,7 +40,7 @@ from torch.nn.functional import interpolate
 
 from plusone.errors import InputError
 from plusone.losses import assume_negative
-from plusone.methods.base import Choice, Method, MethodInfo, Options, Part, Range
+from plusone.methods._base import Choice, Method, MethodInfo, Options, Part, Range
 from plusone.models.heads import Head, SpatialHead
 from plusone.types import Batch, Clock, Outputs, TrainLabels
 

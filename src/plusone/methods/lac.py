@@ -35,7 +35,7 @@ from plusone.losses import (
     pseudo_label_consistency,
     reduce,
 )
-from plusone.methods.base import (
+from plusone.methods._base import (
     VARIANTS,
     Method,
     MethodInfo,
@@ -43,8 +43,8 @@ from plusone.methods.base import (
     PublishedFigure,
     Range,
 )
-from plusone.methods.labelwise import FIXED, LabelwiseOptions
-from plusone.methods.papers import XIE, XIE_TABLE_2
+from plusone.methods._labelwise import FIXED, LabelwiseOptions
+from plusone.methods._papers import XIE, XIE_TABLE_2
 from plusone.models.heads import Head, LabelwiseHead
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
 

@@ -34,15 +34,15 @@ from torch import Tensor
 from plusone.device import CPU
 from plusone.errors import InputError
 from plusone.losses import large_loss, large_losses, reduce
-from plusone.methods.base import (
+from plusone.methods._base import (
     Method,
     MethodInfo,
     Options,
     PublishedFigure,
     Range,
 )
-from plusone.methods.papers import BOOSTLU, CHEN_TABLE_2, KIM, LASD_TABLE_2
-from plusone.methods.tables import rows_of, set_rows
+from plusone.methods._papers import BOOSTLU, CHEN_TABLE_2, KIM, LASD_TABLE_2
+from plusone.methods._tables import rows_of, set_rows
 from plusone.models.heads import Head, SpatialHead
 from plusone.types import Batch, Clock, Outputs, TrainLabels
 

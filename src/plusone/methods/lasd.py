@@ -21,8 +21,8 @@ from torch import Tensor
 
 from plusone.errors import InputError
 from plusone.losses import balanced_lambda, consistency, leveraged_asymmetric, reduce
-from plusone.methods.base import Method, MethodInfo, Options, Part, PublishedFigure, Range
-from plusone.methods.papers import LASD, LASD_TABLE_2
+from plusone.methods._base import Method, MethodInfo, Options, Part, PublishedFigure, Range
+from plusone.methods._papers import LASD, LASD_TABLE_2
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
 
 

@@ -38,10 +38,10 @@ from torch import Tensor, nn
 
 from plusone.device import CPU
 from plusone.losses import assume_negative, reduce
-from plusone.methods.base import Method, MethodInfo, Part, PublishedFigure, Range
-from plusone.methods.labelwise import FIXED, LabelwiseOptions
-from plusone.methods.papers import TRAN_TABLE
-from plusone.methods.tables import columns_of, rows_of, set_columns
+from plusone.methods._base import Method, MethodInfo, Part, PublishedFigure, Range
+from plusone.methods._labelwise import FIXED, LabelwiseOptions
+from plusone.methods._papers import TRAN_TABLE
+from plusone.methods._tables import columns_of, rows_of, set_columns
 from plusone.models.heads import Head, LabelwiseHead
 from plusone.seeds import generator
 from plusone.types import Batch, Clock, Outputs, TrainLabels

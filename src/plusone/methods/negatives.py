@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from plusone import losses
-from plusone.methods.base import Method, MethodInfo, Options, PublishedFigure, Range
-from plusone.methods.papers import (
+from plusone.methods._base import Method, MethodInfo, Options, PublishedFigure, Range
+from plusone.methods._papers import (
     CHEN_TABLE_2,
     COLE,
     COLE_TABLE_1,
@@ -24,7 +24,7 @@ from plusone.methods.papers import (
     XIE_TABLE_2_RESNET,
     ZHOU_TABLE,
 )
-from plusone.methods.pointwise import pointwise
+from plusone.methods._pointwise import pointwise
 from plusone.seeds import generator
 from plusone.types import Batch, Clock, Outputs
 

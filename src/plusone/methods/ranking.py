@@ -7,9 +7,9 @@ Appendix A.
 from __future__ import annotations
 
 from plusone.losses import pairwise_ranking
-from plusone.methods.base import MethodInfo, Options, PublishedFigure
-from plusone.methods.papers import COLE, COLE_TABLE_A1
-from plusone.methods.pointwise import pointwise
+from plusone.methods._base import MethodInfo, Options, PublishedFigure
+from plusone.methods._papers import COLE, COLE_TABLE_A1
+from plusone.methods._pointwise import pointwise
 
 INFO = MethodInfo(
     name="pr",

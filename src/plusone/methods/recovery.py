@@ -37,20 +37,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plusone.data.matrix import LabelMatrix
-from plusone.device import CPU
-from plusone.losses import reduce
-from plusone.methods.base import Method, MethodInfo, Options, Part
-from plusone.methods.tables import rows_of, set_columns
-from plusone.models.ridge import (
+from plusone.closed_form.ridge import (
     PENALTIES,
     Ridge,
     Solution,
     pick_probabilities,
     seen_label_regression,
 )
-from plusone.priors.calibration import FEWEST
-from plusone.priors.estimate import labels_per_item
+from plusone.data.matrix import LabelMatrix
+from plusone.device import CPU
+from plusone.losses import reduce
+from plusone.methods._base import Method, MethodInfo, Options, Part
+from plusone.methods._tables import rows_of, set_columns
+from plusone.probabilities.curve import FEWEST
+from plusone.probabilities.k import labels_per_item
 from plusone.types import Batch, Clock, Outputs, TrainLabels
 
 CLIPPED = 1e-3  # p stays so far from 0 and 1, less where that would add up over the classes

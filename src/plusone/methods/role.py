@@ -37,7 +37,7 @@ from torch.nn.functional import relu
 from plusone.device import CPU
 from plusone.errors import InputError
 from plusone.losses import Variant, online_estimation
-from plusone.methods.base import (
+from plusone.methods._base import (
     VARIANTS,
     Method,
     MethodInfo,
@@ -46,7 +46,7 @@ from plusone.methods.base import (
     PublishedFigure,
     Range,
 )
-from plusone.methods.papers import (
+from plusone.methods._papers import (
     CHEN_TABLE_2,
     COLE,
     COLE_TABLE_1,
@@ -54,7 +54,7 @@ from plusone.methods.papers import (
     XIE_TABLE_2_RESNET,
     ZHOU_TABLE,
 )
-from plusone.methods.tables import rows_of, set_rows
+from plusone.methods._tables import rows_of, set_rows
 from plusone.models.heads import Head
 from plusone.seeds import generator, seeded
 from plusone.types import Batch, Clock, Outputs, TrainLabels

@@ -49,7 +49,7 @@ from torch.nn.functional import mse_loss
 from plusone.device import CPU, device_of
 from plusone.losses import assume_negative, reduce
 from plusone.losses._logits import by_state, log_probabilities
-from plusone.methods.base import (
+from plusone.methods._base import (
     Method,
     MethodInfo,
     Options,
@@ -57,8 +57,8 @@ from plusone.methods.base import (
     PublishedFigure,
     Range,
 )
-from plusone.methods.papers import TRAN_TABLE
-from plusone.methods.tables import rows_of
+from plusone.methods._papers import TRAN_TABLE
+from plusone.methods._tables import rows_of
 from plusone.models.heads import Head
 from plusone.seeds import generator
 from plusone.types import Batch, Clock, Outputs, TrainLabels

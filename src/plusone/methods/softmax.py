@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from plusone.losses import reduce, softmax_cross_entropy
-from plusone.methods.base import Method, MethodInfo, Options
+from plusone.methods._base import Method, MethodInfo, Options
 from plusone.types import Batch, Clock, Outputs
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from plusone.losses import reduce, self_corrected
-from plusone.methods.base import Method, MethodInfo, Options, Part, PublishedFigure, Range
-from plusone.methods.papers import CHEN_TABLE_2, ZHANG
+from plusone.methods._base import Method, MethodInfo, Options, Part, PublishedFigure, Range
+from plusone.methods._papers import CHEN_TABLE_2, ZHANG
 from plusone.types import Batch, Clock, Outputs
 
 

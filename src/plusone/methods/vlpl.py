@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from plusone.losses import entropy_with_pseudo_labels, reduce
-from plusone.methods.base import MethodInfo, Options, Part, PublishedFigure, Range
-from plusone.methods.hinted import Hinted
-from plusone.methods.papers import TRAN_TABLE, XING
+from plusone.methods._base import MethodInfo, Options, Part, PublishedFigure, Range
+from plusone.methods._hinted import Hinted
+from plusone.methods._papers import TRAN_TABLE, XING
 from plusone.types import Batch, Clock, Outputs
 
 

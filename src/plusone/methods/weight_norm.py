@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from plusone.losses import assume_negative, reduce
-from plusone.methods.base import Method, MethodInfo, Options, PublishedFigure, Range
-from plusone.methods.papers import ZHOU, ZHOU_TABLE
+from plusone.methods._base import Method, MethodInfo, Options, PublishedFigure, Range
+from plusone.methods._papers import ZHOU, ZHOU_TABLE
 from plusone.types import Batch, Clock, Outputs
 
 

@@ -131,7 +131,7 @@ class Division:
 
 
 class Inputs(Protocol):
-    """The part of `plusone.training.loader.Inputs` that is needed here."""
+    """The part of `plusone.inputs.loader.Inputs` that is needed here."""
 
     def __len__(self) -> int: ...
 

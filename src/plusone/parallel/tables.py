@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from plusone.device import CPU
-from plusone.methods.base import Method
-from plusone.methods.tables import holder_of, slots_of
+from plusone.methods._base import Method
+from plusone.methods._tables import holder_of, slots_of
 from plusone.parallel.processes import (
     all_gather,
     all_sum,

@@ -13,13 +13,13 @@ from plusone.compare.jobs import JobResult
 from plusone.compare.summary import mean_per_class
 from plusone.data.formats import read
 from plusone.errors import InputError
+from plusone.prediction.run_folder import read_description
+from plusone.probabilities.calibration import read_calibration
+from plusone.probabilities.thresholds import read_thresholds
 from plusone.report.blocks import Block, Cell, Drawing, Section, Table
 from plusone.report.lines import NAN
 from plusone.report.material import Entry, Group, Material
 from plusone.report.style import GRID, NARROW, canvas, colours, headline, plain, styled
-from plusone.training.calibration import read_calibration
-from plusone.training.run_folder import read_description
-from plusone.training.thresholds import read_thresholds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from plusone.data.images import open_image
 from plusone.errors import InputError
+from plusone.prediction.items import Skipped
+from plusone.prediction.tags import Predictions
+from plusone.probabilities.thresholds import Thresholds
 from plusone.report.images import data_uri
 from plusone.report.page import environment
-from plusone.training.items import Skipped
-from plusone.training.tagging import Predictions
-from plusone.training.thresholds import Thresholds
 from plusone.version import __version__
 
 SIDE = 240  # of a thumbnail

@@ -19,13 +19,13 @@ from plusone.io.files import replacing
 from plusone.io.keys import content_key, file_state
 from plusone.io.readers import read_json
 from plusone.methods import METHODS
+from plusone.prediction.class_maps import class_maps
+from plusone.prediction.items import inputs_for
+from plusone.prediction.load import load_run
+from plusone.prediction.run_folder import read_description
 from plusone.report.blocks import Block, Note, Section, Strips, Work
 from plusone.report.images import data_uri, load_images
 from plusone.report.material import Material
-from plusone.training.build import load_run
-from plusone.training.items import inputs_for
-from plusone.training.maps import class_maps
-from plusone.training.run_folder import read_description
 
 MapImage = tuple[str, str]  # data URI and description
 

@@ -13,10 +13,10 @@ from plusone.compare.jobs import JobResult, read_journal
 from plusone.compare.summary import summarise, was_solved
 from plusone.errors import InputError
 from plusone.methods import METHODS
+from plusone.prediction.run_folder import read_metrics
 from plusone.report.documents import Ablation, Bench, BenchRow, Sweep, read_documents
 from plusone.report.style import colours
 from plusone.results import Document
-from plusone.training.run_folder import read_metrics
 
 D = TypeVar("D", bound=Document)
 

@@ -24,8 +24,8 @@ import numpy.typing as npt
 from plusone.data.groups import group_numbers
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
+from plusone.probabilities.correction import counted_once, fit_correction, shift_groups
 from plusone.review.store import Pair, Verdict
-from plusone.suggest.correction import counted_once, fit_correction, shift_groups
 from plusone.suggest.folder import Suggestions
 
 Floats = npt.NDArray[np.float64]
@@ -249,8 +249,8 @@ class Suggested:
     """The state of every suggestion, and which ones to ask about next.
 
     Answers correct the probabilities of the other suggestions, as those of an audit do
-    (`plusone.suggest.correction`), and those about the same class of other items of a group once
-    more. The questions that are left are chosen and ordered anew.
+    (`plusone.probabilities.correction`), and those about the same class of other items of a group
+    once more. The questions that are left are chosen and ordered anew.
 
     Args:
         suggestions: The suggestions.

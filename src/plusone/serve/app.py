@@ -31,10 +31,10 @@ from torch import Tensor
 
 from plusone.errors import InputError
 from plusone.io.readers import parse_json
+from plusone.prediction.items import Skipped
+from plusone.prediction.tags import JsonTags
 from plusone.serve.metrics import Metrics
 from plusone.serve.model import ServedModel
-from plusone.training.items import Skipped
-from plusone.training.tagging import JsonTags
 from plusone.version import __version__
 from plusone.web.guard import Guard, Keys, RefusedError, Rules
 from plusone.web.pages import enter_page, static_file, templates

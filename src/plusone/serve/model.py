@@ -17,12 +17,12 @@ from torch import Tensor
 from plusone.data.images import pixels_of
 from plusone.device import CPU, resolve
 from plusone.errors import InputError
+from plusone.inputs.loader import ArrayInputs
+from plusone.prediction.load import load_run
+from plusone.prediction.run_folder import read_description, read_recipe
+from plusone.prediction.tags import Predictions, decoded
+from plusone.probabilities.thresholds import Thresholds, read_thresholds
 from plusone.recipe import Recipe
-from plusone.training.build import load_run
-from plusone.training.loader import ArrayInputs
-from plusone.training.run_folder import read_description, read_recipe
-from plusone.training.tagging import Predictions, decoded
-from plusone.training.thresholds import Thresholds, read_thresholds
 
 ONNX = "model.onnx"
 MAX_PIXELS = 64_000_000  # of an image; decoding takes 10 bytes a pixel, and 18 of a WebP: 1.2 GB

@@ -16,18 +16,18 @@ from plusone.data.groups import group_numbers
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
+from plusone.features.extraction import with_features
+from plusone.inputs.task import apply_observation
 from plusone.io.files import replacing
-from plusone.priors import k_from_features, labels_per_item, usable_rows
+from plusone.prediction.evaluate import difference
+from plusone.prediction.load import load_run
+from plusone.probabilities import k_from_features, labels_per_item, usable_rows
+from plusone.probabilities.answers import Answers, answers_from
+from plusone.probabilities.hint_prior import with_prior
+from plusone.probabilities.suggested import Calibrated, Origin, calibrate
 from plusone.recipe import Recipe
-from plusone.suggest.answers import Answers, answers_from
-from plusone.suggest.calibration import Calibrated, Origin, calibrate
 from plusone.suggest.folder import Suggestions
-from plusone.suggest.prior import with_prior
-from plusone.training.build import load_run
 from plusone.training.crossfit import CrossFit, cross_fit
-from plusone.training.evaluate import difference
-from plusone.training.features import with_features
-from plusone.training.task import apply_observation
 
 LEAST = 0.02
 

@@ -19,14 +19,14 @@ from plusone.autorecipe import compose, facts_of
 from plusone.data.dataset import Dataset, as_inputs
 from plusone.data.source import load_source
 from plusone.errors import InputError
+from plusone.inputs.loader import ArrayInputs
+from plusone.inputs.task import make_task, same_kind
+from plusone.prediction.load import Predictor
+from plusone.probabilities.calibration import Calibration
+from plusone.probabilities.thresholds import Thresholds
 from plusone.results import EpochRecord, RunResult
-from plusone.training.build import Predictor
-from plusone.training.calibration import Calibration
-from plusone.training.loader import ArrayInputs
 from plusone.training.rates import pick_rate, with_rate
 from plusone.training.summary import calibrate, summarise
-from plusone.training.task import make_task, same_kind
-from plusone.training.thresholds import Thresholds
 from plusone.training.trainer import Training, compiler_problem
 
 

@@ -32,21 +32,21 @@ from typing import Any
 import torch
 from torch import nn
 
+from plusone.build import head_of
+from plusone.closed_form.folds import FOLDS, MANY
+from plusone.closed_form.gamma import GAMMAS, SAMPLED
+from plusone.closed_form.kernel import n_landmarks
+from plusone.closed_form.ridge import BLOCK, PENALTIES
 from plusone.data.images import CROPS
 from plusone.data.lazy import LARGE
 from plusone.data.matrix import LabelMatrix
+from plusone.inputs.sampling import VALIDATION_LABELS
+from plusone.inputs.workers import Count, automatic_count
 from plusone.methods import get_method
 from plusone.methods.lac import CAPACITY, LacOptions
 from plusone.methods.mime import MimeOptions
 from plusone.methods.recovery import HALVINGS, SEARCHED
-from plusone.models.kernel import n_landmarks
-from plusone.models.ridge import BLOCK, PENALTIES
 from plusone.recipe import Recipe
-from plusone.training._sampling import VALIDATION_LABELS
-from plusone.training._workers import Count, automatic_count
-from plusone.training.build import head_of
-from plusone.training.closed_form import FOLDS, MANY
-from plusone.training.gamma import GAMMAS, SAMPLED
 from plusone.training.probe import BackboneSpeed, Speeds
 from plusone.training.rates import FACTORS, MOST_ITEMS
 from plusone.training.step import SMALL_STEP

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plusone.build import in_closed_form, on_fixed_features
 from plusone.data.dataset import Dataset
 from plusone.data.groups import random_folds
 from plusone.data.lazy import LazyArray, taken
 from plusone.errors import InputError
+from plusone.features.extraction import with_features
+from plusone.inputs.task import input_shape, make_task
 from plusone.io.arrays import write_array
 from plusone.io.keys import content_key, file_state
 from plusone.recipe import Recipe
-from plusone.training.build import in_closed_form, on_fixed_features
-from plusone.training.features import with_features
-from plusone.training.task import input_shape, make_task
 from plusone.training.trainer import Training
 from plusone.version import __version__
 

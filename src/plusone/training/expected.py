@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from plusone.errors import InputError
+from plusone.inputs.loader import ArrayInputs, MappedInputs
 from plusone.io.keys import content_key
 from plusone.methods import get_method
 from plusone.recipe import Recipe
-from plusone.training.loader import ArrayInputs, MappedInputs
 
 if TYPE_CHECKING:
-    from plusone.training.calibration import HeldOut
-    from plusone.training.task import Task
+    from plusone.inputs.task import Task
+    from plusone.probabilities.calibration import HeldOut
     from plusone.training.trainer import Training
 
 Source = Literal["none", "given", "truth", "validation", "estimated"]
@@ -106,8 +106,8 @@ def class_priors(
             raise InputError("class_priors = 'truth' needs a data set with all labels")
         return tuple((task.train.truth.per_class(1) / len(task.train)).tolist())
     if given == "estimate":
-        from plusone.priors.features import from_features, usable_rows
-        from plusone.training.features import vectors_of
+        from plusone.features.extraction import vectors_of
+        from plusone.probabilities.estimate import from_features, usable_rows
 
         rows = usable_rows(task.train.observed)
         groups = None if task.train.groups is None else task.train.groups[rows]
@@ -126,7 +126,7 @@ def expected_by_calibration(training: Training, held_out: HeldOut) -> Expected:
 
     It is estimated from features where there are any, else from the scores of the held-out items.
     """
-    from plusone.priors.estimate import labels_per_item
+    from plusone.probabilities.k import labels_per_item
 
     known = not held_out.labels.per_item(0).any()
     if training.k is not None or known:
@@ -168,8 +168,8 @@ def estimated(
         folder: Where features of images are cached.
         tick: Called with the number of items whose features were just extracted.
     """
-    from plusone.priors.features import k_from_features, usable_rows
-    from plusone.training.features import vectors_of
+    from plusone.features.extraction import vectors_of
+    from plusone.probabilities.estimate import k_from_features, usable_rows
 
     known = vectors is None or not task.images  # a backbone of the user's own has no name
     key = _key(recipe, task)

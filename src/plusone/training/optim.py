@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from plusone.device import device_of
 from plusone.errors import InputError
-from plusone.methods.base import Method
+from plusone.methods._base import Method
 from plusone.models.classifier import Classifier
 from plusone.recipe import Recipe
 from plusone.types import Clock, Stage

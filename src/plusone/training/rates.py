@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from plusone.build import on_fixed_features
+from plusone.features.extraction import feature_task
+from plusone.inputs.task import Task
 from plusone.methods import get_method
 from plusone.recipe import Recipe
-from plusone.training.build import on_fixed_features
-from plusone.training.features import feature_task
-from plusone.training.linear import train_stacked, why_alone
-from plusone.training.task import Task
+from plusone.training.stack import train_stacked, why_alone
 
 MOST_ITEMS = 20_000
 FACTORS = (0.1, 0.3, 1.0, 3.0)  # of the rate that the rules give

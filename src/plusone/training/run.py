@@ -33,18 +33,15 @@ import torch
 from plusone.data.formats import write as write_table
 from plusone.data.table import LabelTable
 from plusone.errors import DivergedError, InputError, RunError
+from plusone.inputs.loader import ArrayInputs, FileInputs, MappedInputs
+from plusone.inputs.task import Part, Task
 from plusone.io.files import clear_leftovers, write_json, write_text
 from plusone.io.jsonl import append_jsonl, read_jsonl, write_jsonl
 from plusone.io.keys import content_key, file_sample, file_state
 from plusone.methods import plugin_of
 from plusone.parallel.processes import LostProcessError, broadcast, check_same, is_main_process
-from plusone.recipe import FORMAT, Recipe
-from plusone.results import EpochRecord, RunDescription, RunResult
-from plusone.training import checkpoint
-from plusone.training.calibration import Calibration, write_calibration
-from plusone.training.expected import Expected
-from plusone.training.loader import ArrayInputs, FileInputs, MappedInputs
-from plusone.training.run_folder import (
+from plusone.prediction import checkpoint
+from plusone.prediction.run_folder import (
     STOPPED,
     Divergence,
     for_this_computer,
@@ -53,9 +50,12 @@ from plusone.training.run_folder import (
     read_recipe,
     refuse_diverged,
 )
+from plusone.probabilities.calibration import Calibration, write_calibration
+from plusone.probabilities.thresholds import Thresholds, write_thresholds
+from plusone.recipe import FORMAT, Recipe
+from plusone.results import EpochRecord, RunDescription, RunResult
+from plusone.training.expected import Expected
 from plusone.training.summary import calibrate, summarise
-from plusone.training.task import Part, Task
-from plusone.training.thresholds import Thresholds, write_thresholds
 from plusone.training.tracking import Listener, Tracking
 from plusone.training.trainer import Training
 from plusone.types import Clock

@@ -1,7 +1,7 @@
 """One optimizer step: forward, `Method.loss`, backward, optimizer, `Method.after_step`.
 
 Every path of training goes through `training_step`: images, features, tokens, several processes,
-and stacks of linear heads (`plusone.training.linear`). It reads no value on the host; loss terms
+and stacks of linear heads (`plusone.training.stack`). It reads no value on the host; loss terms
 stay on the device until `LossMeter` looks at many of them at once.
 """
 
@@ -21,8 +21,8 @@ from torch.optim import Optimizer
 
 from plusone.errors import DivergedError, InputError
 from plusone.losses import weigh_negatives
-from plusone.methods.base import Method
-from plusone.methods.groups import GroupConsistency
+from plusone.methods._base import Method
+from plusone.methods._groups import GroupConsistency
 from plusone.models.heads import Head
 from plusone.seeds import drawn_again
 from plusone.training.pieces import Pieces, forward_views, keeping_buffers

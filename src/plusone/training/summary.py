@@ -13,16 +13,16 @@ import torch
 from torch import Tensor
 
 from plusone.data.matrix import LabelMatrix
+from plusone.inputs.sampling import RECOVERY_LABELS, TEST_LABELS, blockwise, sample
+from plusone.inputs.task import Part, Task
 from plusone.metrics import average_precision, evaluate, evaluate_recovery
 from plusone.metrics.calibration import mean_and_rate
 from plusone.metrics.known import MEANINGS, against
+from plusone.probabilities.calibration import Calibration, fit_calibration
+from plusone.probabilities.thresholds import Thresholds, find_thresholds
 from plusone.results import Example, LabelCounts, RunResult
 from plusone.seeds import derive
-from plusone.training._sampling import RECOVERY_LABELS, TEST_LABELS, blockwise, sample
-from plusone.training.calibration import Calibration, fit_calibration
 from plusone.training.expected import ORIGINS, expected_by_calibration
-from plusone.training.task import Part, Task
-from plusone.training.thresholds import Thresholds, find_thresholds
 from plusone.training.trainer import Training
 from plusone.version import __version__
 

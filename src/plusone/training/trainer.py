@@ -22,12 +22,29 @@ import torch
 from torch import Tensor, nn
 from torch.amp import GradScaler
 
+from plusone.build import below, build, head_of
+from plusone.closed_form.folds import solve
+from plusone.closed_form.gamma import SAMPLED, best_gamma
+from plusone.closed_form.kernel import FeatureMap, KernelMap, LinearMap, StandardMap, n_landmarks
 from plusone.data.matrix import LabelMatrix
 from plusone.device import CPU, allowing_tf32, autocasts, is_out_of_memory, resolve
 from plusone.errors import DivergedError, InputError, RunError
+from plusone.features.extraction import FeatureCache
+from plusone.features.space import Space
+from plusone.inputs.forward import predict
+from plusone.inputs.loader import (
+    ArrayInputs,
+    Inputs,
+    MappedInputs,
+    SomeInputs,
+    label_batches,
+    visiting_order,
+)
+from plusone.inputs.placement import own_part, owners_of
+from plusone.inputs.task import Part, Task, numbered_groups
 from plusone.methods import get_method
-from plusone.methods.groups import GroupConsistency
-from plusone.methods.tables import holder_of
+from plusone.methods._groups import GroupConsistency
+from plusone.methods._tables import holder_of
 from plusone.metrics import mean_average_precision
 from plusone.metrics.known import MEANINGS, against
 from plusone.metrics.probe import prober_for
@@ -41,32 +58,16 @@ from plusone.models.backbones import (
 from plusone.models.classifier import Classifier
 from plusone.models.ema import Ema
 from plusone.models.heads import Head, LinearHead
-from plusone.models.kernel import FeatureMap, KernelMap, LinearMap, StandardMap, n_landmarks
 from plusone.parallel.processes import broadcast_tensors, check_device, world
 from plusone.parallel.sharing import Sharing, check_equal_weights
 from plusone.parallel.tables import DividedTables
+from plusone.probabilities.calibration import HeldOut
 from plusone.recipe import Recipe
 from plusone.results import EpochRecord, Probe
 from plusone.seeds import derive, generator, seeded
-from plusone.training.build import below, build, head_of
-from plusone.training.calibration import HeldOut
-from plusone.training.closed_form import solve
 from plusone.training.expected import class_priors, expected
-from plusone.training.features import FeatureCache
-from plusone.training.gamma import SAMPLED, best_gamma
-from plusone.training.loader import (
-    ArrayInputs,
-    Inputs,
-    MappedInputs,
-    SomeInputs,
-    label_batches,
-    visiting_order,
-)
 from plusone.training.optim import make_optimizer, set_rates
-from plusone.training.owned import own_part, owners_of
 from plusone.training.pieces import forward_views
-from plusone.training.predict import predict
-from plusone.training.space import Space
 from plusone.training.step import (
     Gradients,
     Loss,
@@ -75,7 +76,6 @@ from plusone.training.step import (
     suitable_threads,
     training_step,
 )
-from plusone.training.task import Part, Task, numbered_groups
 from plusone.types import Batch, Clock, Outputs, TrainLabels
 
 State = dict[str, Tensor]
@@ -411,7 +411,9 @@ class Training:
         with torch.no_grad():
             own = get_method(self.recipe.method).leave_one_out
             groups = numbered_groups(parts)
-            solution = solve(self.method, vectors, observed, weights, groups, leave_one_out=own)
+            solution = solve(
+                self.method.solve, vectors, observed, weights, groups, leave_one_out=own
+            )
             self.method.after_solving(solution)
             self.model.head.weight.copy_(solution.weight)
             self.model.head.bias.copy_(solution.bias)

@@ -1,0 +1,98 @@
+"""Solving for a head in closed form, with predictions of each item by a model without it.
+
+Where items have groups, "without it" means without its group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from plusone.closed_form.kernel import principal_axes
+from plusone.closed_form.ridge import Ridge, Solution
+from plusone.data.groups import random_folds
+from plusone.seeds import generator
+
+Solve = Callable[[Ridge, Tensor], Solution]  # from labels [n, L]
+FOLDS = 5
+MANY = 20_000  # items; with more, there are two folds
+
+
+def fold_of(n_items: int, groups: Tensor | None = None) -> Tensor:
+    """The fold of each item, int64 `[n]`; items of a group are in one fold.
+
+    Args:
+        n_items: How many there are.
+        groups: Number of each item's group, from 0, int64 `[n]`.
+    """
+    most = n_items if groups is None else int(groups.max()) + 1
+    fold = random_folds(
+        n_items,
+        min(FOLDS if n_items <= MANY else 2, most),
+        lambda count: torch.randperm(count, generator=generator("folds of a closed form")),
+        None if groups is None else groups.numpy(),
+    )
+    return torch.from_numpy(fold)
+
+
+def predict_by_folds(
+    solve_head: Solve,
+    vectors: Tensor,
+    observed: Tensor,
+    weights: Tensor | None = None,
+    groups: Tensor | None = None,
+) -> Tensor:
+    """Predictions `[n, L]` of each fold by a solution for all other items.
+
+    Args:
+        solve_head: `Method.solve`.
+        vectors: `[n, r]`.
+        observed: Labels `[n, L]`.
+        weights: How much each item counts, `[n]`.
+        groups: Number of each item's group, int64 `[n]`.
+    """
+    fold = fold_of(len(vectors), groups)
+    predictions = torch.empty_like(observed)
+    for number in range(int(fold.max()) + 1):
+        rest, own = fold != number, fold == number
+        counts = None if weights is None else weights[rest] / weights[rest].mean()
+        centre, axes = principal_axes(vectors[rest], counts)
+        ridge = Ridge(
+            (vectors[rest] - centre) @ axes, counts, None if groups is None else groups[rest]
+        )
+        solution = solve_head(ridge, observed[rest])
+        weight = axes @ solution.weight.T
+        predictions[own] = (vectors[own] - centre) @ weight + solution.bias
+        del solution  # its tables, before those of the next fold
+    return predictions
+
+
+def solve(
+    solve_head: Solve,
+    vectors: Tensor,
+    observed: Tensor,
+    weights: Tensor | None = None,
+    groups: Tensor | None = None,
+    *,
+    leave_one_out: bool,
+) -> Solution:
+    """The solution for all items; its `left_out` is free of an item's own labels.
+
+    Args:
+        solve_head: `Method.solve`.
+        vectors: `[n, r]`, with centred, uncorrelated columns.
+        observed: Labels `[n, L]`.
+        weights: How much each item counts, `[n]`.
+        groups: Number of each item's group from 0, int64 `[n]`; its labels are not used either.
+        leave_one_out: Whether the method's own leave-one-out predictions are free of them; else
+            folds are predicted.
+    """
+    solution = solve_head(Ridge(vectors, weights, groups), observed)
+    if leave_one_out or len(vectors) < 2 or (groups is not None and not groups.any()):
+        return solution
+    solution = replace(solution, left_out=observed[:0])  # its table, for those of the folds
+    left_out = predict_by_folds(solve_head, vectors, observed, weights, groups)
+    return replace(solution, left_out=left_out)

@@ -1,0 +1,402 @@
+"""Features of images from a backbone: extracted once, cached in memory and optionally on disk.
+
+`FeatureCache` serves every training, cross-fitting and estimate. Its files are named after what all
+their features depend on: the weights of the backbone, what the head pools of its output, and the
+crops of an image. In them each image has its key: path, size and modification time of a file, or
+the bytes of an image in memory. New and changed images are added in files of their own, in pieces
+while they are extracted, so that a stopped extraction continues; old files may be deleted at any
+time. `extract_to_file` writes features for users.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from plusone.build import build
+from plusone.data.dataset import Dataset
+from plusone.data.features import write_features
+from plusone.data.images import Aspect, Crops
+from plusone.data.matrix import LabelMatrix
+from plusone.data.table import Strings
+from plusone.device import resolve
+from plusone.errors import InputError, RunError
+from plusone.features.fused import fused
+from plusone.inputs.forward import IMAGES_ON_DEVICE, Fitting, predict
+from plusone.inputs.loader import ArrayInputs, FileInputs, Inputs, MappedInputs, SomeInputs
+from plusone.inputs.task import Part, Task, dataset_inputs, input_shape
+from plusone.inputs.workers import Count, ImageWorkers
+from plusone.io.arrays import load_npz, write_array
+from plusone.io.files import replacing
+from plusone.io.keys import content_key, file_state
+from plusone.models.backbones import backbone_for
+from plusone.models.classifier import Classifier
+from plusone.models.heads import Head, as_tokens
+from plusone.parallel.processes import (
+    all_gather_values,
+    barrier,
+    broadcast,
+    is_main_process,
+    own_rows,
+    world,
+)
+from plusone.recipe import Recipe
+from plusone.seeds import seeded
+from plusone.types import TrainLabels
+
+FOLDER = ".features"  # beside runs: features of images, for the next run
+VERSION = 2  # to be raised when decoding or extraction changes
+PIECE = 256  # images after which extracted features are written; a multiple of a batch
+ITEMS_PER_PART = 512
+BATCH = 16  # images; a divisor of it, as is that of a device
+
+
+class FeatureCache:
+    """The pooled features of images, as the head of a model takes them.
+
+    Args:
+        tick: Called with the number of items whose features were just extracted, and once with the
+            number of those that a stopped extraction left.
+        folder: Where features are cached; None caches them in memory only.
+    """
+
+    def __init__(
+        self, tick: Callable[[int], None] | None = None, folder: Path | None = None
+    ) -> None:
+        self.tick, self.folder = tick, folder
+        self._held: dict[int, tuple[Inputs, ArrayInputs]] = {}
+
+    def of(self, model: Classifier, inputs: Inputs) -> ArrayInputs:
+        """Features of inputs, extracted if that was not done yet."""
+        if id(inputs) not in self._held:
+            self._held[id(inputs)] = (inputs, ArrayInputs(self._features(model, inputs)))
+        return self._held[id(inputs)][1]
+
+    def clear(self) -> None:
+        """Empties the cache in memory, for when the backbone has changed."""
+        self._held.clear()
+
+    def _features(self, model: Classifier, inputs: Inputs) -> Tensor:
+        keys = None if self.folder is None else image_keys(inputs)
+        if self.folder is None or keys is None:
+            return self._extracted(model, inputs)
+        name = f"features-{key_of(model, inputs)}"
+        known = _read(self.folder, name, {*keys})
+        missing = [row for row, key in enumerate(keys) if key not in known]
+        if len({*all_gather_values(str(missing))}) > 1:  # machines with different folders
+            missing = list(range(len(keys)))
+        if missing and self.tick is not None and len(missing) < len(keys):
+            self.tick(len(keys) - len(missing))
+        pieces = [missing[start : start + PIECE] for start in range(0, len(missing), PIECE)]
+        files = []
+        for rows in pieces:
+            made = self._extracted(model, SomeInputs(inputs, torch.tensor(rows)))
+            new = {keys[row]: x for row, x in zip(rows, made.numpy(), strict=True)}
+            files.append(self._write(name, new))
+            known |= new
+        if len(pieces) > 1:
+            self._write(name, {keys[row]: known[keys[row]] for row in missing})
+            if is_main_process():
+                for piece in files:
+                    piece.unlink(missing_ok=True)
+        return torch.from_numpy(np.stack([known[key] for key in keys]))
+
+    def _write(self, name: str, features: Mapping[str, npt.NDArray[np.generic]]) -> Path:
+        assert self.folder is not None
+        path = self.folder / f"{name}-{content_key(*features)}.npz"
+        if is_main_process():
+            ids, x = np.array([*features]), np.stack([*features.values()])
+            with replacing(path) as part, part.open("wb") as out:
+                np.savez(out, allow_pickle=False, ids=ids, x=x)
+        return path
+
+    def _extracted(self, model: Classifier, inputs: Inputs) -> Tensor:
+        return predict(model, model.features, inputs, kind="images", tick=self.tick)
+
+
+def _read(folder: Path, name: str, wanted: set[str]) -> dict[str, npt.NDArray[np.generic]]:
+    """Features of wanted images in the files of a folder; damaged files are left out."""
+    known: dict[str, npt.NDArray[np.generic]] = {}
+    for path in sorted(folder.glob(f"{name}-*.npz")):
+        try:
+            ids = load_npz(path, skip=("x",))["ids"].tolist()
+            rows = {key: row for row, key in enumerate(ids) if key in wanted and key not in known}
+            x = load_npz(path)["x"][[*rows.values()]] if rows else ()
+            known |= zip(rows, x, strict=True)
+        except (OSError, ValueError, KeyError, IndexError):
+            continue
+    return known
+
+
+def image_keys(inputs: Inputs) -> list[str] | None:
+    """A key of each image; None where images have none."""
+    rows = torch.arange(len(inputs))
+    while isinstance(inputs, SomeInputs):
+        rows, inputs = inputs.rows[rows], inputs.inputs
+    if isinstance(inputs, FileInputs):
+        paths = [inputs.paths[row] for row in rows.tolist()]
+        return [content_key((str(path.resolve()), file_state(path))) for path in paths]
+    if isinstance(inputs, ArrayInputs):
+        return [content_key(inputs.x[row]) for row in rows.tolist()]
+    return None
+
+
+def key_of(model: Classifier, inputs: Inputs) -> str:
+    """A key of everything that features depend on, but the images themselves."""
+    parts: list[object] = [(VERSION, model.head.pooling, model.precision)]
+    if (products := torch.get_float32_matmul_precision()) != "highest":
+        parts.append(products)
+    for name, value in model.backbone.state_dict().items():
+        parts += [name, value]
+    while isinstance(inputs, SomeInputs):
+        inputs = inputs.inputs
+    if isinstance(inputs, FileInputs):
+        parts.append((inputs.size, inputs.aspect, inputs.crops))
+    elif isinstance(inputs, ArrayInputs):
+        parts.append((tuple(inputs.x.shape[1:]), inputs.x.dtype, inputs.crops))
+    return content_key(*parts)
+
+
+def fresh_model(recipe: Recipe, observed: LabelMatrix, shape: tuple[int, ...]) -> Classifier:
+    """The model that training on images would begin with.
+
+    Args:
+        recipe: The settings.
+        observed: Seen labels of the items.
+        shape: Shape of one image.
+    """
+    given = recipe.expected_positives
+    k = given if isinstance(given, float) else 1.0  # no backbone depends on it
+    labels = TrainLabels(observed, k, recipe.seed, True)
+    model, _ = build(recipe, labels, shape, images=True)
+    model.place(resolve(recipe.device))
+    return model
+
+
+def plain_model(recipe: Recipe, observed: LabelMatrix, shape: tuple[int, ...]) -> Classifier:
+    """The same backbone with a linear head, whatever the method: its features are vectors."""
+    plain = recipe.model_copy(update={"method": "an", "options": {}, "stages": ()})
+    return fresh_model(plain, observed, shape)
+
+
+def with_features(
+    dataset: Dataset,
+    recipe: Recipe,
+    model: Classifier | None = None,
+    *,
+    tick: Callable[[int], None] | None = None,
+    folder: Path | None = None,
+) -> Dataset:
+    """The same items with the features that a backbone makes of their images.
+
+    Args:
+        dataset: Images.
+        recipe: The settings.
+        model: Whose backbone; by default the one that training would begin with.
+        tick: Called with the number of items whose features were just extracted.
+        folder: Where they are cached.
+    """
+    shape = input_shape(dataset, recipe)
+    model = model or fresh_model(recipe, dataset.table.labels, shape)
+    inputs = dataset_inputs(dataset, recipe, shape, cache_dir=recipe.cache_dir)
+    x = FeatureCache(tick, folder).of(model, inputs(np.arange(len(dataset.table)))).x
+    return replace(dataset, features=x.numpy())
+
+
+def feature_task(
+    task: Task,
+    recipe: Recipe,
+    tick: Callable[[int], None] | None = None,
+    folder: Path | None = None,
+) -> Task:
+    """The same training and validation items, with vectors of the recipe's backbone as inputs.
+
+    Args:
+        task: Images.
+        recipe: The settings.
+        tick: Called with the number of items whose features were just extracted.
+        folder: Where features are cached.
+    """
+    model, cache = plain_model(recipe, task.train.observed, task.shape), FeatureCache(tick, folder)
+
+    def part(images: Part) -> Part:
+        return replace(images, inputs=cache.of(model, images.inputs))
+
+    train, val = part(task.train), part(task.val)
+    assert isinstance(train.inputs, ArrayInputs)
+    shape = tuple(train.inputs.x.shape[1:])
+    return replace(task, train=train, val=val, test=None, images=False, shape=shape)
+
+
+def vectors_of(
+    recipe: Recipe,
+    task: Task,
+    rows: npt.NDArray[np.int64],
+    tick: Callable[[int], None] | None = None,
+    folder: Path | None = None,
+) -> Tensor:
+    """Features of some training items: their own, or vectors of the recipe's backbone.
+
+    Args:
+        recipe: The settings.
+        task: The data.
+        rows: Which training items.
+        tick: Called with the number of items whose features were just extracted.
+        folder: Where features of images are cached.
+    """
+    inputs, chosen = task.train.inputs, torch.from_numpy(rows)
+    if not task.images:
+        assert isinstance(inputs, ArrayInputs | MappedInputs)
+        return inputs.at(chosen).float()
+    model = plain_model(recipe, task.train.observed, task.shape)
+    return FeatureCache(tick, folder).of(model, SomeInputs(inputs, chosen)).x
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """A file of features that was written.
+
+    Args:
+        path: The file.
+        items: How many items it has.
+        dim: D, features per vector.
+        settings: Backbone, image side, data and what else is not a default; the file has them too.
+    """
+
+    path: Path
+    items: int
+    dim: int
+    settings: Mapping[str, object]
+
+    def to_json(self) -> dict[str, object]:
+        """As plain values."""
+        return {"out": str(self.path), "items": self.items, "dim": self.dim, **self.settings}
+
+
+@torch.no_grad()
+def extract_to_file(
+    dataset: Dataset,
+    path: Path,
+    backbone: str,
+    size: int | None = None,
+    workers: Count = "auto",
+    on_progress: Callable[[int], None] | None = None,
+    *,
+    aspect: Aspect = "stretch",
+    crops: Crops = "one",
+    weights: str = "auto",
+    tokens: bool = False,
+    batch_size: int | None = None,
+    device: str = "auto",
+) -> Extraction:
+    """Writes `path`, an npz with `ids` `[N]` and features `x` float16 `[N, D]` or `[N, T, D]`.
+
+    Finished parts are kept in a folder beside `path` until all are there, so that an interrupted
+    extraction resumes. Where several processes run, each makes a share of the parts.
+
+    Args:
+        dataset: Items with image files.
+        path: The file to write.
+        backbone: Name in the backbone table.
+        size: Image side; the backbone's own by default.
+        workers: Processes that decode images; "auto" goes by the machine.
+        on_progress: Called with the number of items done.
+        aspect: How images become square, as for `plusone.data.images.decode`.
+        crops: Which crops of each image, see `plusone.data.images.CROPS`; several are averaged.
+        weights: Weights of the backbone: "auto" for its own, "random", or the path of a file.
+        tokens: Keep all T places of the feature map, row by row, instead of their mean.
+        batch_size: Most images computed at once; None for as many as fit.
+        device: What the backbone computes on, see `plusone.device.resolve`.
+    """
+    computes = resolve(device)
+    table, row = dataset.table, backbone_for(backbone)
+    if table.root is None:
+        raise InputError(f"{dataset.name}: has no image files to extract features from")
+    if tokens and crops != "one":
+        raise InputError("places of several crops cannot be averaged; leave out tokens or crops")
+    side = size or row.size
+    settings = {"backbone": backbone, "size": side, "data": dataset.name}
+    settings |= {"aspect": aspect} if aspect != "stretch" else {}
+    settings |= {"crops": crops} if crops != "one" else {}
+    settings |= {"weights": weights} if weights != "auto" else {}
+    settings |= {"tokens": True} if tokens else {}
+    broken = {one.id: one.reason for one in dataset.broken}
+    settings |= {"broken": broken} if broken else {}
+    paths = tuple(table.path(number) for number in range(len(table)))
+    states = [file_state(file) for file in (Path(weights), *paths)]
+    key = content_key((settings, table.ids.tolist(), states), length=12)
+    parts = path.with_name(f".{path.name}.{key}.parts")
+    parts.mkdir(parents=True, exist_ok=True)
+    missing = broadcast(lambda: missing_parts(parts, len(table)))
+    mine = [missing[number] for number in own_rows(len(missing)).tolist()]
+    rows = torch.cat([torch.empty(0, dtype=torch.int64), *(_rows(p, len(table)) for p in mine)])
+    with seeded("extract"):  # a backbone with random weights must be the same every time
+        net = row.build(3, side, weights).eval()
+        noise = torch.randint(0, 256, (1, 3, side, side), dtype=torch.uint8)
+    net = fused(net, noise).to(computes, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    inputs = FileInputs(paths, side, False, ImageWorkers(workers, computes), aspect, crops)
+    waiting: list[np.ndarray] = []
+    done = 0
+
+    def features(images: Tensor) -> Tensor:
+        if crops == "one":
+            maps = net(images.contiguous(memory_format=torch.channels_last))
+            return (as_tokens(maps)[0] if tokens else Head().pool(maps)).half()
+        # Crop by crop: for a CPU larger batches are slower.
+        each = torch.stack([Head().pool(net(crop)) for crop in images.unbind(1)])
+        return each.mean(0).half()
+
+    size = BATCH if computes.type == "cpu" else IMAGES_ON_DEVICE
+    fitting = Fitting(features, computes, cropped=size)
+    fitting.rows = batch_size
+    for (images,) in inputs.batches(rows, size, ("plain",), 0) if len(rows) else ():
+        waiting.append(fitting(images).numpy())
+        done += len(images)
+        if done % ITEMS_PER_PART == 0 or done == len(rows):
+            part = mine[(done - 1) // ITEMS_PER_PART]
+            write_array(_file(parts, part), np.concatenate(waiting))
+            waiting = []
+        if on_progress is not None:
+            left = sum(len(_rows(p, len(table))) for p in missing)
+            on_progress(len(table) - left + min(left, done * world()[1]))
+    barrier()
+    shape = broadcast(lambda: _join(parts, path, table.ids, settings))
+    return Extraction(path, len(table), shape[-1], settings)
+
+
+def _file(parts: Path, number: int) -> Path:
+    return parts / f"{number:06d}.npy"
+
+
+def _rows(number: int, n: int) -> Tensor:
+    """The items of a part, of `n` in all."""
+    return torch.arange(number * ITEMS_PER_PART, min((number + 1) * ITEMS_PER_PART, n))
+
+
+def missing_parts(parts: Path, n: int) -> list[int]:
+    """The parts of `n` items that are not there yet."""
+    numbers = range(math.ceil(n / ITEMS_PER_PART))
+    return [number for number in numbers if not _file(parts, number).exists()]
+
+
+def _join(parts: Path, path: Path, ids: Strings, settings: dict[str, Any]) -> list[int]:
+    """Writes the file from its parts and removes them; returns the shape of the features."""
+    if missing_parts(parts, len(ids)):
+        raise RunError(
+            f"{parts.parent}: not all processes see this folder; extraction on several machines "
+            "needs a shared folder"
+        )
+    files = [_file(parts, number) for number in range(math.ceil(len(ids) / ITEMS_PER_PART))]
+    x = np.concatenate([np.load(file, allow_pickle=False) for file in files])
+    write_features(path, ids, x, settings)
+    shutil.rmtree(parts)
+    return list(x.shape)

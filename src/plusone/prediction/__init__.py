@@ -1,0 +1,1 @@
+"""Using a trained model: loading it, the items to predict, tags, evaluation."""

@@ -1,0 +1,316 @@
+"""The items that a prediction is asked for: image files, feature files, lists and data sets."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from plusone.data.checks import id_fault
+from plusone.data.dataset import Dataset
+from plusone.data.features import NPY, SUFFIXES, holds_features, read_features
+from plusone.data.formats.csv_text import id_column, records, sidecar_root
+from plusone.data.formats.shards import Sharded
+from plusone.data.images import IMAGE_SUFFIXES, SOMETIMES, not_readable
+from plusone.data.lazy import rows_of
+from plusone.data.shards import named_files
+from plusone.data.source import EMBEDDED, load_source
+from plusone.device import device_of
+from plusone.errors import InputError, Problems
+from plusone.inputs.loader import FileInputs, Inputs, MappedInputs
+from plusone.inputs.task import dataset_inputs, input_shape, same_kind
+from plusone.inputs.workers import ImageWorkers
+from plusone.prediction.load import Predictor
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """An item that cannot be predicted, and why."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Items:
+    """The items of one argument.
+
+    Args:
+        ids: Their names.
+        paths: Their image files, or () if there are `inputs`.
+        inputs: Their inputs, if they are not image files.
+        skipped: Entries that are not usable items.
+    """
+
+    ids: tuple[str, ...]
+    paths: tuple[Path, ...] = ()
+    inputs: Inputs | None = None
+    skipped: tuple[Skipped, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def find_items(
+    predictor: Predictor,
+    arguments: Sequence[str],
+    features: Sequence[Path] = (),
+    form: str = "auto",
+    meaning: str = "auto",
+    hints: Path | None = None,
+) -> list[Items]:
+    """Resolves command-line arguments to items, one `Items` per argument.
+
+    A model for images takes image files, folders (searched recursively), patterns such as
+    `photos/**/*.jpg`, a CSV with a column `image` (paths relative to the folder of its images, as
+    `data.formats` resolves it), shards (`plusone.data.shards`), or a data set with images. A model
+    for features takes feature files or data sets with features.
+
+    Names of items are relative to the argument if there is only one, and include it otherwise. An
+    image file that several arguments name is predicted once.
+
+    Args:
+        predictor: The model.
+        arguments: Files, folders, patterns or data sets.
+        features: Feature files that belong to the data sets.
+        form: Format of the data sets.
+        meaning: What unmarked labels mean in them.
+        hints: Hints of the data sets, for a model with `hint_features`.
+
+    Raises:
+        InputError: An argument has no items that the model can take.
+    """
+    plain = predictor.images and form == "auto" and not features
+    resolved: list[Items] = []
+    paths: set[str] = set()
+    for argument in arguments:
+        items = _images(argument, alone=len(arguments) == 1) if plain else None
+        if items is None:
+            items = _features_or_dataset(predictor, argument, features, form, meaning, hints)
+        elif items.ids and predictor.shape[0] != 3:
+            raise InputError(
+                f"{argument}: has {_kind((3,) * 3)}, the model takes {_kind(predictor.shape)}"
+            )
+        resolved.append(_without(_with_names(items), paths))
+        if not items.ids and not items.skipped:
+            raise InputError(f"{argument}: has no items")
+    return resolved
+
+
+def items_of(
+    predictor: Predictor, data: str, features: Sequence[Path], form: str, meaning: str
+) -> tuple[tuple[str, ...], Inputs]:
+    """Names and inputs of the items of one argument, see `find_items`."""
+    (items,) = find_items(predictor, [data], features, form, meaning)
+    if items.inputs is not None:
+        return items.ids, items.inputs
+    recipe, size = predictor.recipe, predictor.shape[-1]
+    workers = ImageWorkers(recipe.workers, device_of(predictor.model))
+    return items.ids, FileInputs(items.paths, size, workers=workers, aspect=recipe.aspect)
+
+
+def _with_names(items: Items) -> Items:
+    """The items whose file names are text; the others cannot be written, and are skipped."""
+    good = [name.isascii() or _is_text(name) for name in items.ids]
+    if all(good) or not items.paths:
+        return items
+    pairs = list(zip(items.ids, items.paths, strict=True))
+    kept = [pair for pair, fine in zip(pairs, good, strict=True) if fine]
+    bad = [
+        Skipped(os.fsencode(name).decode("utf-8", "backslashreplace"), "its name is not UTF-8")
+        for name, fine in zip(items.ids, good, strict=True)
+        if not fine
+    ]
+    return Items(
+        tuple(name for name, _ in kept),
+        tuple(path for _, path in kept),
+        None,
+        (*items.skipped, *bad),
+    )
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _without(items: Items, paths: set[str]) -> Items:
+    """The items whose image files are not in `paths`; their files are added to it."""
+    if not items.paths:
+        return items
+    new: list[tuple[str, Path]] = []
+    for name, path in zip(items.ids, items.paths, strict=True):
+        if (absolute := os.path.abspath(path)) not in paths:
+            paths.add(absolute)
+            new.append((name, path))
+    return Items(
+        tuple(name for name, _ in new), tuple(path for _, path in new), None, items.skipped
+    )
+
+
+def _images(argument: str, *, alone: bool) -> Items | None:
+    """The images of an argument; None if it is neither images nor a list of them."""
+    if argument in EMBEDDED:
+        return None
+    path = Path(argument)
+    files = image_files(path, also=SOMETIMES)  # those of kinds that are not read are named
+    sharded = None if files else Sharded.find(path)
+    if sharded is not None and (ids := sharded.ids()):
+        files = tuple(sharded.root / name for name in ids)
+        return Items(tuple(ids) if alone else _names(files, None), files)
+    if not os.path.exists(argument):
+        return _matching(argument) if glob.has_magic(argument) else None
+    if path.is_dir():
+        if not any(file.suffix.lower() in IMAGE_SUFFIXES for file in files):
+            unread = not_readable(file.name for file in files)
+            raise InputError(f"{argument}: {unread or 'has no images in it'}")
+        return Items(_names(files, path if alone else None), files)
+    if files:
+        return Items(_names(files, path.parent if alone else None), files)
+    return _listed(path, alone=alone) if path.suffix.lower() == ".csv" else None
+
+
+def _matching(pattern: str) -> Items:
+    """The images that match a pattern, and those in matching folders."""
+    matches = sorted(glob.glob(pattern, recursive=True))
+    if not matches:
+        raise InputError(f"{pattern}: no file matches")
+    files: list[Path] = []
+    other: list[Skipped] = []
+    for path in map(Path, matches):
+        inside = image_files(path)
+        files += inside
+        if not inside and path.is_file():
+            other.append(Skipped(path.as_posix(), "is not an image file by its name"))
+    return Items(_names(files, None), tuple(files), None, tuple(other))
+
+
+def _listed(path: Path, *, alone: bool) -> Items:
+    """The images listed in the id column of a CSV file."""
+    problems = Problems(path)
+    ids: list[str] = []
+    bad: list[Skipped] = []
+    for name in _id_cells(path, problems):
+        if fault := id_fault(name):
+            bad.append(Skipped(name, fault))
+        else:
+            ids.append(name)
+    problems.raise_if_any()
+    root = sidecar_root(np.array(ids, dtype=np.str_), path)
+    files = tuple(root / name for name in ids)
+    return Items(tuple(ids) if alone else _names(files, None), files, None, tuple(bad))
+
+
+def _id_cells(path: Path, problems: Problems) -> Iterator[str]:
+    rows = records(path, problems)
+    header = next(rows, None)
+    if header is None:
+        problems.raise_if_any()
+        raise InputError(f"{path}: is empty")
+    place = id_column([cell.strip() for cell in header[1]], path)
+    for _, cells in rows:
+        yield cells[place].strip()
+
+
+def _features_or_dataset(
+    predictor: Predictor,
+    argument: str,
+    features: Sequence[Path],
+    form: str,
+    meaning: str,
+    hints: Path | None,
+) -> Items:
+    """The items of a feature file or a data set."""
+    path = Path(argument)
+    if not predictor.images and not features and image_files(path):
+        raise InputError(
+            f"{argument}: has {_kind((3,) * 3)}, the model takes {_kind(predictor.shape)}; "
+            "plusone features extracts them, with the backbone of the training data"
+        )
+    bare = not features and _has_features_only(path)
+    if bare and predictor.images:
+        raise InputError(f"{argument}: holds features, the model takes images")
+    if bare:
+        file = read_features([path])
+        if not same_kind(shape := file.x.shape[1:], predictor.shape):
+            raise InputError(
+                f"{path}: has {_kind(shape)}, the model takes {_kind(predictor.shape)}"
+            )
+        rows = np.arange(len(file.ids))
+        return Items(tuple(file.ids.tolist()), (), MappedInputs(rows_of(file.x, rows)))
+    # Image files are not checked here: prediction skips those that cannot be decoded.
+    dataset = load_source(
+        argument, features=features, hints=hints, format=form, labels=meaning, check_images=False
+    )
+    table = dataset.table
+    ids, count = tuple(table.ids.tolist()), len(table)
+    if dataset.features is None and table.root is not None:
+        _check_kind(predictor, dataset)
+        return Items(ids, tuple(table.path(row) for row in range(count)))
+    skipped = tuple(Skipped(one.id, one.reason) for one in dataset.broken)
+    return Items(ids, (), inputs_for(predictor, dataset, np.arange(count)), skipped)
+
+
+def inputs_for(predictor: Predictor, dataset: Dataset, rows: npt.NDArray[np.int64]) -> Inputs:
+    """Inputs of some rows of a data set, for a model.
+
+    Raises:
+        InputError: The model does not take inputs of this kind.
+    """
+    _check_kind(predictor, dataset)
+    workers = ImageWorkers(predictor.recipe.workers, device_of(predictor.model))
+    return dataset_inputs(dataset, predictor.shown, predictor.shape, workers=workers)(rows)
+
+
+def _check_kind(predictor: Predictor, dataset: Dataset) -> None:
+    """Refuses data that the model does not take."""
+    given = input_shape(dataset, predictor.recipe)
+    if not same_kind(given, predictor.shape):
+        raise InputError(
+            f"{dataset.name}: has {_kind(given)}, the model takes {_kind(predictor.shape)}"
+            f"{'' if predictor.images else '; give them with --features FILE'}"
+        )
+
+
+def _kind(shape: tuple[int, ...]) -> str:
+    if len(shape) == 1:
+        return f"{shape[0]} features per item"
+    if len(shape) == 2:
+        return f"tokens of {shape[1]} features"
+    return f"images with {shape[0]} channel{'' if shape[0] == 1 else 's'}"
+
+
+def image_files(path: Path, also: Iterable[str] = ()) -> tuple[Path, ...]:
+    """The image files at or below a path, sorted; `also` has suffixes that count, too."""
+    suffixes = {*IMAGE_SUFFIXES, *also}
+    if path.is_dir():
+        images = (file for file in path.rglob("*") if file.suffix.lower() in suffixes)
+        return tuple(sorted(file for file in images if file.is_file()))
+    return (path,) if path.is_file() and path.suffix.lower() in suffixes else ()
+
+
+def _names(files: Iterable[Path], root: Path | None) -> tuple[str, ...]:
+    """Names of files, relative to a folder if one is given."""
+    return tuple((file if root is None else file.relative_to(root)).as_posix() for file in files)
+
+
+def _has_features_only(path: Path) -> bool:
+    if path.is_dir():
+        labelled = (path / "labels.csv").is_file()
+        return not labelled and any(file.suffix.lower() == NPY for file in path.iterdir())
+    kind = path.suffix.lower()
+    if kind != ".npz":
+        return kind == NPY or (kind in SUFFIXES and holds_features(named_files(path)[0]))
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return "x" in file.files and not {"y", "labels"} & set(file.files)
+    except Exception:  # damaged files fail in many ways; reading it later says how
+        return False

@@ -1,0 +1,200 @@
+"""Loading the model of a finished run, ready to predict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from plusone.build import below, build
+from plusone.closed_form.kernel import KernelMap, StandardMap
+from plusone.data.formats import read as read_table
+from plusone.data.images import Crops
+from plusone.device import allowing_tf32, autocasts, device_of, resolve
+from plusone.errors import InputError
+from plusone.inputs.forward import predict
+from plusone.inputs.loader import Inputs
+from plusone.methods._base import Method
+from plusone.models.backbones import feature_dim
+from plusone.models.classifier import Classifier
+from plusone.prediction import checkpoint
+from plusone.prediction.run_folder import (
+    is_unfinished,
+    read_description,
+    read_recipe,
+    refuse_diverged,
+)
+from plusone.probabilities.calibration import Calibration, read_calibration
+from plusone.recipe import Recipe
+from plusone.types import TrainLabels
+
+ALLOCATED_PER_BYTE = 16  # of a weights file: initial weights, their copies and temporaries
+ALLOCATED_AT_LEAST = 2**28
+LANDMARKS = ".similarity.landmarks"  # in a weights file
+FACTORIES = ("empty", "zeros", "ones", "full", "rand", "randn", "new_")  # functions of torch
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A trained model, ready to use.
+
+    Args:
+        recipe: The settings it was trained with.
+        classes: Class names, in the order of the columns of its predictions.
+        shape: Shape of one input.
+        images: Whether inputs are images.
+        model: The model.
+        method: Its method.
+        calibration: From its scores to probabilities; the identity if it has none.
+        crops: Which crops of an image it is shown; those of its training if not given.
+        batch_size: Inputs that are computed at once; by the device if not given.
+    """
+
+    recipe: Recipe
+    classes: tuple[str, ...]
+    shape: tuple[int, ...]
+    images: bool
+    model: Classifier
+    method: Method
+    calibration: Calibration
+    crops: Crops | None = None
+    batch_size: int | None = None
+
+    @property
+    def shown(self) -> Recipe:
+        """The settings that inputs are made by: those of the training, with the crops shown."""
+        return self.recipe.model_copy(update={"crops": self.crops or self.recipe.crops})
+
+    def with_crops(self, crops: Crops) -> Predictor:
+        """The same model shown other crops of an image than in its training.
+
+        A model that was trained on whole images gives the mean odds of the crops.
+        """
+        if not self.images:
+            raise InputError("crops are parts of images, and this model takes features")
+        return replace(self, crops=crops)
+
+    @property
+    def raw(self) -> Predictor:
+        """The same model without its calibration: its probabilities are the raw scores."""
+        none = Calibration.none(len(self.classes), "as asked for")
+        return replace(self, calibration=none)
+
+    def log_odds(self, inputs: Inputs, tick: Callable[[int], None] | None = None) -> Tensor:
+        """Log-odds of the probabilities `[N, L]`, which rank labels where those round to 1."""
+        kind = "images" if self.images else "features"
+        several = self.recipe.crops == "one" and self.crops not in (None, "one")
+        forward = self._mean_odds if several else self.model
+        with allowing_tf32(device_of(self.model), self.recipe.tf32):
+            logits = predict(
+                self.model, forward, inputs, kind=kind, tick=tick, rows=self.batch_size
+            )
+            return self.from_logits(logits)
+
+    def probabilities(self, inputs: Inputs, tick: Callable[[int], None] | None = None) -> Tensor:
+        """Probabilities `[N, L]` for all inputs."""
+        return torch.sigmoid(self.log_odds(inputs, tick))
+
+    def from_logits(self, logits: Tensor) -> Tensor:
+        """Log-odds of the probabilities, from logits of the model `[..., L]`."""
+        return self.calibration(self.method.log_odds(logits))
+
+    def _mean_odds(self, crops: Tensor) -> Tensor:
+        """Logits `[B, L]` of the mean odds over crops `[B, V, C, H, W]`."""
+        logits: Tensor = self.model(crops.flatten(0, 1)).logits
+        return logits.reshape(*crops.shape[:2], -1).logsumexp(dim=1) - math.log(crops.shape[1])
+
+
+def load_run(folder: Path, device: str | torch.device = "auto") -> Predictor:
+    """Loads the model of a run.
+
+    Args:
+        folder: The run.
+        device: What it computes on, whatever it was trained on; see `plusone.device.resolve`.
+    """
+    device = resolve(device)
+    recipe, description = read_recipe(folder), read_description(folder)
+    weights = folder / "model.safetensors"
+    if not weights.exists():
+        refuse_diverged(folder)
+    if not weights.exists() or is_unfinished(folder):
+        raise InputError(f"{folder}: the run is not complete; finish it with --resume")
+    table = read_table(folder / "observed.npz").table
+    observed, shape = table.take(table.rows_of("train")).labels, description.shape
+    labels = TrainLabels(observed, description.k, recipe.seed, len(shape) > 1)
+    tensors, _ = checkpoint.load(weights)
+    landmarks = [len(value) for key, value in tensors.items() if key.endswith(LANDMARKS)]
+    # All weights are in the run: pretrained weights need not be loaded.
+    with AllocationLimit(weights.stat().st_size, str(folder)):
+        model, method = build(
+            recipe,
+            labels,
+            shape,
+            images=description.images,
+            weights="random",
+            landmarks=next(iter(landmarks), None),
+        )
+        dim = shape[-1] if not description.images else feature_dim(model.backbone)
+        inner = KernelMap(dim, landmarks[0]) if landmarks else None
+        between = StandardMap(dim, inner) if recipe.standardize else inner
+        if between is not None:
+            model.head = between.folded(model.head)
+    try:
+        model.load_state_dict(below(tensors, "model."))
+        method.load_state_dict(below(tensors, "method."))
+    except RuntimeError as error:
+        first = str(error).splitlines()[0]
+        raise InputError(f"{weights}: does not fit the recipe beside it ({first})") from None
+    if not autocasts(device, model.precision):
+        model.precision = "float32"  # trained on another device
+    model.eval().place(device)
+    return Predictor(
+        recipe,
+        description.classes,
+        shape,
+        description.images,
+        model,
+        method,
+        read_calibration(folder, description.classes),
+    )
+
+
+class AllocationLimit(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Limits the tensors that are created inside it; more is an `InputError`.
+
+    A recipe of a few bytes can ask for a network of any size; the weights file of the run says how
+    large its network really is.
+
+    Args:
+        size: Bytes of the weights file.
+        what: The run, for the message.
+    """
+
+    def __init__(self, size: int, what: str) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.left = ALLOCATED_PER_BYTE * size + ALLOCATED_AT_LEAST
+        self.what = what
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[Any],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if func.__name__.startswith(FACTORIES):
+            self._take(next((arg for arg in args if isinstance(arg, (list, tuple))), ()))
+        return func(*args, **(kwargs or {}))
+
+    def _take(self, shape: Sequence[int]) -> None:
+        self.left -= 4 * math.prod(shape)
+        if self.left < 0:
+            raise InputError(
+                f"{self.what}: describes a far larger model than its weights file holds"
+            )

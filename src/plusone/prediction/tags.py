@@ -1,0 +1,285 @@
+"""Tags for new items: predictions, some at a time, and the CSV and JSON they are written as."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from plusone.data.formats.csv_text import SEPARATOR
+from plusone.data.images import NO_FILE, decode_crops
+from plusone.errors import InputError
+from plusone.inputs.loader import ArrayInputs
+from plusone.io.readers import MAX_PIXELS
+from plusone.parallel.processes import all_gather, all_gather_values, single_process, world
+from plusone.prediction.items import Items, Skipped
+from plusone.prediction.load import Predictor
+from plusone.probabilities.thresholds import Thresholds
+from plusone.recipe import Recipe
+
+BATCH = 32  # images decoded and predicted at a time
+NUMBERS = 1 << 23  # inputs and probabilities held at a time, for other inputs
+PREFETCHED = 2  # batches of images decoded while the model predicts
+THREADS = 4  # that decode
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how cells begin that spreadsheets run
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Probabilities of every class for some items.
+
+    Args:
+        ids: Names of the items, `N` of them.
+        classes: Class names, `L` of them.
+        probabilities: `[N, L]`.
+        skipped: Items that could not be read.
+        paths: Their image files, or () if they have none.
+    """
+
+    ids: tuple[str, ...]
+    classes: tuple[str, ...]
+    probabilities: Tensor
+    skipped: tuple[Skipped, ...] = ()
+    paths: tuple[Path, ...] = ()
+
+    def labels(self, row: int, threshold: float | npt.NDArray[np.float64]) -> list[str]:
+        """The classes of one item above their thresholds, most likely first.
+
+        Args:
+            row: Which item.
+            threshold: One for all classes, or `[L]`.
+        """
+        scores = self.probabilities[row].double().numpy()
+        above = scores > threshold
+        return [self.classes[c] for c in np.argsort(-scores, kind="stable") if above[c]]
+
+    def to_json(self, row: int, threshold: float | npt.NDArray[np.float64]) -> dict[str, Any]:
+        """Labels and probabilities of one item as plain values."""
+        scores = [round(value, 6) for value in self.probabilities[row].tolist()]
+        return {
+            "labels": self.labels(row, threshold),
+            "probabilities": dict(zip(self.classes, scores, strict=True)),
+        }
+
+
+class Sink(Protocol):
+    """Something that predictions are written to."""
+
+    def add(self, predictions: Predictions) -> None:
+        """Takes some items."""
+
+    def end(self, skipped: Sequence[Skipped]) -> None:
+        """Called once, after the last items, with all that were skipped."""
+
+
+def predict_all(predictor: Predictor, arguments: Sequence[Items]) -> Iterator[Predictions]:
+    """Predicts items in order, some at a time, so that memory does not grow with their number.
+
+    Images that cannot be decoded are skipped. Where several processes run, each predicts a share
+    and all get the whole result; all must call it.
+    """
+    for items in arguments:
+        if items.skipped:
+            empty = torch.zeros(0, len(predictor.classes))
+            yield Predictions((), predictor.classes, empty, items.skipped)
+        if items.paths:
+            yield from _all_gather(predictor, _from_files(predictor, items, world()), len(items))
+        else:
+            yield from _from_inputs(predictor, items)
+
+
+def _all_gather(
+    predictor: Predictor, batches: Iterator[Predictions], n: int
+) -> Iterator[Predictions]:
+    """All-gathers the batches of all processes, which predict them in turn."""
+    _, size = world()
+    if size == 1:
+        yield from batches
+        return
+    none = Predictions((), predictor.classes, torch.zeros(0, len(predictor.classes)))
+    for _ in range(0, n, size * BATCH):
+        with single_process():
+            own = next(batches, none)
+        gathered: list[Any] = all_gather_values(
+            [
+                own.ids,
+                [str(path) for path in own.paths],
+                [(one.id, one.reason) for one in own.skipped],
+            ]
+        )
+        counts = [len(ids) for ids, _, _ in gathered]
+        if sum(counts):
+            scores = torch.split(all_gather(own.probabilities, counts), counts)
+        else:
+            scores = (own.probabilities,) * size
+        for (ids, paths, skipped), part in zip(gathered, scores, strict=True):
+            unread = tuple(Skipped(*one) for one in skipped)
+            yield Predictions(tuple(ids), predictor.classes, part, unread, tuple(map(Path, paths)))
+
+
+def _from_inputs(predictor: Predictor, items: Items) -> Iterator[Predictions]:
+    """Predictions of items that are not image files."""
+    if items.inputs is None or not len(items):
+        return
+    rows = max(1, NUMBERS // (int(np.prod(predictor.shape)) + len(predictor.classes)))
+    done = 0
+    for (view,) in items.inputs.batches(torch.arange(len(items)), rows, ("plain",), 0):
+        ids = items.ids[done : done + len(view)]
+        yield Predictions(ids, predictor.classes, predictor.probabilities(ArrayInputs(view)))
+        done += len(view)
+
+
+def _from_files(
+    predictor: Predictor, items: Items, share: tuple[int, int]
+) -> Iterator[Predictions]:
+    """Predictions of this process's image files; threads decode the next batches meanwhile."""
+    rank, processes = share
+    size, shown = predictor.shape[-1], predictor.shown
+
+    starts = deque(range(rank * BATCH, len(items), processes * BATCH))
+    waiting: deque[tuple[int, list[Future[Tensor | str]]]] = deque()
+    pool = ThreadPoolExecutor(THREADS)
+    try:
+        while starts or waiting:
+            while starts and len(waiting) < PREFETCHED:
+                start = starts.popleft()
+                paths = items.paths[start : start + BATCH]
+                waiting.append((start, [pool.submit(decoded, path, size, shown) for path in paths]))
+            start, futures = waiting.popleft()
+            batch = items.ids[start : start + BATCH], items.paths[start : start + BATCH]
+            yield _predict_batch(predictor, *batch, [future.result() for future in futures])
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def decoded(
+    file: Path | bytes, size: int, shown: Recipe, max_pixels: int = MAX_PIXELS
+) -> Tensor | str:
+    """An image as the input of a model, `[3, size, size]` or `[V, 3, size, size]`; or a reason.
+
+    Args:
+        file: The file, or its content.
+        size: Side of the result.
+        shown: The settings that inputs are made by.
+        max_pixels: Images with more pixels are refused.
+    """
+    try:
+        crops = decode_crops(file, size, shown.crops, shown.aspect, max_pixels)
+        return crops if len(crops) > 1 else crops[0]
+    except InputError as error:
+        return str(error).removeprefix(f"{NO_FILE if isinstance(file, bytes) else file}: ")
+    except Exception as error:  # broken files fail in many ways
+        return f"cannot be read as an image ({type(error).__name__}: {error})"
+
+
+def _predict_batch(
+    predictor: Predictor,
+    ids: Sequence[str],
+    paths: Sequence[Path],
+    decoded: Sequence[Tensor | str],
+) -> Predictions:
+    """Predictions of the images that could be decoded; the others come as the reason why not."""
+    images = [image for image in decoded if isinstance(image, Tensor)]
+    good = [row for row, image in enumerate(decoded) if isinstance(image, Tensor)]
+    skipped = tuple(
+        Skipped(name, reason)
+        for name, reason in zip(ids, decoded, strict=True)
+        if isinstance(reason, str)
+    )
+    if images:
+        scores = predictor.probabilities(ArrayInputs(torch.stack(images)))
+    else:
+        scores = torch.zeros(0, len(predictor.classes))
+    names, files = tuple(ids[row] for row in good), tuple(paths[row] for row in good)
+    return Predictions(names, predictor.classes, scores, skipped, files)
+
+
+def for_spreadsheet(text: str) -> str:
+    """A cell that no spreadsheet runs as a formula: an apostrophe marks it as text.
+
+    >>> for_spreadsheet("=1+1"), for_spreadsheet("a=b")
+    ("'=1+1", 'a=b')
+    """
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+class CsvTags:
+    """One line per item: its name, its labels joined by `|`, then a probability per class.
+
+    Args:
+        file: Where to write.
+        classes: Class names.
+        thresholds: Above which probability a label is predicted.
+        cell: Changes the text of a cell; by default it is written as it is.
+    """
+
+    def __init__(
+        self,
+        file: TextIO,
+        classes: Sequence[str],
+        thresholds: Thresholds,
+        cell: Callable[[str], str] = str,
+    ) -> None:
+        if bad := next((name for name in classes if SEPARATOR in name), None):
+            raise InputError(
+                f"class {bad!r}: {SEPARATOR} separates labels in CSV; use --json without --out"
+            )
+        self.writer = csv.writer(file, lineterminator="\n")
+        self.cuts = thresholds.array
+        self.cell = cell
+        self.header: list[str] | None = ["image", "labels", *map(cell, classes)]
+
+    def add(self, predictions: Predictions) -> None:
+        """Writes some items, with the header before the first."""
+        if predictions.ids and self.header is not None:
+            self.writer.writerow(self.header)
+            self.header = None
+        for row, name in enumerate(predictions.ids):
+            scores = [f"{value:.4f}" for value in predictions.probabilities[row].tolist()]
+            labels = SEPARATOR.join(predictions.labels(row, self.cuts))
+            self.writer.writerow([self.cell(name), self.cell(labels), *scores])
+
+    def end(self, skipped: Sequence[Skipped]) -> None:
+        """Does nothing: a CSV needs no end."""
+
+
+class JsonTags:
+    """One JSON object on one line, whose items are written one by one.
+
+    Args:
+        file: Where to write.
+        classes: Class names.
+        thresholds: Above which probability a label is predicted.
+    """
+
+    def __init__(self, file: TextIO, classes: Sequence[str], thresholds: Thresholds) -> None:
+        self.file, self.cuts = file, thresholds.array
+        header = {"from": thresholds.origin, "thresholds": thresholds.by_name(classes)}
+        self.separator = f'{_text(header)[:-1]}, "items": ['
+
+    def add(self, predictions: Predictions) -> None:
+        """Writes some items."""
+        for row, name in enumerate(predictions.ids):
+            item = {"id": name} | predictions.to_json(row, self.cuts)
+            self.file.write(self.separator + _text(item))
+            self.separator = ", "
+
+    def end(self, skipped: Sequence[Skipped]) -> None:
+        """Closes the object."""
+        entries = [{"id": one.id, "reason": one.reason} for one in skipped]
+        self.file.write(f'], "skipped": {_text(entries)}}}\n')
+        self.file.flush()
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
