@@ -61,10 +61,10 @@ def _gallery(group: Group) -> Sequence[Block]:
     runs = _with_examples(group)
     first = next(iter(runs.values()))
     images, problem, tiny = _images(first, [item.id for item in first.examples])
-    predictions = {
-        name: {item.id: chips(item, (thresholds_of(run) or ({}, {}))[1]) for item in run.examples}
-        for name, run in runs.items()
-    }
+    predictions = {}
+    for name, run in runs.items():
+        _, thresholds = thresholds_of(run) or ({}, {})
+        predictions[name] = {item.id: chips(item, thresholds) for item in run.examples}
     items = [
         GalleryItem(
             item.id,
