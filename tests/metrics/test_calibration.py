@@ -32,6 +32,14 @@ def test_expected_calibration_error_equals_a_loop(bins):
     assert expected_calibration_error(p, truth, bins=bins) == pytest.approx(total, abs=1e-12)
 
 
+def test_a_bin_holds_its_upper_edge_and_the_first_one_holds_0():
+    truth = np.array([[1], [0]])
+    apart = expected_calibration_error(np.array([[0.5], [0.6]]), truth, bins=2)
+    assert apart == pytest.approx((0.5 + 0.6) / 2)
+    together = expected_calibration_error(np.array([[0.0], [0.5]]), truth, bins=2)
+    assert together == pytest.approx((1.0 - 0.5) / 2)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_brier_score_equals_scikit_learn(dtype):
     p, truth = problem(1, dtype)

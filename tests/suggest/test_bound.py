@@ -20,6 +20,15 @@ def test_labels_of_one_item_count_once():
     assert precision_at_least(together, together, 4000) == precision_at_least(single, single, 1000)
 
 
+def test_items_of_unequal_size_count_as_fewer_and_never_as_more():
+    """Items with 2, 1 and 1 labels count as 16 / 6 = 2.67 labels: two of them, and a wrong one."""
+    accepted = np.array([2, 1, 1])
+    bound = precision_at_least(accepted, accepted, 300_000)
+    assert bound == pytest.approx(beta.ppf(0.05, 2, 1), abs=1e-3)
+    bound = precision_at_least(accepted, np.array([2, 1, 0]), 300_000)
+    assert bound == pytest.approx(beta.ppf(0.05, 1, 2), abs=1e-3)
+
+
 def test_nothing_to_bound():
     assert precision_at_least(np.zeros(5, dtype=int), np.zeros(5, dtype=int), 10) is None
     assert precision_at_least(np.ones(5, dtype=int), np.ones(5, dtype=int), 0) is None

@@ -436,6 +436,10 @@ def test_shares_are_met_on_average_and_neighbours_are_mixed():
     assert visits / 400 == pytest.approx(4 * weights / weights.sum(), abs=0.08)
     first = {visiting_order(4, weights, draw(seed))[0].item() for seed in range(50)}
     assert first == {0, 1, 2, 3}
+    heavy = np.where(np.arange(20) == 7, 20.0, 1.0)  # about ten of twenty visits
+    for seed in range(5):
+        visits = np.flatnonzero(visiting_order(20, heavy, draw(seed)).numpy() == 7)
+        assert visits[-1] - visits[0] >= len(visits), "all visits of an item in a row"
 
 
 def prefetching() -> int:
