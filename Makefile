@@ -9,7 +9,7 @@ EXTRAS := dev,lite0,lite1,lite2,image,plots,tune,review,serve,onnx,heic,docs,ten
 # Bytecode is kept even where the environment says otherwise: compiling all tests takes ten seconds.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist worksteal
 
-.PHONY: demo loop test test-fast test-accelerator check docs pictures bench results clean
+.PHONY: demo loop test test-fast test-rounding test-accelerator check docs pictures bench results clean
 
 demo: $(READY)
 	$(BIN)/plusone demo
@@ -23,6 +23,11 @@ test: $(READY) $(BROWSER)
 
 test-fast: $(READY)
 	$(PYTEST) -m "not slow"
+
+# Tests that processors which round differently have broken before, under two other instruction sets.
+test-rounding: $(READY)
+	ATEN_CPU_CAPABILITY=default MKL_ENABLE_INSTRUCTIONS=SSE4_2 ONEDNN_MAX_CPU_ISA=SSE41 $(PYTEST) -m rounding
+	ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 $(PYTEST) -m rounding
 
 # For a machine with a GPU: the same checks on the real device. See docs/devices.md for what it prints.
 test-accelerator: $(READY)

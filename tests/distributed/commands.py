@@ -13,6 +13,7 @@ from pathlib import Path
 
 from plusone.cli.app import main
 from plusone.features import extraction as features
+from plusone.features import parts
 
 
 def run(commands: list[list[str]]) -> None:
@@ -29,5 +30,5 @@ def run(commands: list[list[str]]) -> None:
 
 
 if __name__ == "__main__":
-    features.ITEMS_PER_PART = features.BATCH = 4  # few pictures make several parts
+    parts.ITEMS_PER_PART = features.BATCH = 4  # few pictures make several parts
     run(json.loads(Path(sys.argv[1]).read_text()))

@@ -89,7 +89,8 @@ def test_means_far_from_zero_lose_no_digits():
     x = 1000 + torch.randn(64, 3)
     found, *_ = together(layers, x, torch.ones(64, 3), (32, 32))
     exact = (x.double() - x.double().mean(0)) / x.double().std(0, correction=0)
-    torch.testing.assert_close(found.double(), exact, rtol=0, atol=2e-4)
+    # A unit in the last place of 1,000 is 6e-5; squares of the values would lose 0.1.
+    torch.testing.assert_close(found.double(), exact, rtol=0, atol=1e-3)
 
 
 MAPS = torch.ones(6, 4, 5, 3)

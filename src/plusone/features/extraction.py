@@ -10,12 +10,9 @@ time. `extract_to_file` writes features for users.
 
 from __future__ import annotations
 
-import math
-import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,15 +24,15 @@ from plusone.data.dataset import Dataset
 from plusone.data.features import write_features
 from plusone.data.images import Aspect, Crops
 from plusone.data.matrix import LabelMatrix
-from plusone.data.table import Strings
 from plusone.device import resolve
-from plusone.errors import InputError, RunError
+from plusone.errors import InputError
 from plusone.features.fused import fused
+from plusone.features.parts import compute_in_parts
 from plusone.inputs.forward import IMAGES_ON_DEVICE, Fitting, predict
 from plusone.inputs.loader import ArrayInputs, FileInputs, Inputs, MappedInputs, SomeInputs
 from plusone.inputs.task import Part, Task, dataset_inputs, input_shape
 from plusone.inputs.workers import Count, ImageWorkers
-from plusone.io.arrays import load_npz, write_array
+from plusone.io.arrays import load_npz
 from plusone.io.files import replacing
 from plusone.io.keys import content_key, file_state
 from plusone.models.backbones import backbone_for
@@ -43,11 +40,7 @@ from plusone.models.classifier import Classifier
 from plusone.models.heads import Head, as_tokens
 from plusone.parallel.processes import (
     all_gather_values,
-    barrier,
-    broadcast,
     is_main_process,
-    own_rows,
-    world,
 )
 from plusone.recipe import Recipe
 from plusone.seeds import seeded
@@ -56,7 +49,6 @@ from plusone.types import TrainLabels
 FOLDER = ".features"  # beside runs: features of images, for the next run
 VERSION = 2  # to be raised when decoding or extraction changes
 PIECE = 256  # images after which extracted features are written; a multiple of a batch
-ITEMS_PER_PART = 512
 BATCH = 16  # images; a divisor of it, as is that of a device
 
 
@@ -300,8 +292,8 @@ def extract_to_file(
 ) -> Extraction:
     """Writes `path`, an npz with `ids` `[N]` and features `x` float16 `[N, D]` or `[N, T, D]`.
 
-    Finished parts are kept in a folder beside `path` until all are there, so that an interrupted
-    extraction resumes. Where several processes run, each makes a share of the parts.
+    A stopped extraction resumes, and several processes share the work: see
+    `plusone.features.parts`.
 
     Args:
         dataset: Items with image files.
@@ -333,19 +325,12 @@ def extract_to_file(
     settings |= {"broken": broken} if broken else {}
     paths = tuple(table.path(number) for number in range(len(table)))
     states = [file_state(file) for file in (Path(weights), *paths)]
-    key = content_key((settings, table.ids.tolist(), states), length=12)
-    parts = path.with_name(f".{path.name}.{key}.parts")
-    parts.mkdir(parents=True, exist_ok=True)
-    missing = broadcast(lambda: missing_parts(parts, len(table)))
-    mine = [missing[number] for number in own_rows(len(missing)).tolist()]
-    rows = torch.cat([torch.empty(0, dtype=torch.int64), *(_rows(p, len(table)) for p in mine)])
+    key = content_key((settings, table.ids.tolist(), states))
     with seeded("extract"):  # a backbone with random weights must be the same every time
         net = row.build(3, side, weights).eval()
         noise = torch.randint(0, 256, (1, 3, side, side), dtype=torch.uint8)
     net = fused(net, noise).to(computes, memory_format=torch.channels_last)  # type: ignore[call-overload]
     inputs = FileInputs(paths, side, False, ImageWorkers(workers, computes), aspect, crops)
-    waiting: list[np.ndarray] = []
-    done = 0
 
     def features(images: Tensor) -> Tensor:
         if crops == "one":
@@ -358,45 +343,13 @@ def extract_to_file(
     size = BATCH if computes.type == "cpu" else IMAGES_ON_DEVICE
     fitting = Fitting(features, computes, cropped=size)
     fitting.rows = batch_size
-    for (images,) in inputs.batches(rows, size, ("plain",), 0) if len(rows) else ():
-        waiting.append(fitting(images).numpy())
-        done += len(images)
-        if done % ITEMS_PER_PART == 0 or done == len(rows):
-            part = mine[(done - 1) // ITEMS_PER_PART]
-            write_array(_file(parts, part), np.concatenate(waiting))
-            waiting = []
-        if on_progress is not None:
-            left = sum(len(_rows(p, len(table))) for p in missing)
-            on_progress(len(table) - left + min(left, done * world()[1]))
-    barrier()
-    shape = broadcast(lambda: _join(parts, path, table.ids, settings))
+
+    def extract(rows: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.generic]]:
+        for (images,) in inputs.batches(torch.from_numpy(rows), size, ("plain",), 0):
+            yield fitting(images).numpy()
+
+    def write(x: npt.NDArray[np.generic]) -> None:
+        write_features(path, table.ids, x, settings)
+
+    shape = compute_in_parts(path, key, len(table), extract, write, on_progress)
     return Extraction(path, len(table), shape[-1], settings)
-
-
-def _file(parts: Path, number: int) -> Path:
-    return parts / f"{number:06d}.npy"
-
-
-def _rows(number: int, n: int) -> Tensor:
-    """The items of a part, of `n` in all."""
-    return torch.arange(number * ITEMS_PER_PART, min((number + 1) * ITEMS_PER_PART, n))
-
-
-def missing_parts(parts: Path, n: int) -> list[int]:
-    """The parts of `n` items that are not there yet."""
-    numbers = range(math.ceil(n / ITEMS_PER_PART))
-    return [number for number in numbers if not _file(parts, number).exists()]
-
-
-def _join(parts: Path, path: Path, ids: Strings, settings: dict[str, Any]) -> list[int]:
-    """Writes the file from its parts and removes them; returns the shape of the features."""
-    if missing_parts(parts, len(ids)):
-        raise RunError(
-            f"{parts.parent}: not all processes see this folder; extraction on several machines "
-            "needs a shared folder"
-        )
-    files = [_file(parts, number) for number in range(math.ceil(len(ids) / ITEMS_PER_PART))]
-    x = np.concatenate([np.load(file, allow_pickle=False) for file in files])
-    write_features(path, ids, x, settings)
-    shutil.rmtree(parts)
-    return list(x.shape)

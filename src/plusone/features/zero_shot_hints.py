@@ -7,7 +7,6 @@ hint is (s0 + agg) / 2, where agg is a if a > eta_i, else b; eta_i = min(eta, s0
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,14 +24,14 @@ from plusone.data.hints import write_hints
 from plusone.data.images import open_image
 from plusone.device import resolve
 from plusone.errors import InputError
+from plusone.features.parts import compute_in_parts
 from plusone.features.zero_shot import ZeroShot, zero_shot
-from plusone.io.arrays import write_array
 from plusone.io.keys import content_key, file_state
 
 __all__ = ["HintSettings", "focus", "make_hints", "views"]
 
 BATCH = 16  # images
-ITEMS_PER_PART = 512
+ROWS = 512  # features at a time
 DECODERS = 4  # threads
 
 
@@ -69,8 +68,8 @@ def make_hints(
 ) -> dict[str, Any]:
     """Writes a hint file for all items of a data set.
 
-    Finished parts are kept in a folder beside `path` until all are there, so that an interrupted
-    command resumes. Labels are used for eta_i only, and not at all where all of them are known.
+    A stopped command resumes, see `plusone.features.parts`. Labels are used for eta_i only, and not
+    at all where all of them are known.
 
     Args:
         dataset: Items with image files, or with features of the model's own backbone (conse: those
@@ -109,26 +108,18 @@ def make_hints(
     paths = [table.path(row) for row in range(len(table))]
     states = [file_state(file) for file in paths]
     key = content_key((about, table.classes, table.ids.tolist(), states, table.labels.digest()))
-    parts = path.with_name(f".{path.name}.{key[:12]}.parts")
-    parts.mkdir(parents=True, exist_ok=True)
-    texts = _cached(parts / "texts.npy", lambda: model.classes(table.classes, settings.prompts))
+    texts = model.classes(table.classes, settings.prompts).to(computes)
     seen = None if table.is_complete else table.labels
-    blocks = []
-    for start in range(0, len(table), ITEMS_PER_PART):
-        rows = range(start, min(start + ITEMS_PER_PART, len(table)))
 
-        def part(rows: range = rows) -> Tensor:
-            scores = []
-            for batch, pixels in _decoded(paths, rows, model.size, settings.tiles):
-                own = None if seen is None else torch.from_numpy(seen.dense(batch) > 0)
-                scores.append(_hints(model, texts.to(computes), pixels, own, settings).cpu())
-                if on_progress is not None:
-                    on_progress(batch[-1] + 1)
-            return torch.cat(scores)
+    def score(rows: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.float32]]:
+        for batch, pixels in _decoded(paths, rows, model.size, settings.tiles):
+            own = None if seen is None else torch.from_numpy(seen.dense(batch) > 0)
+            yield _hints(model, texts, pixels, own, settings).cpu().numpy()
 
-        blocks.append(_cached(parts / f"{start:09d}.npy", part).numpy())
-    write_hints(path, table.ids, table.classes, np.concatenate(blocks), about)
-    shutil.rmtree(parts)
+    def write(scores: npt.NDArray[np.generic]) -> None:
+        write_hints(path, table.ids, table.classes, scores, about)
+
+    compute_in_parts(path, key, len(table), score, write, on_progress)
     return about
 
 
@@ -145,26 +136,19 @@ def _of_features(
         )
     if settings.tiles:
         raise InputError("features have no tiles; make hints from the images, or leave --tiles out")
-    for start in range(0, len(x), ITEMS_PER_PART):
-        rows = np.arange(start, min(start + ITEMS_PER_PART, len(x)))
+    for start in range(0, len(x), ROWS):
+        rows = np.arange(start, min(start + ROWS, len(x)))
         vectors = model.features(torch.from_numpy(np.asarray(x[rows])).float().to(device))
         yield _scores(model, vectors @ texts.T, settings).cpu().numpy()
 
 
-def _cached(file: Path, compute: Callable[[], Tensor]) -> Tensor:
-    """A tensor from a file, or computed and written to it."""
-    if not file.exists():
-        write_array(file, compute().cpu().numpy())
-    return torch.from_numpy(np.load(file, allow_pickle=False))
-
-
 def _decoded(
-    paths: Sequence[Path], rows: range, size: int, tiles: int
+    paths: Sequence[Path], rows: npt.NDArray[np.int64], size: int, tiles: int
 ) -> Iterator[tuple[npt.NDArray[np.int64], Tensor]]:
     """Batches of row numbers and of the views of their images, bytes `[B, V, 3, size, size]`."""
     with ThreadPoolExecutor(DECODERS) as pool:
-        for start in range(rows.start, rows.stop, BATCH):
-            batch = np.arange(start, min(start + BATCH, rows.stop))
+        for start in range(0, len(rows), BATCH):
+            batch = rows[start : start + BATCH]
             images = pool.map(lambda row: views(paths[row], size, tiles), batch)
             yield batch, torch.stack(list(images))
 
