@@ -27,7 +27,7 @@ from plusone.data.matrix import LabelMatrix
 from plusone.device import resolve
 from plusone.errors import InputError
 from plusone.features.fused import fused
-from plusone.features.parts import compute_in_parts
+from plusone.features.parts import Array, compute_in_parts
 from plusone.inputs.forward import IMAGES_ON_DEVICE, Fitting, predict
 from plusone.inputs.loader import ArrayInputs, FileInputs, Inputs, MappedInputs, SomeInputs
 from plusone.inputs.task import Part, Task, dataset_inputs, input_shape
@@ -344,11 +344,11 @@ def extract_to_file(
     fitting = Fitting(features, computes, cropped=size)
     fitting.rows = batch_size
 
-    def extract(rows: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.generic]]:
+    def extract(rows: npt.NDArray[np.int64]) -> Iterator[Array]:
         for (images,) in inputs.batches(torch.from_numpy(rows), size, ("plain",), 0):
             yield fitting(images).numpy()
 
-    def write(x: npt.NDArray[np.generic]) -> None:
+    def write(x: Array) -> None:
         write_features(path, table.ids, x, settings)
 
     shape = compute_in_parts(path, key, len(table), extract, write, on_progress)

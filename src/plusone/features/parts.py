@@ -11,6 +11,7 @@ import math
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ from plusone.parallel.processes import barrier, broadcast, own_rows, world
 
 ITEMS_PER_PART = 512
 
-Array = npt.NDArray[np.generic]
+Array = npt.NDArray[np.floating[Any]]
 
 
 def compute_in_parts(

@@ -24,7 +24,7 @@ from plusone.data.hints import write_hints
 from plusone.data.images import open_image
 from plusone.device import resolve
 from plusone.errors import InputError
-from plusone.features.parts import compute_in_parts
+from plusone.features.parts import Array, compute_in_parts
 from plusone.features.zero_shot import ZeroShot, zero_shot
 from plusone.io.keys import content_key, file_state
 
@@ -116,7 +116,7 @@ def make_hints(
             own = None if seen is None else torch.from_numpy(seen.dense(batch) > 0)
             yield _hints(model, texts, pixels, own, settings).cpu().numpy()
 
-    def write(scores: npt.NDArray[np.generic]) -> None:
+    def write(scores: Array) -> None:
         write_hints(path, table.ids, table.classes, scores, about)
 
     compute_in_parts(path, key, len(table), score, write, on_progress)
