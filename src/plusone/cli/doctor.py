@@ -150,7 +150,7 @@ def doctor(
         "devices": attempt(_devices),
         "extras": {name: _extra(name, extra) for name, extra in EXTRAS.items()},
         "torchvision": attempt(_torchvision),
-        "compiler": attempt(_compile if compile_it else _compiler),
+        "compiler": attempt(partial(_compile, asked.device) if compile_it else _compiler),
     }
     plan = None
     if data is not None:
@@ -177,10 +177,13 @@ class Problem:
 
 
 def attempt(find: Callable[[], Any]) -> Any:
-    """What a function gives, or the problem that it met: no probe stops the command."""
+    """What a function gives, or the problem that it met: failed probes are reported and skipped.
+
+    Mistakes of this program, such as a TypeError, are not problems of the machine.
+    """
     try:
         return find()
-    except Exception as error:
+    except (ImportError, OSError, RuntimeError, ValueError) as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         return Problem(f"not known: {first}")
 
@@ -298,11 +301,11 @@ def _compiler() -> str:
     return f"{path} (--compile tries torch.compile itself)"
 
 
-def _compile() -> str:
-    """Whether torch.compile works."""
+def _compile(device: str) -> str:
+    """Whether torch.compile works on a device."""
     from plusone.training.trainer import compiler_problem
 
-    return compiler_problem() or "torch.compile works"
+    return compiler_problem(device) or "torch.compile works"
 
 
 @dataclass(frozen=True)

@@ -890,15 +890,18 @@ class Training:
         )
 
 
-@cache
 def compiler_problem(device: str) -> str | None:
     """Why `torch.compile` does not work on the recipe's device, in a sentence; None if it does."""
-    ones = torch.ones(2, device=resolve(device))
+    return _compiler_problem(resolve(device))
+
+
+@cache  # behind a function, whose signature mypy checks
+def _compiler_problem(device: torch.device) -> str | None:
     try:
-        torch.compile(lambda x: torch.exp(x) + 1)(ones)
+        torch.compile(lambda x: torch.exp(x) + 1)(torch.ones(2, device=device))
     except Exception as error:  # whatever a missing or broken compiler raises
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        return f"torch.compile does not work on {ones.device}, so nothing is compiled ({first})"
+        return f"torch.compile does not work on {device}, so nothing is compiled ({first})"
     return None
 
 
