@@ -9,10 +9,9 @@ import time
 
 import psutil
 import pytest
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.slow
-
-PATIENCE = 60
 
 
 def wait_for(condition, process):
@@ -32,7 +31,7 @@ def stopped(process):
     assert out == ""
     assert "Traceback" not in err
     assert err.endswith("plusone: stopped by Ctrl-C\n")
-    assert psutil.wait_procs(family, timeout=5)[1] == []
+    assert psutil.wait_procs(family, timeout=PATIENCE)[1] == []
     return err
 
 

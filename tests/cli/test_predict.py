@@ -16,6 +16,7 @@ from zlib import crc32
 import numpy as np
 import pytest
 from PIL import Image
+from tests.patience import PATIENCE
 
 from plusone.data.dataset import Dataset
 from plusone.inputs.task import make_task
@@ -267,7 +268,9 @@ def test_names_do_not_control_the_terminal(cli, folder, photo_run, tmp_path):
     assert "\x1b" not in cli("train", tmp_path / "\x1b[2J").err
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "plusone", "predict", str(photo_run), str(photos)]
-    done = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, timeout=60, check=True)
+    done = subprocess.run(
+        command, stdout=theirs, stderr=subprocess.PIPE, timeout=PATIENCE, check=True
+    )
     shown = os.read(ours, 1 << 16)
     assert b"\n\\x1b[2J.png," in shown
     assert b"\x1b[2J" not in shown + done.stderr

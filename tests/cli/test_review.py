@@ -10,6 +10,7 @@ import sys
 
 import numpy as np
 import pytest
+from tests.patience import PATIENCE
 
 from plusone.data.formats import read
 from plusone.data.matrix import LabelMatrix
@@ -120,7 +121,9 @@ def test_without_the_extra_it_says_what_to_install(reviewed):
         "from plusone.cli.app import main\n"
         f"main(['review', {str(reviewed)!r}, '--no-browser'])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.returncode == 2
     assert done.stderr.endswith(install_command("review") + "\n")
     assert done.stderr.count("\n") == 1
@@ -133,7 +136,7 @@ def test_it_serves_until_ctrl_c_and_stops_cleanly(start, reviewed):
     assert found["url"].startswith(f"http://127.0.0.1:{found['port']}/?token=")
     assert found["answered"] == 3
     os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     assert out == ""
     assert "Traceback" not in err
@@ -146,7 +149,7 @@ def test_it_serves_until_ctrl_c_and_stops_cleanly(start, reviewed):
 @pytest.mark.slow
 def test_it_stops_by_itself(start, reviewed):
     process = start("review", reviewed, "--no-browser", "--stop-after", 0.5, "--budget", 2)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     assert out.startswith("http://127.0.0.1:")
     assert "questions are open" in err

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -190,7 +191,9 @@ def test_an_ascii_locale_changes_nothing(cli, tmp_path):
     (tmp_path / "l.csv").write_text("image,labels\na,caf\u00e9\nb,\u732b\n", encoding="utf-8")
     ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     command = [sys.executable, "-m", "plusone", "inspect", str(tmp_path / "l.csv")]
-    done = subprocess.run(command, capture_output=True, env=os.environ | ascii_only, timeout=60)
+    done = subprocess.run(
+        command, capture_output=True, env=os.environ | ascii_only, timeout=PATIENCE
+    )
     assert done.returncode == 0, done.stderr
     found = done.stdout.decode("utf-8")
     assert found == cli("inspect", tmp_path / "l.csv").out

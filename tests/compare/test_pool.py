@@ -52,12 +52,10 @@ def test_a_process_that_dies_is_a_sentence():
 
 
 def test_leaving_early_ends_running_work_at_once():
-    results = in_processes(time.sleep, [0, 60], 2, str)
+    results = in_processes(time.sleep, [0, 3600], 2, str)
     next(results)
     assert len(children()) == 2
-    began = time.perf_counter()
-    results.close()
-    assert time.perf_counter() - began < 30  # and not the 60 seconds of the sleep
+    results.close()  # and does not wait for the hour of the sleep
     assert children() == []
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Timer
 
 import pytest
+from tests.patience import PATIENCE
 
 from plusone.cli.app import main
 from plusone.compare import search
@@ -135,7 +136,7 @@ def test_no_trial_is_lost_done_twice_or_too_many(address, tmp_path, here):
     url, log = address(), tmp_path / "log"
     other = begin(url, "other", 8, log)
     chosen = here(url, "this", 8, log)
-    out, err = other.communicate(timeout=120)
+    out, err = other.communicate(timeout=PATIENCE)
     assert other.returncode == 0, err
     assert not err
     assert json.loads(out) == chosen
@@ -151,7 +152,7 @@ def test_a_killed_worker_holds_nobody_up(address, tmp_path, here):
     url, log = address(), tmp_path / "log"
     victim = begin(url, "victim", 4, log, "hang")
     try:
-        until = time.monotonic() + 60
+        until = time.monotonic() + PATIENCE
         while not log.exists() and time.monotonic() < until:
             time.sleep(0.05)
         assert tried(log) == [["victim", 1e-3, {}]]  # it has the trial with the defaults
@@ -183,7 +184,7 @@ def test_two_commands_share_their_trials_and_no_password_is_left(
     with pytest.raises(SystemExit) as end:
         main([*command, "--out", str(tmp_path / "b")])
     assert end.value.code == 0
-    ours, (out, err) = capsys.readouterr(), other.communicate(timeout=180)
+    ours, (out, err) = capsys.readouterr(), other.communicate(timeout=PATIENCE)
     assert other.returncode == 0, err
     assert PASSWORD not in "".join((ours.out, ours.err, out, err))
     assert len({json.loads(text)["rows"][0]["lr"] for text in (ours.out, out)}) == 1

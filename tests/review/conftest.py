@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 from PIL import Image
+from tests.patience import PATIENCE
 
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
@@ -86,7 +87,7 @@ class Client:
         if method == "POST":
             sent |= {"Origin": f"http://{self.host}", "Content-Type": "application/json"}
         sent |= {name.replace("_", "-").title(): value for name, value in headers.items()}
-        to = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        to = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         to.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
         for name, value in sent.items():
             if value is not None:
@@ -134,7 +135,7 @@ def serving() -> Iterator[Callable[[Desk], Client]]:
     yield begin
     for made, thread in running:
         made.stop()
-        thread.join(timeout=20)
+        thread.join(timeout=PATIENCE)
         assert not thread.is_alive()
 
 

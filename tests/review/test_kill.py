@@ -14,6 +14,7 @@ import time
 from threading import Thread
 
 import pytest
+from tests.patience import PATIENCE
 
 from plusone.review.load import open_suggestions
 
@@ -60,7 +61,7 @@ def test_nothing_acknowledged_is_lost(suggestions):
             tabs = [Thread(target=answer_until_it_dies, args=(Client(url), kept)) for _ in range(2)]
             for tab in tabs:
                 tab.start()
-            end = time.monotonic() + 30
+            end = time.monotonic() + PATIENCE
             while len(kept) < before + 20 and time.monotonic() < end:
                 time.sleep(0.005)
             time.sleep(random.random() * 0.05)
@@ -69,7 +70,7 @@ def test_nothing_acknowledged_is_lost(suggestions):
             process.wait()
             process.stdout.close()
         for tab in tabs:
-            tab.join(timeout=30)
+            tab.join(timeout=PATIENCE)
             assert not tab.is_alive()
         assert len(kept) >= before + 20
     database = sqlite3.connect(suggestions / "review.sqlite")

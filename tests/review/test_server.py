@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 import pytest
 from PIL import Image
+from tests.patience import PATIENCE
 
 from plusone.errors import InputError
 from plusone.review.load import open_new_items, open_suggestions
@@ -88,7 +89,7 @@ def test_connections_that_never_say_what_they_want_are_closed(serve, suggestions
     held = [socket.create_connection(("127.0.0.1", client.port)) for _ in range(230)]
     for number, one in enumerate(held):
         one.sendall(parts[number % len(parts)])
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE
     while client.get("/") != 200:
         assert time.monotonic() < end, "half-open connections block the reviewer"
         time.sleep(0.1)
@@ -166,7 +167,7 @@ def test_localhost_is_a_name_of_ours(client):
 
 
 def test_two_hosts_in_one_request_are_refused(client):
-    with socket.create_connection(("127.0.0.1", client.port), timeout=20) as to:
+    with socket.create_connection(("127.0.0.1", client.port), timeout=PATIENCE) as to:
         to.sendall(
             f"GET {client.base}/ HTTP/1.1\r\nHost: evil.example\r\nHost: {client.host}\r\n"
             f"Cookie: {client.cookie}\r\nConnection: close\r\n\r\n".encode()
@@ -261,7 +262,7 @@ def test_requests_that_are_not_clear_change_nothing(client, lines):
     before = client.post("/api/hold")["progress"]["last"]
     sent = [*lines, f"Host: {client.host}", f"Origin: http://{client.host}",
             "Content-Type: application/json", "Connection: close"]  # fmt: skip
-    with socket.create_connection(("127.0.0.1", client.port), timeout=20) as to:
+    with socket.create_connection(("127.0.0.1", client.port), timeout=PATIENCE) as to:
         to.sendall(("\r\n".join(sent) + "\r\n\r\n").encode() + b"{}xxx")
         to.shutdown(socket.SHUT_WR)
         first = to.makefile("rb").readline()

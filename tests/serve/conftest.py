@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from tests.patience import PATIENCE
 
 from plusone.data.dataset import Dataset
 from plusone.data.source import load_source
@@ -76,7 +77,7 @@ class Client:
         """Sends a request; a header given as None is left out."""
         sent = {"Host": self.host, "Authorization": f"Bearer {self.token}"}
         sent |= {name.replace("_", "-").title(): value for name, value in headers.items()}
-        to = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        to = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         to.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
         for name, value in sent.items():
             if value is not None:
@@ -137,7 +138,7 @@ def serving() -> Iterator[Callable[..., Client]]:
     finally:
         for made, thread in running:
             made.stop()
-            thread.join(timeout=20)
+            thread.join(timeout=PATIENCE)
             assert not thread.is_alive()
 
 

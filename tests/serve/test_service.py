@@ -21,6 +21,7 @@ from struct import pack
 import numpy as np
 import pytest
 from PIL import Image
+from tests.patience import PATIENCE
 
 from plusone.cli.app import main
 from plusone.errors import InputError
@@ -235,7 +236,7 @@ def test_large_images_are_decoded_one_at_a_time(image_run, photos, monkeypatch):
             waiting = pool.submit(model.decoded, large)
             time.sleep(0.3)
             assert not waiting.done()
-        assert waiting.result(timeout=20).shape == (5, 3, 16, 16)
+        assert waiting.result(timeout=PATIENCE).shape == (5, 3, 16, 16)
 
 
 def test_too_many_requests_are_told_to_try_later(serve, feature_run):
@@ -251,7 +252,7 @@ def test_too_many_requests_are_told_to_try_later(serve, feature_run):
     with ThreadPoolExecutor(8) as pool:
         with model._lock:  # the model is busy
             waiting = [pool.submit(ask, n) for n in range(8)]
-            end = time.monotonic() + 20
+            end = time.monotonic() + PATIENCE
             while sum(one.done() for one in waiting) < 6:
                 assert time.monotonic() < end
                 time.sleep(0.01)
@@ -373,7 +374,7 @@ def test_requests_that_are_not_clear_are_refused(vectors, lines):
     """Smuggled bodies, other servers' addresses, endless headers."""
     sent = [*lines, f"Host: {vectors.host}", f"Authorization: Bearer {vectors.token}",
             "Content-Type: application/json", "Connection: close"]  # fmt: skip
-    with socket.create_connection(("127.0.0.1", vectors.port), timeout=20) as to:
+    with socket.create_connection(("127.0.0.1", vectors.port), timeout=PATIENCE) as to:
         with contextlib.suppress(ConnectionError):
             to.sendall(("\r\n".join(sent) + "\r\n\r\n").encode() + b"{}xxx")
             to.shutdown(socket.SHUT_WR)
@@ -413,16 +414,18 @@ def test_half_open_connections_and_slow_bodies_are_closed(serve, feature_run, mo
     for number, one in enumerate(held):
         one.sendall(parts[number % len(parts)])
     assert client.get("/health") == 200  # nobody waits for them
-    slow = [socket.create_connection(("127.0.0.1", client.port), timeout=20) for _ in range(4)]
+    slow = [
+        socket.create_connection(("127.0.0.1", client.port), timeout=PATIENCE) for _ in range(4)
+    ]
     for one in slow:
         one.sendall(head)  # with the token, and never complete: they take all places for a second
     body = b'{"features": [1, 2, 3, 4, 5, 6]}'
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE
     while client.ask("POST", "/predict", body, content_type=JSON).status != 200:
         assert time.monotonic() < end, "slow bodies keep their places"
         time.sleep(0.1)
     for one in (*held, *slow):
-        one.settimeout(20)
+        one.settimeout(PATIENCE)
         with contextlib.suppress(ConnectionResetError):
             assert one.recv(100) == b""  # closed by the server
         one.close()
@@ -442,9 +445,9 @@ def test_a_long_body_may_take_its_time_and_not_trickle(serve, feature_run, monke
             f"POST /predict HTTP/1.1\r\nHost: {client.host}\r\nAuthorization: Bearer {token}\r\n"
             f"Content-Type: {JSON}\r\nContent-Length: {len(body)}\r\n\r\n"
         ).encode()
-        with socket.create_connection(("127.0.0.1", client.port), timeout=20) as to:
+        with socket.create_connection(("127.0.0.1", client.port), timeout=PATIENCE) as to:
             to.sendall(head)
-            end = time.monotonic() + 15
+            end = time.monotonic() + PATIENCE
             try:
                 for start in range(0, len(body), piece):
                     assert time.monotonic() < end, "it is never closed"
@@ -541,7 +544,9 @@ def test_without_the_extra_it_says_what_to_install(feature_run):
         "from plusone.cli.app import main\n"
         f"main(['serve', {str(feature_run)!r}])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.returncode == 2
     assert done.stderr.startswith("plusone: serving needs a web server: pip install")
     assert done.stderr.count("\n") == 1
@@ -562,14 +567,14 @@ def test_it_stops_cleanly(feature_run, tmp_path, signal):
     found = json.loads(process.stdout.readline())
     assert found["url"] == f"http://127.0.0.1:{found['port']}"
     assert "token" not in found  # the user has it; it may be logged here
-    with socket.create_connection(("127.0.0.1", found["port"]), timeout=20) as to:
+    with socket.create_connection(("127.0.0.1", found["port"]), timeout=PATIENCE) as to:
         to.sendall(
             f"GET /model HTTP/1.1\r\nHost: 127.0.0.1:{found['port']}\r\n"
             "Authorization: Bearer a-token-of-the-user\r\nConnection: close\r\n\r\n".encode()
         )
         assert b" 200 " in to.makefile("rb").readline()
     process.send_signal(getattr(signals, signal))
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     assert out == ""
     assert err.endswith("stopped\n")
