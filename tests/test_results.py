@@ -35,8 +35,11 @@ def test_commands_exist_and_write_where_they_are_looked_for(name):
         if program == "python":
             assert (ROOT / "benchmarks" / first).exists()
             continue
-        known = {text for param in commands[first].params for text in param.opts}
-        known |= {text for param in commands[first].params for text in param.secondary_opts}
+        command = commands[first]
+        if first == "analyse":
+            command, words = command.commands[words[0]], words[1:]
+        known = {text for param in command.params for text in param.opts}
+        known |= {text for param in command.params for text in param.secondary_opts}
         assert {word for word in words if word.startswith("-")} <= known
         if "--out" in words:
             assert words[words.index("--out") + 1].split("/")[0] == name

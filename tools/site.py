@@ -115,7 +115,10 @@ def commands() -> str:
 
     group: Any = typer.main.get_command(app)
     parts = ["# Commands\n\nEach command prints this with `--help`.\n"]
-    for name, command in group.commands.items():
+    listed = dict(group.commands)
+    analyses = listed.pop("analyse").commands
+    listed |= {f"analyse {name}": command for name, command in analyses.items()}
+    for name, command in listed.items():
         context = typer.Context(command, info_name=f"plusone {name}")
         usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
         parts.append(f"## {name}\n\n```text\n{usage}\n```\n\n{_help(command.help)}\n")

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from plusone.cli import common
+from plusone.cli import printing
 from plusone.cli.app import main
 
 
@@ -56,8 +56,8 @@ def run(*arguments: object) -> Answer:
 def _eighty_columns() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", "80")
-        patch.setattr(common.out, "width", 80)
-        patch.setattr(common.err, "width", 80)
+        patch.setattr(printing.out, "width", 80)
+        patch.setattr(printing.err, "width", 80)
         patch.delenv("PLUSONE_TRACEBACK", raising=False)
         yield
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from plusone.cli import common
-from plusone.cli.bench import seconds_left
+from plusone.cli import printing
+from plusone.cli.board import seconds_left
 
 AN, GR, OTHER = ("d", "an", ""), ("d", "gr", ""), ("e", "an", "")
 
@@ -29,7 +29,7 @@ def test_workers_share_it_but_not_one_training():
 
 
 def test_colours_that_were_asked_for_make_no_terminal(monkeypatch, capsys):
-    monkeypatch.setattr(common, "err", Console(stderr=True, force_terminal=True))  # FORCE_COLOR=1
-    with common.progress("training", 3) as (bar, task):
+    monkeypatch.setattr(printing, "err", Console(stderr=True, force_terminal=True))  # FORCE_COLOR=1
+    with printing.progress("training", 3) as (bar, task):
         bar.update(task, completed=2)
     assert capsys.readouterr().err == ""

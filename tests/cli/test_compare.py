@@ -9,8 +9,9 @@ import time
 
 import pytest
 
-from plusone.cli import common
-from plusone.cli.bench import DEMO_METHODS, Board
+from plusone.cli import printing
+from plusone.cli.bench import DEMO_METHODS
+from plusone.cli.board import Board
 from plusone.compare.jobs import JobResult, read_journal
 
 pytestmark = pytest.mark.slow
@@ -109,7 +110,7 @@ def test_demo_table_fits_80_columns_with_one_line_a_method(cli, tmp_path):
 @pytest.mark.usefixtures("no_training")
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_bench_table_fits_narrow_and_wide_terminals(cli, tmp_path, monkeypatch, columns):
-    monkeypatch.setattr(common.out, "width", columns)
+    monkeypatch.setattr(printing.out, "width", columns)
     methods = "an,wan_sampled,bce"
     options = ("--out", tmp_path, "--lr", "1e-3,1e-4", "--no-report")
     answer = cli("bench", "digits-features", "-m", methods, *options)
@@ -221,10 +222,10 @@ def test_comparisons_that_cannot_be(bad, tmp_path, arguments, message):
 
 @pytest.mark.usefixtures("no_training")
 def test_the_live_table_on_a_terminal(cli, tmp_path, monkeypatch):
-    monkeypatch.setattr(common.err, "_force_terminal", True)
+    monkeypatch.setattr(printing.err, "_force_terminal", True)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(common.err, "is_interactive", True)
-    monkeypatch.setattr("plusone.cli.bench.is_watched", lambda: True)
+    monkeypatch.setattr(printing.err, "is_interactive", True)
+    monkeypatch.setattr("plusone.cli.board.is_watched", lambda: True)
     answer = cli("bench", "digits", "-m", "an,gr", "--seeds", "0,1", "-o", tmp_path, "--no-report")
     assert answer.code == 0, answer.err
     assert "best val mAP" in answer.err
@@ -318,7 +319,7 @@ def test_demo_for_real(cli, tmp_path, monkeypatch):
     from plusone.data.source import DATA_DEFAULTS
 
     monkeypatch.setattr("plusone.report.build.find_spec", lambda name: None)
-    monkeypatch.setattr("plusone.cli.bench.DEMO_METHODS", ("an", "bce"))
+    monkeypatch.setattr("plusone.cli.demo.DEMO_METHODS", ("an", "bce"))
     for name, value in (("epochs", 1), ("train_share", 0.1)):
         monkeypatch.setitem(DATA_DEFAULTS["digits"], name, value)
     answer = cli("demo", "--out", tmp_path / "d", "--json")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
-from importlib import import_module
-from inspect import cleandoc
 from itertools import pairwise
 
 import pytest
@@ -17,45 +16,23 @@ from plusone.cli.app import app
 from plusone.version import __version__
 
 COMMANDS = (
-    "demo",
-    "example",
-    "methods",
-    "doctor",
-    "prepare",
-    "inspect",
-    "observe",
-    "features",
-    "hints",
-    "priors",
-    "choose",
-    "train",
-    "evaluate",
-    "predict",
-    "serve",
-    "export",
-    "maps",
-    "suggest",
-    "review",
-    "bench",
-    "sweep",
-    "ablate",
-    "loop",
-    "reproduce",
-    "gradients",
-    "intervals",
-    "surface",
-    "report",
+    *("demo", "example", "doctor"),
+    *("inspect", "train", "predict", "evaluate", "export", "serve"),
+    *("suggest", "review", "priors"),
+    *("methods", "bench", "sweep", "ablate", "choose", "loop", "reproduce", "observe", "prepare"),
+    *("features", "hints", "report", "analyse"),
 )
+ANALYSES = ("surface", "intervals", "gradients", "maps")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [*COMMANDS[:-1], *(f"analyse {name}" for name in ANALYSES)])
 def test_every_command_has_help_with_an_example_and_the_common_options(cli, name):
-    answer = cli(name, "--help")
+    answer = cli(*name.split(), "--help")
     assert answer.code == 0
     assert f"Example: plusone {name}" in answer.out
     assert "--json" in answer.out
     assert "--seed" in answer.out
-    assert cli(name, "-h").out == answer.out
+    assert cli(*name.split(), "-h").out == answer.out
     lines = answer.out.splitlines()
     assert max(map(len, lines)) <= 80
     assert "<bool>" not in answer.out
@@ -66,11 +43,13 @@ def test_every_command_has_help_with_an_example_and_the_common_options(cli, name
             assert len(line) + 1 + len(after.split()[0]) > 78, line
 
 
-def test_help_lists_the_commands_in_the_order_of_use(cli):
+def test_help_lists_the_commands_in_panels(cli):
     answer = cli("--help")
     assert answer.code == 0
     places = [answer.out.index(f"│ {name} ") for name in COMMANDS]
     assert places == sorted(places)
+    panels = ("Options", "Start", "Your data", "Missing labels", "Research")
+    assert re.findall(r"╭─ ([\w ]+) ─", answer.out) == list(panels)
     assert cli("-h").out == answer.out
     assert cli("--version").out == f"{__version__}\n"
 
@@ -84,8 +63,7 @@ def test_without_arguments_there_is_help(cli):
 def test_help_imports_nothing_heavy(arguments):
     code = f"""
 import sys
-from plusone.cli.app import main
-from plusone.cli.app import COMMANDS
+from plusone.cli.app import PANELS, main
 try:
     main({arguments})
 except SystemExit as left:
@@ -93,7 +71,7 @@ except SystemExit as left:
 heavy = {{"torch", "numpy", "sklearn", "PIL", "pandas", "matplotlib"}} & set(sys.modules)
 assert not heavy, heavy
 loaded = {{name for name in sys.modules if name.startswith("plusone.cli.")}}
-commands = {{f"plusone.cli.{{module}}" for module in COMMANDS.values()}}
+commands = {{f"plusone.cli.{{name}}" for names in PANELS.values() for name in names}}
 assert len(loaded & commands) == {"train" in arguments}, loaded
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -101,12 +79,11 @@ assert len(loaded & commands) == {"train" in arguments}, loaded
 
 
 def test_the_list_of_commands_says_what_the_commands_say():
-    assert tuple(program.COMMANDS) == COMMANDS
-    for name, module in program.COMMANDS.items():
-        function = getattr(import_module(f"plusone.cli.{module}"), name)
-        assert function.__module__ == f"plusone.cli.{module}"
-        sentence = program.summaries(module)[name]
-        assert cleandoc(function.__doc__).split("\n\n")[0] == sentence
+    group = typer.main.get_command(app).commands
+    for name, command in (*group.items(), *group["analyse"].commands.items()):
+        package = "plusone.cli.analyse" if name in ANALYSES else "plusone.cli"
+        sentence = program.summary(package, name)
+        assert command.help.split("\n\n")[0] == sentence
         assert sentence.endswith(".")
 
 
@@ -116,6 +93,16 @@ def test_commands_can_be_looked_into_by_name():
     assert "nothing" not in found
     assert found["train"] is found["train"]
     assert "--method" in {text for param in found["train"].params for text in param.opts}
+
+
+@pytest.mark.parametrize("name", ANALYSES)
+def test_earlier_names_of_the_analyses_still_work(cli, name):
+    old, new = cli(name, "--help"), cli("analyse", name, "--help")
+    assert old.code == new.code == 0
+    assert old.out == new.out
+    assert new.err == ""
+    assert f"plusone {name} is now plusone analyse {name}\n" == old.err
+    assert f"│ {name} " not in cli("--help").out
 
 
 def test_a_mistyped_command_gets_a_suggestion(cli):

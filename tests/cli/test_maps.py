@@ -22,7 +22,15 @@ def lac_run(cli, folder, tmp_path_factory):
 
 def test_maps_of_a_folder(cli, folder, lac_run, tmp_path):
     answer = cli(
-        "maps", lac_run, folder / "photos", "-o", tmp_path / "m", "--pictures", 3, "--json"
+        "analyse",
+        "maps",
+        lac_run,
+        folder / "photos",
+        "-o",
+        tmp_path / "m",
+        "--pictures",
+        3,
+        "--json",
     )
     assert answer.code == 0, answer.err
     assert answer.json == {"out": str(tmp_path / "m"), "items": 24, "pictures": 3}
@@ -43,6 +51,6 @@ def test_maps_of_a_folder(cli, folder, lac_run, tmp_path):
 
 
 def test_methods_without_maps_say_so(bad, folder, photo_run, tmp_path):
-    err = bad("maps", photo_run, folder / "photos", "-o", tmp_path).err
+    err = bad("analyse", "maps", photo_run, folder / "photos", "-o", tmp_path).err
     assert "has no maps; those of en_scl, lac, mime and ignore have" in err
     assert not list(tmp_path.glob("*.npz"))

@@ -11,18 +11,19 @@ from pathlib import Path
 import pytest
 import typer
 
-from plusone.cli.app import TAKE_A_METHOD, app
+from plusone.cli.app import app
 
 pytestmark = pytest.mark.slow
 
 
 def test_commands_that_take_a_method_take_a_plugin():
-    commands = typer.main.get_command(app).commands
+    commands = dict(typer.main.get_command(app).commands)
+    commands |= commands.pop("analyse").commands
     for name, command in commands.items():
         options = {text for param in command.params for text in param.opts}
-        assert ("--plugin" in options) == (name in TAKE_A_METHOD), name
-        if {"--method", "--methods"} & options or "run" in {p.name for p in command.params}:
-            assert name in TAKE_A_METHOD, name
+        named = {"methods", "run", "places"} & {param.name for param in command.params}
+        if named or {"--method", "--methods"} & options or name == "methods":
+            assert "--plugin" in options, name
 
 
 def plusone(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:

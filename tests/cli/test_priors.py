@@ -57,7 +57,7 @@ def test_an_audit_of_few_groups_says_that_it_has_no_interval(cli, folder, audit,
     assert "label items of more groups" in answer.err
     found = cli("priors", tmp_path / "labels.csv", "--audit", audit, "--json").json["audit"]
     assert (found["low"], found["high"], found["groups"]) == (None, None, 3)
-    whole = cli("intervals", tmp_path / "labels.csv", "--split", "all")
+    whole = cli("analyse", "intervals", tmp_path / "labels.csv", "--split", "all")
     assert "no interval of k: the labelled items are of" in whole.err
 
 

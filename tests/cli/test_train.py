@@ -260,8 +260,8 @@ def test_one_bar_names_the_step(cli, folder, tmp_path, monkeypatch):
     """It once stood at "training 0/..." while features were extracted, nearly all of the time."""
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=90)
-    monkeypatch.setattr("plusone.cli.common.err", console)
-    monkeypatch.setattr("plusone.cli.common.is_watched", lambda: True)
+    monkeypatch.setattr("plusone.cli.printing.err", console)
+    monkeypatch.setattr("plusone.cli.printing.is_watched", lambda: True)
     words = ("--backbone", "cnn", "--mode", "linear", "-m", "an", "-s", "workers=0", "--epochs", 1)
     size = ("-s", "image_size=16", "--lr", 0.01, "-o", tmp_path / "r", "--no-report")
     assert cli("train", folder / "photos", *words, *size).code == 0

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plusone.cli.common import check_folder
+from plusone.cli.checks import check_folder
 from plusone.data.images import cached_images
 from plusone.errors import InputError, RunError
 from plusone.io.files import LEFTOVER, alone_in, replacing, room, write_text
@@ -74,7 +74,7 @@ def test_a_device_that_is_full_is_said_to_be():
 
 def test_training_stops_in_a_sentence_and_goes_on_later(cli, words, tmp_path, monkeypatch):
     monkeypatch.setattr("plusone.training.run.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    monkeypatch.setattr("plusone.cli.common.TRIAL", 1)
+    monkeypatch.setattr("plusone.cli.checks.TRIAL", 1)
     run, straight = tmp_path / "run", tmp_path / "straight"
     command = ("train", *words, *TRAIN, "--epochs", 40)
     with no_room_for(12_000):
@@ -93,7 +93,7 @@ def test_training_stops_in_a_sentence_and_goes_on_later(cli, words, tmp_path, mo
 
 @pytest.mark.parametrize("size", [300, 1500, 3000])
 def test_a_run_that_cannot_begin_leaves_no_half_file(cli, words, tmp_path, monkeypatch, size):
-    monkeypatch.setattr("plusone.cli.common.TRIAL", 1)
+    monkeypatch.setattr("plusone.cli.checks.TRIAL", 1)
     with no_room_for(size):
         answer = cli("train", *words, *TRAIN, "--epochs", 2, "--out", tmp_path / "run")
     assert answer.code == 1
@@ -124,7 +124,7 @@ def test_no_work_begins_on_a_full_disk(cli, words, data, photos, tmp_path):
 
 
 def test_other_commands_stop_in_a_sentence_too(cli, words, data, tmp_path, monkeypatch):
-    monkeypatch.setattr("plusone.cli.common.TRIAL", 1)
+    monkeypatch.setattr("plusone.cli.checks.TRIAL", 1)
     run, to = tmp_path / "run", tmp_path / "to"
     assert cli("train", *words, *TRAIN, "--epochs", 1, "--out", run).code == 0
     with no_room_for(500):
@@ -240,7 +240,7 @@ def test_a_name_of_a_temporary_file_is_never_said(tmp_path):
 
 
 def test_features_are_extracted_again_from_where_they_were(cli, photos, tmp_path, monkeypatch):
-    monkeypatch.setattr("plusone.cli.common.TRIAL", 1)
+    monkeypatch.setattr("plusone.cli.checks.TRIAL", 1)
     command = ("features", photos, "--backbone", "cnn", "--size", 16, "--workers", 0, "--json")
     with no_room_for(2000):
         answer = cli(*command, "-o", tmp_path / "x.npz")

@@ -1,1 +1,1 @@
-"""The command line, one file per group of commands; `app` puts them together."""
+"""The command line, one file per command: parse, call, print; `app` puts them together."""

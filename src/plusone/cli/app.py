@@ -10,13 +10,14 @@ import ast
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from functools import cache, wraps
 from importlib import import_module
-from inspect import Parameter, cleandoc, signature
+from inspect import cleandoc
 from io import TextIOWrapper
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -32,52 +33,17 @@ from plusone.errors import InputError, RunError
 from plusone.io.files import room
 from plusone.version import __version__
 
-# Command: the module of plusone.cli with its function. Help lists them in this order.
-COMMANDS = {
-    "demo": "bench",
-    "example": "data",
-    "methods": "train",
-    "doctor": "doctor",
-    "prepare": "data",
-    "inspect": "data",
-    "observe": "data",
-    "features": "data",
-    "hints": "data",
-    "priors": "priors",
-    "choose": "bench",
-    "train": "train",
-    "evaluate": "use",
-    "predict": "use",
-    "serve": "serve",
-    "export": "use",
-    "maps": "use",
-    "suggest": "suggest",
-    "review": "review",
-    "bench": "bench",
-    "sweep": "bench",
-    "ablate": "bench",
-    "loop": "bench",
-    "reproduce": "reproduce",
-    "gradients": "analyse",
-    "intervals": "analyse",
-    "surface": "analyse",
-    "report": "report",
-}
-
-# Commands that take a method, or a run that was trained with one.
-TAKE_A_METHOD = frozenset(
-    {
-        "ablate", "bench", "choose", "doctor", "evaluate", "export", "gradients", "loop", "maps",
-        "methods", "predict", "reproduce", "serve", "suggest", "surface", "sweep", "train",
-    }
-)  # fmt: skip
-
-Plugin = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--plugin", metavar="FILE", help="Python file with methods of your own (repeatable)."
+# Panels of the first help page. The module of a command has a function of the same name.
+PANELS = {
+    "Start": ("demo", "example", "doctor"),
+    "Your data": ("inspect", "train", "predict", "evaluate", "export", "serve"),
+    "Missing labels": ("suggest", "review", "priors"),
+    "Research": (
+        "methods", "bench", "sweep", "ablate", "choose", "loop", "reproduce", "observe", "prepare",
+        "features", "hints", "report", "analyse",
     ),
-]
+}  # fmt: skip
+ANALYSES = ("surface", "intervals", "gradients", "maps")  # of plusone analyse
 
 SHOW_TRACEBACKS = "PLUSONE_TRACEBACK"
 
@@ -100,14 +66,20 @@ class _CtrlC(Exception):  # noqa: N818 (it is no error)
 
 
 class _Loaded(MutableMapping[str, Any]):
-    """The commands by name, each loaded on first use."""
+    """The commands of a package by name, each loaded on first use.
 
-    def __init__(self) -> None:
-        self._commands: dict[str, Any] = dict.fromkeys(COMMANDS)
+    Args:
+        package: The package.
+        names: Its commands.
+    """
+
+    def __init__(self, package: str, names: Iterable[str]) -> None:
+        self.package = package
+        self._commands: dict[str, Any] = dict.fromkeys(names)
 
     def __getitem__(self, name: str) -> Any:
         if self._commands[name] is None:
-            self._commands[name] = _load(name)
+            self._commands[name] = _load(self.package, name)
         return self._commands[name]
 
     def __setitem__(self, name: str, command: Any) -> None:
@@ -140,21 +112,32 @@ class _Command(TyperCommand):
 class LazyGroup(TyperGroup):
     """Lists the commands without loading them, and loads the one that is called."""
 
+    package = __package__
+    panels: Mapping[str, Sequence[str]] = PANELS
+
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = _Loaded()
+        self.commands = _Loaded(self.package, chain.from_iterable(self.panels.values()))
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """A command's name and summary, for lists and completion."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in self.commands:
             return None
-        return TyperCommand(name=cmd_name, help=summaries(COMMANDS[cmd_name])[cmd_name])
+        return TyperCommand(name=cmd_name, help=summary(self.package, cmd_name))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         show_help(self, ctx)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, None if command is None else self.commands[str(name)], rest
+
+
+class _Program(LazyGroup):
+    """The commands of the first help page."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -163,25 +146,40 @@ class LazyGroup(TyperGroup):
             raise _CtrlC(stop) from None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        name, command, rest = super().resolve_command(ctx, args)
-        return name, None if command is None else self.commands[str(name)], rest
+        if args[0] in ANALYSES:  # their names up to release 0.2
+            print_error(f"plusone {args[0]} is now plusone analyse {args[0]}\n")
+            args = ["analyse", *args]
+        return super().resolve_command(ctx, args)
+
+
+class _Analyses(LazyGroup):
+    package = f"{__package__}.analyse"
+    panels: Mapping[str, Sequence[str]] = {"Commands": ANALYSES}
 
 
 @cache
-def summaries(module: str) -> dict[str, str]:
-    """The first line of every function's docstring, from the source of a module of commands."""
-    source = (Path(__file__).parent / f"{module}.py").read_text(encoding="utf-8")
-    functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
-    return {node.name: (ast.get_docstring(node) or "").partition("\n")[0] for node in functions}
+def summary(package: str, name: str) -> str:
+    """The first line of a command's docstring, read from its source."""
+    place = Path(__file__).parent / package.removeprefix(__package__).strip(".") / name
+    if place.is_dir():
+        found: Any = ast.parse((place / "__init__.py").read_text(encoding="utf-8"))
+    else:
+        body = ast.parse(place.with_suffix(".py").read_text(encoding="utf-8")).body
+        found = next(x for x in body if isinstance(x, ast.FunctionDef) and x.name == name)
+    return (ast.get_docstring(found) or "").partition("\n")[0]
 
 
-def _load(name: str) -> Any:
+def _load(package: str, name: str) -> Any:
     """The command itself, with its options and its help."""
-    function = getattr(import_module(f"plusone.cli.{COMMANDS[name]}"), name)
+    module = import_module(f"{package}.{name}")
+    if name == "analyse":
+        names = {"help_option_names": ["-h", "--help"]}
+        text = _in_paragraphs(module.__doc__ or "")
+        return _Analyses(name=name, help=text, no_args_is_help=True, context_settings=names)
+    function = getattr(module, name)
     alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    alone.command(name, cls=_Command, help=_in_paragraphs(function.__doc__ or ""))(
-        _with_plugins(function) if name in TAKE_A_METHOD else function
-    )
+    help_text = _in_paragraphs(function.__doc__ or "")
+    alone.command(name, cls=_Command, help=help_text)(_with_plugins(function))
     return typer.main.get_command(alone)
 
 
@@ -192,22 +190,17 @@ def _in_paragraphs(docstring: str) -> str:
 
 
 def _with_plugins(function: Callable[..., None]) -> Callable[..., None]:
-    """A command with the option `--plugin`; its methods are there when the command starts."""
+    """A command; the methods of its `--plugin`, if it has that option, are there when it starts."""
 
     @wraps(function)
-    def command(*, plugin: list[Path] | None, **arguments: Any) -> None:
-        if plugin:
+    def command(**arguments: Any) -> None:
+        if plugins := arguments.get("plugin"):
             from plusone.methods import load_plugin
 
-            for file in plugin:
+            for file in plugins:
                 load_plugin(file)
         function(**arguments)
 
-    own = signature(function, eval_str=True)
-    option = Parameter("plugin", Parameter.KEYWORD_ONLY, default=None, annotation=Plugin)
-    command.__signature__ = own.replace(  # type: ignore[attr-defined]
-        parameters=[*own.parameters.values(), option]
-    )
     return command
 
 
@@ -227,13 +220,13 @@ def show_help(group: Any, ctx: Any) -> None:
     console = Console(highlight=False)
     usage = " ".join([ctx.command_path, *group.collect_usage_pieces(ctx)])
     options = [param.get_help_record(ctx) for param in group.get_params(ctx)]
-    names = group.list_commands(ctx)
-    commands = [(name, group.get_command(ctx, name).help) for name in names]
     console.print(Padding(Text.assemble(("Usage: ", "yellow"), (usage, "bold")), 1))
-    console.print(Padding(Text(group.help), (0, 1, 1, 1)))
+    console.print(Padding(Text.from_markup(group.help), (0, 1, 1, 1)))
     console.print(_panel("Options", [record for record in options if record is not None]))
-    console.print(_panel("Commands", commands))
-    console.print(Padding(Text.from_markup(group.epilog), 1))
+    for title, names in group.panels.items():
+        console.print(_panel(title, [(name, summary(group.package, name)) for name in names]))
+    if group.epilog:
+        console.print(Padding(Text.from_markup(group.epilog), 1))
 
 
 def _panel(title: str, rows: Sequence[tuple[str, str]]) -> Any:
@@ -251,7 +244,7 @@ def _panel(title: str, rows: Sequence[tuple[str, str]]) -> Any:
 
 app = typer.Typer(
     name="plusone",
-    cls=LazyGroup,
+    cls=_Program,
     no_args_is_help=True,
     add_completion=True,
     rich_markup_mode="rich",

@@ -10,20 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plusone.cli.common import (
-    Device,
-    Features,
-    Form,
-    Json,
-    Meaning,
-    Set,
-    UnusedSeed,
-    emit,
-    load,
-    out,
-    say,
-    table,
-)
+from plusone.cli.loading import load
+from plusone.cli.options import Device, Features, Form, Json, Meaning, Plugin, Set, UnusedSeed
+from plusone.cli.printing import emit, out, say, table
 from plusone.extras import install_command
 
 if TYPE_CHECKING:
@@ -124,6 +113,7 @@ def doctor(
     meaning: Meaning = "auto",
     seed: UnusedSeed = 0,
     as_json: Json = False,
+    plugin: Plugin = None,
 ) -> None:
     """Show what this machine can do and what is missing; estimate a training.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plusone.cli.common import check_file, check_folder
+from plusone.cli.checks import check_file, check_folder
 from plusone.cli.processes import leads
 from plusone.data.shards import shard_of
 from plusone.errors import InputError

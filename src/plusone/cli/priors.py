@@ -8,27 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plusone.cli.common import (
-    EXTRACTING,
-    KEPT,
-    Data,
-    Device,
-    Features,
-    Form,
-    Json,
-    Meaning,
-    Seed,
-    Set,
-    emit,
-    kept_features,
-    load,
-    out,
-    progress,
-    resume_hint,
-    say,
-    table,
-    with_device,
-)
+from plusone.cli.loading import kept_features, load
+from plusone.cli.options import Data, Device, Features, Form, Json, Meaning, Seed, Set, with_device
+from plusone.cli.printing import EXTRACTING, KEPT, emit, out, progress, resume_hint, say, table
 from plusone.errors import InputError
 
 if TYPE_CHECKING:

@@ -19,8 +19,6 @@ TOGETHER = ("train", "evaluate", "predict", "features")
 ALTERNATIVES = dict.fromkeys(
     ("bench", "sweep", "ablate", "reproduce"), "; its --workers trains several at a time"
 )
-
-
 # Control characters but line breaks and tabs, what turns text around, and halves of characters.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 

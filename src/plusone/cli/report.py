@@ -8,18 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plusone.cli.common import (
-    Json,
-    UnusedSeed,
-    check_file,
-    check_folder,
-    emit,
-    out,
-    percent,
-    progress,
-    say,
-    table,
-)
+from plusone.cli.checks import check_file, check_folder
+from plusone.cli.options import Json, Plugin, UnusedSeed
+from plusone.cli.printing import emit, out, percent, progress, say, table
 from plusone.errors import InputError
 from plusone.io.files import refuse_links_out
 
@@ -61,6 +52,7 @@ def report(
     ] = True,
     seed: UnusedSeed = 0,
     as_json: Json = False,
+    plugin: Plugin = None,
 ) -> None:
     """Write one HTML file with tables, learning curves and the papers' analyses.
 

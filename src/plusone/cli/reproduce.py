@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plusone.cli.bench import WIDE, Seeds, Workers, parts, run_shown, write_report_of
-from plusone.cli.common import (
+from plusone.cli.board import run_shown
+from plusone.cli.checks import check_folder
+from plusone.cli.comparison import WIDE, write_report_of
+from plusone.cli.options import (
     Device,
     Features,
     Json,
+    Plugin,
+    Seeds,
     Set,
-    check_folder,
-    command_line,
-    emit,
-    out,
-    progress,
-    say,
-    table,
+    Workers,
+    parts,
     with_device,
 )
-from plusone.cli.data import FILE as LABELS
-from plusone.cli.data import count_warnings
+from plusone.cli.prepare import FILE as LABELS
+from plusone.cli.prepare import count_warnings
+from plusone.cli.printing import command_line, emit, out, progress, say, table
 from plusone.errors import InputError
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def reproduce(
     report: Annotated[
         bool, typer.Option("--report/--no-report", help="Write report.html too.")
     ] = True,
+    plugin: Plugin = None,
 ) -> None:
     """Train the rows of a published table, and compare the figures.
 
@@ -113,11 +114,11 @@ def reproduce(
             name,
             data,
             block | {"name": PUBLIC[data].title},
-            methods=parts(names, str, "--methods") if names else (),
-            modes=parts(modes, str, "--modes") if modes else ["linear"] * bool(files),
+            methods=parts(names, str, "--methods"),
+            modes=parts(modes, str, "--modes") or ["linear"] * bool(files),
             seeds=parts(seeds, int, "--seeds"),
-            rates=parts(lrs, float, "--lr") if lrs else (),
-            batches=parts(batches, int, "--batch-size") if batches else (),
+            rates=parts(lrs, float, "--lr"),
+            batches=parts(batches, int, "--batch-size"),
             settings=parse_settings(with_device(settings, device)),
             workers=workers,
         )

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plusone.cli.common import Json, Seed, check_file, emit, out, percent, say, table
+from plusone.cli.checks import check_file
+from plusone.cli.options import Json, Seed
+from plusone.cli.printing import emit, out, percent, say, table
 from plusone.errors import InputError
 from plusone.extras import install_command
 

@@ -11,8 +11,9 @@ from typing import Annotated
 
 import typer
 
-from plusone.cli.common import Device, Json, UnusedSeed, emit, out, say
-from plusone.cli.use import ByClass, Run, warn_if_diverged
+from plusone.cli.loading import warn_if_diverged
+from plusone.cli.options import ByClass, Device, Json, Plugin, Run, UnusedSeed
+from plusone.cli.printing import emit, out, say
 from plusone.errors import InputError
 from plusone.extras import install_command
 
@@ -59,6 +60,7 @@ def serve(
     ] = None,
     seed: UnusedSeed = 0,
     as_json: Json = False,
+    plugin: Plugin = None,
 ) -> None:
     """Answer requests over HTTP with the labels and probabilities of predict.
 

@@ -10,18 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
-from plusone.cli.common import (
+from plusone.cli.checks import check_file, check_folder
+from plusone.cli.loading import dataset_of
+from plusone.cli.options import Device, Features, Form, Hints, Json, Meaning, Plugin
+from plusone.cli.printing import (
     EXTRACTING,
     KEPT,
-    Device,
-    Features,
-    Form,
-    Hints,
-    Json,
-    Meaning,
     Steps,
-    check_file,
-    check_folder,
     emit,
     out,
     percent,
@@ -30,7 +25,6 @@ from plusone.cli.common import (
     say,
     table,
 )
-from plusone.cli.use import dataset_of
 from plusone.errors import InputError
 from plusone.io.files import alone_in, clear_leftovers
 
@@ -89,6 +83,7 @@ def suggest(
         int | None, typer.Option("--seed", help="Seed of folds and weights; default the run's.")
     ] = None,
     as_json: Json = False,
+    plugin: Plugin = None,
 ) -> None:
     """Suggest labels that are missing, with calibrated probabilities.
 

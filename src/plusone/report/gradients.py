@@ -41,7 +41,7 @@ def regimes(material: Material) -> Section | None:
         "seen positive and for an unobserved label (GR, Fig. 1; EM). They follow from the formulas "
         "alone: nothing is trained. A positive gradient pushes the probability down. Losses with a "
         "schedule are shown in the first and in the last epoch. "
-        "More: plusone gradients METHOD...",
+        "More: plusone analyse gradients METHOD...",
         tuple(Drawing(f"regimes-{place}", draw) for place, draw in enumerate(draws, start=1)),
     )
 

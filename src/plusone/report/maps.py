@@ -51,7 +51,7 @@ def attention(material: Material, cache: Path) -> Section | None:
         "maps",
         "Attention maps",
         "Attention maps of the most likely classes in training images: attention is high where "
-        "the image is orange (LAC, Fig. 6). More: plusone maps RUN IMAGES --out FOLDER",
+        "the image is orange (LAC, Fig. 6). More: plusone analyse maps RUN IMAGES --out FOLDER",
         tuple(
             Work(f"maps of {Path(str(run.run)).name}", partial(_strips, run, cache)) for run in runs
         ),

@@ -1,0 +1,92 @@
+"""The command `ablate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from plusone.cli.board import run_shown
+from plusone.cli.checks import check_folder
+from plusone.cli.options import (
+    Data,
+    Device,
+    Features,
+    Form,
+    Hints,
+    Json,
+    Meaning,
+    OneSeed,
+    Plugin,
+    Rates,
+    Rules,
+    Seeds,
+    Set,
+    Workers,
+    parts,
+    with_device,
+)
+from plusone.cli.printing import command_line, emit, out, say, table
+
+if TYPE_CHECKING:
+    from plusone.compare.ablate import Ablation
+
+
+def ablate(
+    context: typer.Context,
+    data: Data,
+    method: Annotated[str, typer.Option("--method", "-m", help="The method to ablate.")] = "gr",
+    seeds: Seeds = "0,1,2",
+    lrs: Rates = None,
+    to: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.")] = Path("ablation"),
+    features: Features = None,
+    hints: Hints = None,
+    settings: Set = None,
+    device: Device = None,
+    rules: Rules = True,
+    workers: Workers = 2,
+    form: Form = "auto",
+    meaning: Meaning = "auto",
+    seed: OneSeed = None,
+    as_json: Json = False,
+    plugin: Plugin = None,
+) -> None:
+    """Switch off the parts of a method one by one, as in the ablation tables of its paper.
+
+    A method without such parts is refused, with the names of those that have some.
+
+    What is done is skipped when the command is run again.
+
+    Example: [bold]plusone ablate VOCdevkit -x features -m gr --lr 1e-3,1e-4[/bold]
+    """
+    from plusone.compare.ablate import run_ablation, write_ablation
+    from plusone.compare.jobs import make_source
+    from plusone.recipe import parse_settings
+
+    check_folder(to)
+    result = run_ablation(
+        make_source(data, features or (), form, meaning, hints),
+        method,
+        to,
+        seeds=[seed] if seed is not None else parts(seeds, int, "--seeds"),
+        rates=parts(lrs, float, "--lr") or [None],
+        settings=parse_settings(with_device(settings, device)),
+        rules=rules,
+        command=command_line(context, ("as_json", "workers")),
+        run=lambda jobs: run_shown(jobs, to, workers),
+    )
+    written = write_ablation(result, to)
+    if as_json:
+        emit(result.to_dict())
+    else:
+        _show_ablation(result)
+    say(f"written: {written}")
+
+
+def _show_ablation(result: Ablation) -> None:
+    from plusone.compare.ablate import ablation_table
+
+    out.print(table(result.title, *ablation_table(result)))
+    for note in result.notes:
+        say(note)

@@ -1,0 +1,172 @@
+"""The command `choose`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from plusone.cli.loading import kept_features, load
+from plusone.cli.options import (
+    Data,
+    Device,
+    Features,
+    Form,
+    Hints,
+    Json,
+    Meaning,
+    Plugin,
+    Rules,
+    Seed,
+    Set,
+    parts,
+    with_device,
+)
+from plusone.cli.printing import KEPT, Steps, emit, out, progress, resume_hint, say, table
+
+if TYPE_CHECKING:
+    from plusone.compare.choose import Choice
+    from plusone.recipe import Recipe
+
+
+# the methods that were best on some data set, and an
+CANDIDATES = ("gr", "em", "softmax", "wan", "hill", "en", "an")
+RATES = (1e-2, 1e-3, 1e-4, 1e-5)
+LISTED = 12  # candidates that are printed
+
+
+def choose(
+    data: Data = "digits-features",
+    names: Annotated[
+        str | None,
+        typer.Option("--methods", "-m", help=f"Comma-separated; default {','.join(CANDIDATES)}."),
+    ] = None,
+    lrs: Annotated[
+        str | None,
+        typer.Option("--lr", help="Learning rates, comma-separated; default 1e-2,1e-3,1e-4,1e-5."),
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option("--by", help="The score to choose by; see docs/selection.md.")
+    ] = None,
+    features: Features = None,
+    hints: Hints = None,
+    settings: Set = None,
+    device: Device = None,
+    rules: Rules = True,
+    backbone: Annotated[
+        str | None,
+        typer.Option(help="For images: cnn, lite0, lite1, lite2 or timm/NAME; lite0 if installed."),
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs; default 25.")] = None,
+    form: Form = "auto",
+    meaning: Meaning = "auto",
+    seed: Seed = 0,
+    as_json: Json = False,
+    plugin: Plugin = None,
+) -> None:
+    """Choose method, learning rate and epoch by seen labels alone.
+
+    Trains every candidate on a part of the items and ranks them by how well they
+    place the seen labels of the others. No item needs all its labels; where they
+    are known they are hidden first and never looked at. Images are turned into
+    features once, and linear models are trained on these.
+
+    Example: [bold]plusone choose labels.csv -x photos.npz[/bold]
+    Example: [bold]plusone choose photos -m gr,em,an --lr 1e-3,1e-4 --epochs 10[/bold]
+    """
+    from plusone.autorecipe import compose, facts_of
+    from plusone.compare.choose import choose as choose_among
+    from plusone.methods import get_method
+    from plusone.recipe import make_recipe, parse_settings
+
+    methods = parts(names, str, "--methods") or list(CANDIDATES)
+    rates = parts(lrs, float, "--lr") or list(RATES)
+    flags = {"backbone": backbone, "epochs": epochs, "select_by": by}
+    given = {name: value for name, value in flags.items() if value is not None}
+    given_settings = parse_settings(with_device(settings, device)) | given | {"seed": seed}
+    for name in methods:  # refused before anything is read
+        get_method(name).make_options(make_recipe(given_settings, {"method": name}).options)
+    dataset = load(data, features, form, meaning, hints=hints)
+    facts = partial(facts_of, dataset) if rules else None
+    recipes = [
+        compose(
+            facts, given_settings, {"method": name, "mode": "linear", "lr": rate}, name=data
+        ).recipe
+        for name in methods
+        for rate in (rates[:1] if get_method(name).closed_form else rates)
+    ]
+    stages = [
+        stage
+        for recipe in recipes
+        for stage in recipe.resolved_stages(images=True, phases=get_method(recipe.method).phases)
+    ]
+    with resume_hint(KEPT), progress("training", None) as bar_and_task:
+        steps = Steps(*bar_and_task)
+        total, done = sum(stage.epochs for stage in stages), 0
+
+        def on_epoch(count: int) -> None:
+            nonlocal done
+            done += count
+            steps.to("training", done, total)
+
+        choice = choose_among(
+            dataset,
+            recipes,
+            on_epoch=on_epoch,
+            on_extract=lambda count: steps.extracted(count, len(dataset.table)),
+            features_folder=kept_features(),
+        )
+    words = _train_words(data, features or [], form, meaning, choice.best.recipe, given_settings)
+    words += [] if hints is None else ["--hints", str(hints)]
+    command = shlex.join(["plusone", "train", *words])
+    if as_json:
+        emit({"data": dataset.name, "command": command} | choice.to_dict())
+        return
+    _print_choice(choice, dataset.name)
+    images = dataset.features is None or dataset.features.ndim == 4
+    if images and choice.best.recipe.backbone in ("auto", "cnn"):
+        say("the features come from random weights; those of a pretrained backbone are better")
+    say(f"next: {command}")
+
+
+def _train_words(
+    data: str,
+    features: Sequence[Path],
+    form: str,
+    meaning: str,
+    best: Recipe,
+    given_settings: Mapping[str, Any],
+) -> list[str]:
+    """The arguments of `plusone train` for the winner."""
+    words = [data, *(word for path in features for word in ("-x", str(path)))]
+    words += ["--format", form] if form != "auto" else []
+    words += ["--labels", meaning] if meaning != "auto" else []
+    words += ["-m", best.method, "--lr", f"{best.lr:g}", "--mode", "linear"]
+    for name, value in given_settings.items():
+        if name == "options":
+            words += [word for key in value for word in ("-s", f"options.{key}={value[key]}")]
+        elif name != "seed" or value:
+            words += ["-s", f"{name}={value}"]
+    return words
+
+
+def _print_choice(choice: Choice, data: str) -> None:
+    """The candidates, best first, and what they were ranked by."""
+    rows = [
+        (each.recipe.method, f"{each.recipe.lr:g}", each.epoch, f"{each.score:.4f}")
+        for each in choice.candidates[:LISTED]
+    ]
+    out.print(table(f"{data}, best first", ("method", "lr", "epoch", choice.score), rows))
+    if len(choice.candidates) > LISTED:
+        say(f"and {len(choice.candidates) - LISTED} more; --json lists all")
+    for recipe, why in choice.failed:
+        say(f"left out: {recipe.method} with lr {recipe.lr:g}: {why}")
+    best = choice.best
+    say(
+        f"chosen: {best.recipe.method}, lr {best.recipe.lr:g}, epoch {best.epoch}, by "
+        f"{choice.score} on {choice.seen} seen labels of {choice.items} validation items"
+    )

@@ -1,0 +1,136 @@
+"""What commands read: the data, and a trained run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from plusone.cli.options import most_at_once
+from plusone.cli.printing import progress, say
+from plusone.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.progress import Progress
+
+    from plusone.data.dataset import Dataset
+    from plusone.prediction.load import Predictor
+    from plusone.probabilities.thresholds import Thresholds
+
+
+def kept_features() -> Path:
+    """Where commands without an output folder cache features of images: where training does.
+
+    That is beside the runs: in the current folder, if there are some already, or below `runs`.
+    """
+    from plusone.features.extraction import FOLDER
+
+    here = Path(FOLDER)
+    return here if here.is_dir() else Path("runs") / FOLDER
+
+
+def load(
+    data: str,
+    features: list[Path] | None,
+    form: str,
+    meaning: str,
+    *,
+    hints: Path | None = None,
+    check_images: bool = True,
+    shown: tuple[Progress, Any] | None = None,
+) -> Dataset:
+    """Reads the data of a command, and prints which items were left out.
+
+    Args:
+        data: What the user named.
+        features: Feature files.
+        form: The form of the labels.
+        meaning: What zeros mean.
+        hints: A hint file.
+        check_images: Whether items whose image cannot be read are left out.
+        shown: A progress bar that is there already, and its task; a new one by default.
+    """
+    from plusone.data.broken import sentence
+    from plusone.data.source import load_source
+
+    with nullcontext(shown) if shown else progress("reading", None) as (bar, task):
+
+        def on_image(done: int, total: int) -> None:
+            bar.update(task, description="checking images", completed=done, total=total)
+
+        dataset = load_source(
+            data,
+            features=features or (),
+            hints=hints,
+            format=form,
+            labels=meaning,
+            check_images=check_images,
+            on_image=on_image,
+        )
+    if dataset.broken:
+        say(sentence(dataset.broken))
+    return dataset
+
+
+def dataset_of(
+    run: Path,
+    data: str | None,
+    features: list[Path] | None,
+    form: str,
+    meaning: str,
+    hints: Path | None = None,
+) -> Any:
+    """The data named on the command line, or the data the run was trained on."""
+    from plusone.prediction.run_folder import read_description
+
+    if data is not None:
+        return load(data, features, form, meaning, hints=hints)
+    source = read_description(run).source
+    if not {"data", "features", "format", "labels"} <= set(source):
+        raise InputError(
+            f"{run}: does not say which data it was trained on; name the data after the run"
+        )
+    return load(
+        source["data"],
+        [Path(path) for path in source["features"]],
+        source["format"],
+        source["labels"],
+        hints=hints or (Path(source["hints"]) if "hints" in source else None),
+    )
+
+
+def as_asked(
+    predictor: Predictor, crops: Literal["one", "five"] | None, batch_size: str
+) -> Predictor:
+    """The model, shown the crops that the user asks for, so many images at once."""
+    predictor = replace(predictor, batch_size=most_at_once(batch_size))
+    trained = predictor.recipe.crops
+    if crops is None or (predictor.images and crops == trained):
+        return predictor
+    if trained == "one" and crops == "five":
+        say(
+            "note: the model was trained on whole images and is shown five crops: that finds small "
+            "things, and ranks worse where a class fills the image"
+        )
+    return predictor.with_crops(crops)
+
+
+def warn_if_diverged(run: Path) -> None:
+    """Prints a warning if a run stopped early."""
+    from plusone.prediction.run_folder import divergence_warning as warning
+
+    if (sentence := warning(run)) is not None:
+        say(f"warning: {sentence}")
+
+
+def thresholds_for(run: Path, classes: Sequence[str], given: float | None) -> Thresholds:
+    """The threshold of the user, or those of the run."""
+    from plusone.probabilities.thresholds import Thresholds, read_thresholds
+
+    if given is not None:
+        return Thresholds.same(given, len(classes))
+    return read_thresholds(run, classes)

@@ -1,0 +1,60 @@
+"""The command `observe`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from plusone.cli.checks import check_file
+from plusone.cli.loading import load
+from plusone.cli.options import Data, Form, Json, Meaning, Seed
+from plusone.cli.printing import emit, out, table
+
+if TYPE_CHECKING:
+    from plusone.data.table import LabelTable
+
+
+def observe(
+    data: Data,
+    to: Annotated[Path, typer.Option("--out", "-o", help="File to write: .csv, .npz or .parquet.")],
+    scheme: Annotated[
+        str,
+        typer.Option(
+            help="single, all, positives_and_negatives(1, 1), fraction(0.5), "
+            "biased((1, 2, ...)) with a weight per class, yes_no, frequent(1.0), "
+            "named('weights.csv'), size('instances.json'), location(...), dominant(...)"
+        ),
+    ] = "single",
+    seed: Seed = 1200,
+    form: Form = "auto",
+    meaning: Meaning = "auto",
+    as_json: Json = False,
+) -> None:
+    """Hide labels of a fully labelled data set, to simulate an annotator who gives few.
+
+    Example: [bold]plusone observe labels.csv --scheme single --out single.csv[/bold]
+    """
+    from plusone.data.formats import write
+    from plusone.data.observation import observe_table
+
+    check_file(to)
+    observed = observe_table(_labels_only(data, form, meaning), scheme, seed)
+    write(observed, to)
+    result = {
+        "out": str(to),
+        "items": len(observed),
+        "seen_positives": int(observed.labels.per_item(1).sum()),
+        "seen_negatives": int(observed.labels.per_item(-1).sum()),
+        **observed.observation,
+    }
+    if as_json:
+        emit(result)
+        return
+    out.print(table("", ("observed", ""), list(result.items()), text=2))
+
+
+def _labels_only(data: str, form: str, meaning: str) -> LabelTable:
+    """The labels of all items, whether or not their images can be read."""
+    return load(data, None, form, meaning, check_images=False).table

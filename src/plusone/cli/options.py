@@ -1,0 +1,150 @@
+"""Options and arguments that several commands share, and how their texts are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from plusone.errors import InputError
+
+Data = Annotated[
+    str,
+    typer.Argument(
+        help="digits, digits-features, or a path: CSV, folder per class, COCO JSON, VOC devkit, "
+        "MULAN ARFF, npz, parquet, WebDataset tar files, Hugging Face datasets.",
+    ),
+]
+Features = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--features",
+        "-x",
+        metavar="FILE",
+        help="Features of the items: npz, npy or parquet, a folder or a quoted pattern of "
+        "them (repeat for several).",
+    ),
+]
+Hints = Annotated[
+    Path | None,
+    typer.Option(
+        "--hints",
+        metavar="FILE",
+        help="npz with scores of a zero-shot tagger or an older model (plusone hints).",
+    ),
+]
+Form = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        help="Form of the labels: csv-long, csv-wide, npz, parquet, voc, mulan, coco, folders; "
+        "detected by default.",
+    ),
+]
+Meaning = Annotated[
+    str,
+    typer.Option("--labels", help="What 0 means: auto, seen (unobserved) or complete (negative)."),
+]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show details, by the names that papers use.")
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed; the same seed gives the same result.")]
+UnusedSeed = Annotated[
+    int, typer.Option("--seed", help="Accepted by every command; nothing here is random.")
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        "-s",
+        metavar="NAME=VALUE",
+        help="Any recipe setting, such as weight_decay=1e-4 or options.alpha=0.2 (repeatable).",
+    ),
+]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        help="What computes: auto (the accelerator that torch finds, else the CPU), cpu, cuda, "
+        "cuda:1, mps or xpu.",
+    ),
+]
+AtOnce = Annotated[
+    str,
+    typer.Option(
+        "--batch-size",
+        metavar="auto|N",
+        help="Most images computed at once; auto: as many as fit, halved where they do not.",
+    ),
+]
+Rules = Annotated[
+    bool,
+    typer.Option(
+        "--rules/--no-rules",
+        help="Choose what is not set by rules that look at the data, or leave the defaults.",
+    ),
+]
+Run = Annotated[
+    Path, typer.Argument(help="A run folder made by plusone train, or a folder of plusone export.")
+]
+Shown = Annotated[
+    Literal["one", "five"] | None,
+    typer.Option(
+        "--crops",
+        help="Show the model the whole image, or the whole and four tiles; as in training by "
+        "default.",
+    ),
+]
+ByClass = Annotated[
+    float | None,
+    typer.Option(
+        "--threshold",
+        min=0,
+        max=1,
+        help="Labels above this probability count; default: the run's own, by class.",
+    ),
+]
+Seeds = Annotated[str, typer.Option(help="Seeds, comma-separated.")]
+Rates = Annotated[
+    str | None,
+    typer.Option("--lr", help="Learning rates, comma-separated; validation picks one each."),
+]
+Workers = Annotated[int, typer.Option(min=1, help="Parallel trainings, one core each.")]
+OneSeed = Annotated[int | None, typer.Option("--seed", help="One seed instead of --seeds.")]
+Plugin = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--plugin", metavar="FILE", help="Python file with methods of your own (repeatable)."
+    ),
+]
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write into.")]
+
+
+def most_at_once(batch_size: str) -> int | None:
+    """The number of `--batch-size`; None for auto."""
+    if batch_size == "auto":
+        return None
+    if not batch_size.isdecimal() or int(batch_size) < 1:
+        raise InputError(f"--batch-size {batch_size}: must be auto or a whole number of at least 1")
+    return int(batch_size)
+
+
+def with_device(settings: list[str] | None, device: str | None) -> list[str]:
+    """The texts of `--set`, with that of `--device` last."""
+    return [*(settings or []), *([f"device={device}"] if device is not None else [])]
+
+
+def parts(text: str | None, kind: type, flag: str) -> list[Any]:
+    """The distinct values of a comma-separated list; none if the option was not given."""
+    if text is None:
+        return []
+    try:
+        values = [kind(part.strip()) for part in text.split(",") if part.strip()]
+    except ValueError:
+        values = []
+    if not values:
+        what = "names" if kind is str else "numbers"
+        raise InputError(f"{flag} {text!r}: write {what} separated by commas")
+    return list(dict.fromkeys(values))

@@ -1,0 +1,105 @@
+"""The command `prepare`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from plusone.cli.checks import check_folder
+from plusone.cli.options import Json
+from plusone.cli.printing import emit, out, say, table
+from plusone.errors import InputError
+
+if TYPE_CHECKING:
+    from plusone.data.public import Prepared
+
+
+FILE = "labels.npz"
+
+
+def prepare(
+    data: Annotated[str, typer.Argument(help="voc, coco, nuswide or cub.")],
+    root: Annotated[Path, typer.Argument(help="Folder of the downloaded, unpacked files.")],
+    to: Annotated[Path, typer.Option("--out", "-o", help=f"Folder to write {FILE} into.")],
+    split: Annotated[
+        str, typer.Option(help="papers, or official (NUS-WIDE: its own two parts).")
+    ] = "papers",
+    missing: Annotated[
+        str | None,
+        typer.Option(
+            help="Items without image file: refuse, drop or keep; nuswide drops by default."
+        ),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Other counts than the papers' are an error.")
+    ] = False,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Seed of NUS-WIDE's random split.")
+    ] = 1200,
+    as_json: Json = False,
+) -> None:
+    """Make a label table of a public data set, and check it against the papers' counts.
+
+    Images stay where they are. docs/datasets.md says where each data set is obtained.
+
+    Example: [bold]plusone prepare voc VOCdevkit --out voc[/bold], then
+    [bold]plusone train voc/labels.npz --recipe recipes/voc/gr.toml[/bold]
+    """
+    from plusone.data.formats import write
+    from plusone.data.public import prepare as read
+
+    check_folder(to)
+    prepared = read(data, root, split=split, missing=missing, seed=seed)
+    if strict and prepared.differences:
+        raise InputError("\n".join(count_warnings(prepared)))
+    write(prepared.table, to / FILE)
+    if as_json:
+        emit(_summary(prepared, to / FILE))
+        return
+    rows: list[tuple[str, object, object]] = [
+        (count.what, _figure(count.found), _figure(count.expected)) for count in prepared.counts
+    ]
+    rows.append(("items without a positive", _figure(_without_positive(prepared)), None))
+    out.print(table(prepared.data.title, ("", "found", "published"), rows))
+    for note in prepared.table.notes:
+        say(f"note: {note}")
+    for warning in count_warnings(prepared):
+        say(f"warning: {warning}")
+    say(f"next: plusone train {to / FILE} --recipe recipes/{data}/gr.toml")
+
+
+def count_warnings(prepared: Prepared) -> list[str]:
+    """One sentence for each count that is not the published one."""
+    source = prepared.expected.source
+    return [f"{prepared.data.title}, {count.sentence} ({source})" for count in prepared.differences]
+
+
+def _without_positive(prepared: Prepared) -> int:
+    return int((prepared.table.labels.per_item(1) == 0).sum())
+
+
+def _figure(value: float | None) -> str | None:
+    return None if value is None else f"{value:,}"
+
+
+def _summary(prepared: Prepared, file: Path) -> dict[str, Any]:
+    """The output of `--json`."""
+    labels = prepared.table
+    return {
+        "out": str(file),
+        "data": prepared.data.title,
+        "images": None if labels.root is None else str(labels.root),
+        "items": {split: len(labels.rows_of(split)) for split in ("train", "test")},
+        "classes": len(labels.classes),
+        "items_without_positive": _without_positive(prepared),
+        "counts": [
+            {"what": c.what, "found": c.found, "published": c.expected, "agrees": c.fits}
+            for c in prepared.counts
+        ],
+        "source": prepared.expected.source,
+        "agrees": not prepared.differences,
+        "warnings": count_warnings(prepared),
+        "notes": list(labels.notes),
+    }

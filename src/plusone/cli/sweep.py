@@ -1,0 +1,116 @@
+"""The command `sweep`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from plusone.cli.board import run_shown
+from plusone.cli.checks import check_folder
+from plusone.cli.options import (
+    Data,
+    Device,
+    Features,
+    Form,
+    Hints,
+    Json,
+    Meaning,
+    OneSeed,
+    Plugin,
+    Rates,
+    Rules,
+    Seeds,
+    Set,
+    Workers,
+    parts,
+    with_device,
+)
+from plusone.cli.printing import command_line, emit, out, say, table
+from plusone.errors import InputError
+
+if TYPE_CHECKING:
+    from plusone.compare.sweep import Sweep
+
+
+def sweep(
+    context: typer.Context,
+    data: Data,
+    over: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME=V1,V2,...",
+            help="A recipe setting or options.NAME, and its values; 0.1,0.2,...,1.0 works too.",
+        ),
+    ],
+    names: Annotated[str, typer.Option("--methods", "-m", help="Methods, comma-separated.")] = "gr",
+    baseline: Annotated[
+        str | None, typer.Option(help="A method trained without the setting, to compare with.")
+    ] = None,
+    seeds: Seeds = "0,1,2",
+    lrs: Rates = None,
+    to: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.")] = Path("sweep"),
+    features: Features = None,
+    hints: Hints = None,
+    settings: Set = None,
+    device: Device = None,
+    rules: Rules = True,
+    workers: Workers = 2,
+    form: Form = "auto",
+    meaning: Meaning = "auto",
+    seed: OneSeed = None,
+    as_json: Json = False,
+    plugin: Plugin = None,
+) -> None:
+    """Train with several values of one setting: one curve per method.
+
+    --over train_share=0.1,0.2,...,1.0: mAP against the number of labels
+    (add bce to the methods to see what all labels give).
+
+    --over keep=0.1,0.2,...,1.0: each positive is seen with this probability.
+
+    --over expected_positives=1.0,1.5,2.0: what a wrong k does.
+
+    What is done is skipped when the command is run again.
+
+    Example: [bold]plusone sweep labels.csv -m em --over options.alpha=0.1,0.2[/bold]
+    """
+    from plusone.compare.jobs import make_source
+    from plusone.compare.sweep import parse_over, run_sweep, write_sweep
+    from plusone.recipe import parse_settings
+
+    check_folder(to)
+    name, values = parse_over(over)
+    if lrs and name == "lr":
+        raise InputError("--over lr and --lr are the same setting; give one of them")
+    result = run_sweep(
+        make_source(data, features or (), form, meaning, hints),
+        parts(names, str, "--methods"),
+        name,
+        values,
+        to,
+        seeds=[seed] if seed is not None else parts(seeds, int, "--seeds"),
+        rates=parts(lrs, float, "--lr") or [None],
+        settings=parse_settings(with_device(settings, device)),
+        rules=rules,
+        baseline=baseline,
+        command=command_line(context, ("as_json", "workers")),
+        run=lambda jobs: run_shown(jobs, to, workers),
+    )
+    written = write_sweep(result, to)
+    if as_json:
+        emit(result.to_dict())
+    else:
+        _show_sweep(result)
+    say(f"written: {', '.join(map(str, written))}")
+
+
+def _show_sweep(result: Sweep) -> None:
+    """A line per value, a column per method."""
+    from plusone.compare.sweep import sweep_table
+
+    wide = 24 + 16 * len({row.point.method for row in result.rows}) <= out.width
+    measure = "test mAP" if result.rows[0].outcome.test_map is not None else "validation mAP"
+    out.print(f"{result.title} ({measure})", markup=False, soft_wrap=True)
+    out.print(table("", *sweep_table(result, with_sd=wide)))
