@@ -37,6 +37,7 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/house.py
 
 # The documentation as a site in site/, without the internet; a broken link is an error.
 docs: $(READY)
