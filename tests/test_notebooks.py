@@ -1,6 +1,7 @@
 """The notebooks run from top to bottom, and what is stored in them is what they print.
 
-`make pictures` stores their outputs anew.
+Outputs are compared in structure, and their figures within the spread over instruction sets and
+threads. `make pictures` stores the outputs anew.
 """
 
 import os
@@ -13,6 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 LARGEST = 200_000  # bytes of a notebook: outputs are small
+SPREAD = {"compare": 0.3, "photos": 0.3}  # of figures; others 0.05
 
 
 def outputs(notebook):
@@ -54,7 +56,7 @@ def test_a_notebook_runs_and_prints_what_is_stored(path, tmp_path, monkeypatch, 
         made.cells, outputs(made), outputs(stored), strict=True
     ):
         assert kinds == stored_kinds, cell.source
-        agree(now, then)
+        agree(now, then, SPREAD.get(path.stem, 0.05))
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -47,7 +47,7 @@ def artifacts() -> Path:
 
 
 @pytest.fixture(scope="session")
-def picture(agree: Callable[[str, str], None], rewrite: bool) -> Callable[[Any, str, str], None]:
+def picture(agree: Callable[..., None], rewrite: bool) -> Callable[[Any, str, str], None]:
     """Compares a page with its picture in the documents; `make pictures` takes it anew.
 
     Pixels depend on the fonts of a machine, so the text of the page is kept in the picture

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 from PIL import Image
+from tests.patience import PATIENCE
 
 from plusone.data.example import write_example
 from plusone.data.matrix import LabelMatrix
@@ -77,7 +78,7 @@ def serve():
     yield begin
     for made, thread in running:
         made.stop()
-        thread.join(timeout=20)
+        thread.join(timeout=PATIENCE)
 
 
 @pytest.fixture
@@ -93,6 +94,7 @@ def visit(browser, serve):
             context.trouble = []
             contexts.append(context)
         page = context.new_page()
+        page.set_default_timeout(1000 * PATIENCE)
         page.on("console", lambda message: context.trouble.append(message.text))
         page.on("pageerror", lambda error: context.trouble.append(str(error)))
         page.on("request", lambda request: context.trouble.append(request.url)
@@ -581,7 +583,7 @@ def test_a_server_that_is_gone_is_said_and_the_answer_is_kept_when_it_is_back(vi
     page.keyboard.press("y")
     page.wait_for_selector("#trouble:not([hidden])")
     assert "not kept yet" in page.inner_text("#trouble")
-    page.wait_for_selector(IDLE, timeout=10_000)
+    page.wait_for_selector(IDLE)
     assert not page.is_visible("#trouble")
     assert len(tries) == 3
     assert len(set(tries)) == 1  # the same step each time

@@ -7,6 +7,7 @@ from threading import Thread
 
 import numpy as np
 import pytest
+from tests.patience import PATIENCE
 
 from plusone.data.dataset import Dataset
 from plusone.inputs.task import make_task
@@ -33,7 +34,7 @@ def server(tmp_path):
     thread.start()
     yield made
     made.stop()
-    thread.join(timeout=20)
+    thread.join(timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -42,6 +43,7 @@ def test_the_page_describes_and_tries_the_service(browser, server, artifacts, sc
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
     trouble = []
     page = context.new_page()
+    page.set_default_timeout(1000 * PATIENCE)
     page.on("console", lambda message: trouble.append(message.text))
     page.on("pageerror", lambda error: trouble.append(str(error)))
     page.on("request", lambda request: trouble.append(request.url)
