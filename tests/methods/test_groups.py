@@ -12,7 +12,7 @@ from plusone.errors import InputError
 from plusone.inputs.task import make_task
 from plusone.methods._groups import GroupConsistency
 from plusone.recipe import make_recipe
-from plusone.training.stack import why_alone
+from plusone.training.stack import AloneError, train_stacked
 from plusone.training.step import training_step
 from plusone.training.trainer import Training, Validation
 from plusone.types import Batch, Clock, TrainLabels
@@ -138,4 +138,5 @@ def test_where_it_cannot_work_it_says_so():
     with pytest.raises(InputError, match="gradient steps, and recovery has a closed form"):
         plusone.fit(recordings(), "recovery", group_weight=2.0)
     recipe = make_recipe(GIVEN | {"method": "an"})
-    assert why_alone(make_task(recordings(), recipe), recipe) == "it has a mean for each group"
+    with pytest.raises(AloneError, match="a mean for each group"):
+        train_stacked(make_task(recordings(), recipe), [recipe])

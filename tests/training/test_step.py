@@ -22,7 +22,7 @@ from plusone.models.heads import Head
 from plusone.recipe import make_recipe
 from plusone.seeds import generator
 from plusone.training import step as step_module
-from plusone.training.stack import train_stacked, why_alone
+from plusone.training.stack import AloneError, train_stacked
 from plusone.training.step import SMALL_STEP, LossMeter, suitable_threads, training_step
 from plusone.training.trainer import Training
 from plusone.types import Batch, Clock, Outputs
@@ -159,7 +159,8 @@ def test_what_a_method_reads_counts_in_every_path(recipe, feature_data):
         torch.testing.assert_close(value, expected[name], rtol=1e-4, atol=1e-6)
     recipes = [recipe, recipe.model_copy(update={"lr": 0.01, "seed": 3})]
     if (reason := METHODS["own"].alone) is not None:
-        assert why_alone(task, recipe) == reason
+        with pytest.raises(AloneError, match=reason):
+            train_stacked(task, recipes)
         return
     for training, records in train_stacked(task, recipes):
         alone = Training(task, training.recipe)

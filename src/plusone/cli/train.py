@@ -200,7 +200,7 @@ def train(
         _check_new(folder, resume)
         bar.update(reading, description="reading", completed=0, total=len(dataset.table))
         task = make_task(dataset, full, tick=lambda: bar.advance(reading))
-    sentences = composed.rules
+    sentences, picked = composed.rules, None
     features_folder = folder.parent / FOLDER if task.images else None
     if "lr" in composed.chosen:
         with resume_hint(KEPT), progress("trying learning rates", None) as bar_and_task:
@@ -213,7 +213,7 @@ def train(
                 folder=features_folder,
             )
         if picked is not None:
-            full, sentences = picked[0], with_rate(sentences, picked[1])
+            full, sentences = picked.training.recipe, with_rate(sentences, picked.why)
     source = {
         "data": data if data in EMBEDDED else str(Path(data).resolve()),
         "features": [str(path.resolve()) for path in features or []],
@@ -295,6 +295,7 @@ def train(
             rules=sentences,
             features=features_folder,
             listeners=listeners,
+            picked=picked,
         )
     if leads() and (report if report is not None else not as_json):
         _report(folder)

@@ -14,7 +14,7 @@ from plusone.inputs.task import Task, apply_observation, make_task
 from plusone.methods import get_method
 from plusone.metrics.seen_labels import score_name
 from plusone.recipe import Recipe
-from plusone.training.stack import train_stacked, why_alone
+from plusone.training.stack import AloneError, train_stacked
 from plusone.training.trainer import Training
 
 IMAGE_SETTINGS = ("backbone", "weights", "image_size", "aspect", "precision")
@@ -161,12 +161,12 @@ def _train(
     """Trains a group, as one stack where possible; a failed training gives its error message."""
     trained = [_trained(recipe).model_copy(update={"crops": "one"}) for recipe in group]
     tick = on_epoch or (lambda count: None)
-    if len(group) > 1 and why_alone(task, trained[0]) is None:
+    if len(group) > 1:
         try:
             stack = train_stacked(task, trained, lambda _: tick(len(group)))
             return list(zip(group, (training for training, _ in stack), strict=True))
-        except RunError:
-            pass  # one of them failed; train them one by one, so that the others succeed
+        except (AloneError, RunError):
+            pass  # where one failed, the others are trained one by one
     outcomes: list[tuple[Recipe, Training | str]] = []
     for given, recipe in zip(group, trained, strict=True):
         try:

@@ -276,15 +276,13 @@ def run_unit(unit: Unit, features: Path | None = None) -> list[JobResult] | Refu
         except RunError as error:
             return Failed(f"{unit.name}: {error}")
     from plusone.inputs.task import make_task
-    from plusone.training.stack import train_stacked, why_alone
+    from plusone.training.stack import AloneError, train_stacked
 
     recipes = [job.recipe for job in unit.jobs]
     task = make_task(_load(unit.jobs[0].source), recipes[0])
-    if (why := why_alone(task, recipes[0])) is not None:
-        return Refused(unit, why)
     try:
         trained = train_stacked(task, recipes)
-    except RunError as error:  # one of them failed; the others are trained one by one
+    except (AloneError, RunError) as error:  # where one failed, the others are trained one by one
         return Refused(unit, str(error))
     return [
         _result(job, training, records, len(trained))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -385,10 +385,14 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if composed.recipe.hint_features:
             raise InputError("hint_features: append the hints to the columns of X yourself")
         task = make_items(data, weights, composed.recipe)
-        recipe, self.rules_ = composed.recipe, composed.rules
-        if "lr" in composed.chosen and (picked := pick_rate(task, recipe)) is not None:
-            recipe, self.rules_ = picked[0], with_rate(self.rules_, picked[1])
-        self._train(task, recipe, labels)
+        self.rules_ = composed.rules
+        picked = pick_rate(task, composed.recipe) if "lr" in composed.chosen else None
+        if picked is not None:
+            self.rules_ = with_rate(self.rules_, picked.why)
+            self._keep(picked.training, picked.records, labels)
+        else:
+            training = Training(task, composed.recipe)
+            self._keep(training, training.epochs(), labels)
         return self
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
@@ -489,12 +493,11 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             source="PlusOneClassifier",
         )
 
-    def _train(self, task: Task, recipe: Recipe, labels: Labels) -> None:
-        """Trains and sets the fitted attributes."""
-        training = Training(task, recipe)
+    def _keep(self, training: Training, records: Iterable[EpochRecord], labels: Labels) -> None:
+        """Sets the fitted attributes from a run, once its epochs are through."""
         self.history_ = []
         epochs = sum(stage.epochs for stage in training.stages)
-        for record in training.epochs():
+        for record in records:
             self.history_.append(record.to_json())
             if self.verbose:
                 print(_line(record, len(self.history_), epochs))
@@ -502,7 +505,7 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         assert training.best is not None
         self.best_epoch_ = training.best.epoch
         self.classes_ = labels.classes
-        self.recipe_ = recipe
+        self.recipe_ = training.recipe
         calibration, thresholds = calibrate(training)
         self.predictor_ = light_predictor(training, calibration)
         self.thresholds_ = self._thresholds(thresholds)

@@ -154,12 +154,12 @@ def fit(
         warnings.warn(problem, stacklevel=2)
     task, sentences = make_task(dataset, recipe), composed.rules
     with closing(task.workers):
-        if "lr" in composed.chosen and (picked := pick_rate(task, recipe)) is not None:
-            recipe, why = picked
-            sentences = with_rate(sentences, why)
-        training = Training(task, recipe, backbone=module)
+        picked = pick_rate(task, recipe) if "lr" in composed.chosen else None
+        if picked is not None:
+            sentences = with_rate(sentences, picked.why)
+        training = picked.training if picked else Training(task, recipe, backbone=module)
         records = []
-        for record in training.epochs():
+        for record in picked.records if picked else training.epochs():
             records.append(record)
             if on_record is not None:
                 on_record(record)

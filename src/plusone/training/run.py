@@ -55,6 +55,7 @@ from plusone.probabilities.thresholds import Thresholds, write_thresholds
 from plusone.recipe import FORMAT, Recipe
 from plusone.results import EpochRecord, RunDescription, RunResult
 from plusone.training.expected import Expected
+from plusone.training.rates import Picked
 from plusone.training.summary import calibrate, summarise
 from plusone.training.tracking import Listener, Tracking
 from plusone.training.trainer import Training
@@ -78,6 +79,7 @@ def train(
     rules: Sequence[str] = (),
     features: Path | None = None,
     listeners: Sequence[Listener] = (),
+    picked: Picked | None = None,
 ) -> RunResult:
     """Trains into a run folder and returns what `metrics.json` holds.
 
@@ -95,6 +97,7 @@ def train(
         rules: Why settings that nobody gave are what they are, for the result.
         features: Folder where features of image files are cached for later runs.
         listeners: Who is told about settings, epochs and the result, such as trackers.
+        picked: The finished run of this recipe, where its learning rate was chosen by training.
     """
     if not resume and broadcast((folder / "recipe.toml").exists):
         raise InputError(
@@ -106,7 +109,11 @@ def train(
         return RunResult.from_json(complete, str(folder / "metrics.json"))
     check_same(f"{recipe.to_toml()} {data}", "the settings or the data")
     # Before anything is written: invalid settings must not leave a run behind.
-    training = Training(task, recipe, on_step=on_step, on_extract=on_extract, features=features)
+    training = (
+        Training(task, recipe, on_step=on_step, on_extract=on_extract, features=features)
+        if picked is None
+        else picked.training
+    )
     if is_main_process() and not (folder / "recipe.toml").exists():
         folder.mkdir(parents=True, exist_ok=True)
         write_table(observed_table(task), folder / "observed.npz")
@@ -114,12 +121,16 @@ def train(
         description = describe(task, data, training.expected, source, plugin)
         write_json(folder / "data.json", description.to_json())
         write_text(folder / "recipe.toml", recipe.to_toml())
-    spent = _restore(training, folder)
+    if picked is None:
+        spent, epochs = _restore(training, folder), training.epochs()
+    else:
+        write_jsonl(folder / "records.jsonl", [])
+        spent, epochs = sum(record.seconds for record in picked.records), iter(picked.records)
     mapped = _mapped_files(task)
     started = saved = time.perf_counter()
     with closing(task.workers), _tracking(listeners, recipe, folder) as tracking:
         with _saving_best(training, folder):
-            for record in training.epochs():
+            for record in epochs:
                 _check_unchanged(mapped)
                 if is_main_process():
                     append_jsonl(folder / "records.jsonl", record.to_json())

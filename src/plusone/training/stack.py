@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 
 import torch
 from torch import Tensor, nn
 
-from plusone.build import build
 from plusone.inputs.forward import ROWS
 from plusone.inputs.loader import ArrayInputs, label_batches, visiting_order
 from plusone.inputs.placement import StreamedInputs
@@ -28,30 +27,26 @@ from plusone.parallel.processes import world
 from plusone.recipe import Recipe
 from plusone.results import EpochRecord
 from plusone.seeds import generator
-from plusone.training.expected import expected
 from plusone.training.step import LossMeter, refusing_options, training_step
 from plusone.training.trainer import Training
-from plusone.types import Batch, Outputs, TrainLabels
+from plusone.types import Batch, Outputs
 
 LOGITS = 1 << 25  # logits predicted at once, unless one run has more
 VARIED = ("lr", "seed")  # settings in which the runs of a stack may differ
 
 
-def why_alone(task: Task, recipe: Recipe) -> str | None:
-    """Why runs of this recipe cannot be stacked, in a few words; None if they can."""
-    if task.images or len(task.shape) != 1:
-        return "its inputs are not feature vectors"
-    if not isinstance(task.train.inputs, ArrayInputs):
-        return "its features are not held in memory"
+class AloneError(ValueError):
+    """Runs of a recipe cannot be stacked; the message says why, in a few words."""
+
+
+def check_settings(task: Task, recipe: Recipe) -> None:
+    """Raises an `AloneError` where the data or the settings do not allow a stack."""
     info = get_method(recipe.method)
-    labels = TrainLabels(task.train.observed, expected(recipe, task).k, places=False)
-    model, method = build(recipe, labels, task.shape, images=False)
+    vectors = not task.images and len(task.shape) == 1
     reasons = {
+        "its inputs are not feature vectors": not vectors,
+        "its features are not held in memory": not isinstance(task.train.inputs, ArrayInputs),
         info.alone or "": info.alone is not None,
-        "its head is not one linear layer": type(model.head) is not LinearHead,
-        "it has parameters of its own": any(True for _ in method.parameters()),
-        "it has memory of its own": any(True for _ in method.buffers()),
-        "it has a teacher": method.teacher is not None,
         "it has several stages": len(recipe.resolved_stages(images=False, phases=info.phases)) > 1,
         f"its optimizer is {recipe.optimizer}": recipe.optimizer != "adam",
         "its learning rate has a schedule": recipe.schedule != "constant",
@@ -62,7 +57,25 @@ def why_alone(task: Task, recipe: Recipe) -> str | None:
         "its gradients are clipped": recipe.clip is not None,
         "several processes share its work": world()[1] > 1,
     }
-    return next((reason for reason, holds in reasons.items() if holds), None)
+    _raise_first(reasons)
+
+
+def check_model(training: Training) -> None:
+    """Raises an `AloneError` where a model or its method has more than one linear layer."""
+    method = training.method
+    reasons = {
+        "its head is not one linear layer": type(training.model.head) is not LinearHead,
+        "it has parameters of its own": any(True for _ in method.parameters()),
+        "it has memory of its own": bool(method.state_dict()),
+        "it has a teacher": method.teacher is not None,
+    }
+    _raise_first(reasons)
+
+
+def _raise_first(reasons: dict[str, bool]) -> None:
+    for reason, holds in reasons.items():
+        if holds:
+            raise AloneError(reason)
 
 
 def train_stacked(
@@ -70,6 +83,7 @@ def train_stacked(
     recipes: Sequence[Recipe],
     on_epoch: Callable[[int], None] | None = None,
     *,
+    head: Mapping[str, Tensor] | None = None,
     kind: type[Training] = Training,
 ) -> list[tuple[Training, list[EpochRecord]]]:
     """Trains all recipes at once.
@@ -78,13 +92,15 @@ def train_stacked(
         task: The data.
         recipes: They may differ in their learning rate and seed.
         on_epoch: Called after every epoch with its number, from 1.
+        head: Initial weights of the heads, instead of those that the seeds draw.
         kind: The class of the trainings.
 
     Returns:
         The finished trainings with their records, in the order of the recipes.
 
     Raises:
-        ValueError: The recipes differ in more, or cannot be stacked.
+        AloneError: They cannot be stacked.
+        ValueError: They differ in more.
     """
     if not recipes:
         return []
@@ -92,11 +108,14 @@ def train_stacked(
     for name in Recipe.model_fields:
         if name not in VARIED and any(getattr(r, name) != getattr(first, name) for r in recipes):
             raise ValueError(f"stacked recipes may differ in lr and seed, not in {name}")
-    if (reason := why_alone(task, first)) is not None:
-        raise ValueError(f"{first.method} cannot be stacked: {reason}")
-    trainings = [kind(task, recipe) for recipe in recipes]
+    check_settings(task, first)
+    trainings = [kind(task, first)]
+    check_model(trainings[0])
+    trainings += [kind(task, recipe) for recipe in recipes[1:]]
     for training in trainings:
         training.enter_space(trainings[0].space)
+        if head is not None:
+            training.model.head.load_state_dict(head)
     stacks = [Stack(grid) for grid in _grids(trainings)]
     records: dict[Training, list[EpochRecord]] = {training: [] for training in trainings}
     for epoch in range(trainings[0].stages[0].epochs):

@@ -786,6 +786,14 @@ class Training:
             self.epoch, self.before, self.best = 0, self.best, None
             self.begin_stage()
 
+    def take_over(self, other: Training) -> None:
+        """Takes head and learning rate of a finished run on the features of the same items."""
+        assert other.best is not None
+        self.recipe = self.recipe.model_copy(update={"lr": other.recipe.lr})
+        self.model.head = other.model.head
+        self.stage, self.epoch, self.stage_maps = other.stage, other.epoch, other.stage_maps
+        self.best = replace(other.best, model=_copy(self.model))
+
     def _restore(self, best: Best | None) -> None:
         """Loads saved weights."""
         if best is not None:
