@@ -18,7 +18,7 @@ from statistics import fmean
 import numpy as np
 from priors import load
 
-from plusone.compare.tables import markdown
+from plusone.compare.results_table import markdown
 from plusone.data.dataset import Dataset
 from plusone.training.api import fit
 

@@ -24,7 +24,7 @@ import torch
 from recovery import sources
 
 import plusone
-from plusone.compare.tables import markdown
+from plusone.compare.results_table import markdown
 from plusone.data.dataset import Dataset
 from plusone.io.files import write_json, write_text
 

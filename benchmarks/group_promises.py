@@ -27,7 +27,7 @@ from priors import load
 from promises import Items, measure, percent, recovery_scores, seen_labels
 
 from plusone.closed_form.ridge import Ridge
-from plusone.compare.tables import markdown
+from plusone.compare.results_table import markdown
 from plusone.data.groups import random_folds
 from plusone.data.matrix import LabelMatrix
 from plusone.io.files import write_text

@@ -17,7 +17,7 @@ from statistics import fmean
 import numpy as np
 import torch
 
-from plusone.compare.tables import markdown
+from plusone.compare.results_table import markdown
 from plusone.data.dataset import Dataset
 from plusone.data.source import load_source
 from plusone.metrics import mean_average_precision

@@ -34,7 +34,7 @@ from torch import Tensor
 from plusone.closed_form.folds import fold_of
 from plusone.closed_form.kernel import principal_axes
 from plusone.closed_form.ridge import Ridge, Solution, seen_label_regression
-from plusone.compare.tables import markdown
+from plusone.compare.results_table import markdown
 from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
 from plusone.inputs.task import make_task

@@ -36,7 +36,7 @@ import torch
 from plusone.closed_form.gamma import SAMPLED, best_gamma
 from plusone.closed_form.kernel import KernelMap, n_landmarks
 from plusone.closed_form.ridge import PENALTIES, Ridge
-from plusone.compare.tables import markdown
+from plusone.compare.results_table import markdown
 from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
 from plusone.data.source import load_source

@@ -38,7 +38,7 @@ import numpy as np
 
 from plusone.compare.bench import Entry, tune_by_grid
 from plusone.compare.jobs import Job, JobResult, Source, read_journal, run_jobs
-from plusone.compare.tables import markdown
+from plusone.compare.results_table import markdown
 from plusone.data.dataset import Dataset
 from plusone.data.formats import write
 from plusone.data.matrix import LabelMatrix

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plusone.compare.tables import markdown
+from plusone.compare.results_table import markdown
 from plusone.data.dataset import Dataset
 from plusone.data.source import load_source
 from plusone.inputs.task import Task, make_task

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from plusone.compare.tables import markdown
+from plusone.compare.results_table import markdown
 from plusone.methods import METHODS, MethodInfo
 
 ROOT = Path(__file__).parents[1]

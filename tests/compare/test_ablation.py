@@ -98,7 +98,7 @@ def test_change_is_against_the_full_method(result):
     ]  # fmt: skip
     rows = summarise_ablation(parts, results)
     assert [row.change for row in rows] == [pytest.approx(-0.2), 0.0, pytest.approx(0.1)]
-    assert rows[0].outcome.test_sd == pytest.approx(0.02**0.5)
+    assert rows[0].test_sd == pytest.approx(0.02**0.5)
     untested = summarise_ablation(parts, [[result(test=None)]] * 3)
     assert [row.change for row in untested] == [None] * 3
 

@@ -38,7 +38,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
     steps_done: list[str] = []
     result = simulate(data(), RECIPE, folder, **ASK, on_progress=steps_done.append)
     assert len(steps_done) == steps(ASK["questions"], ASK["orders"], ASK["seeds"])
-    (folder / "result.json").write_text(json.dumps(result.to_dict()))
+    (folder / "result.json").write_text(json.dumps(result.to_json()))
     return folder
 
 
@@ -73,7 +73,7 @@ def test_a_stopped_simulation_goes_on_to_the_same_result(played: Path, tmp_path:
     lines = (played / "answers.jsonl").read_bytes().splitlines(keepends=True)
     (tmp_path / "answers.jsonl").write_bytes(b"".join(lines[:4]) + lines[4][:10])
     result = simulate(data(), RECIPE, tmp_path, **ASK)
-    assert json.loads(json.dumps(result.to_dict())) == json.loads(
+    assert json.loads(json.dumps(result.to_json())) == json.loads(
         (played / "result.json").read_text()
     )
     assert (tmp_path / "answers.jsonl").read_bytes() == (played / "answers.jsonl").read_bytes()

@@ -129,15 +129,15 @@ def test_validation_picks_the_learning_rate_of_each_point(result):
         [result("em", 0, 0.1, 0.7, None, key="e"), result("em", 0, 0.2, 0.7, None, key="f")],
     ]
     first, second = summarise_sweep(points, results)
-    assert first.to_dict() == {
+    assert first.to_json() == {
         "data": "d", "method": "em", "value": 0.1, "lr": 0.2, "seeds": 2,
         "val_map": pytest.approx(0.55), "test_map": pytest.approx(0.5),
         "test_sd": pytest.approx(0.1 * 2**0.5), "keys": ["c", "d"],
         "if_negative": None, "if_positive": None,
     }  # fmt: skip
-    assert second.outcome.keys == ("e",)  # of equals the first
-    assert (second.outcome.test_map, second.outcome.test_sd) == (None, None)
-    assert second.to_dict()["labels"] == 77
+    assert second.keys == ("e",)  # of equals the first
+    assert (second.test_map, second.test_sd) == (None, None)
+    assert second.to_json()["labels"] == 77
     runs = tidy_runs([first, second], results)
     assert [run["chosen"] for run in runs] == [False, False, True, True, True, False]
 
@@ -198,15 +198,15 @@ def test_the_second_time_nothing_is_trained(source, trained, tmp_path):
     assert trained == []
     more = run_sweep(source, ["an", "em"], "epochs", [1, 2, 3], tmp_path, seeds=[0])
     assert len(trained) == 2
-    assert [row.point.value for row in more.rows] == [1, 2, 3, 1, 2, 3]
-    assert more.rows[0].outcome == first.rows[0].outcome
+    assert [row.value for row in more.rows] == [1, 2, 3, 1, 2, 3]
+    assert more.rows[0] == first.rows[0]
 
 
 def test_a_share_of_the_items_tells_how_many_labels_were_seen(source, trained, tmp_path):
     sweep = run_sweep(
         source, ["an", "bce"], "train_share", [0.5, 1.0], tmp_path, seeds=[0], settings=SHORT
     )
-    assert [row.to_dict()["labels"] for row in sweep.rows] == [20, 40, 60, 120]
+    assert [row.to_json()["labels"] for row in sweep.rows] == [20, 40, 60, 120]
     assert sweep.default == 1.0
     journal = list(module.read_journal(tmp_path / "journal.jsonl"))
     assert sorted(entry.items["train"] for entry in journal) == [20, 20, 40, 40]

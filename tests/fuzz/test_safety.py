@@ -45,7 +45,7 @@ NEEDED = {
 OWN_JSON = {
     "io/readers.py",  # the reader itself
     "analysis/surface.py",
-    "compare/tables.py",
+    "compare/results_files.py",
     "export/standalone.py",  # runs without plusone, on the user's own exported folder
     "parallel/processes.py",  # what the processes of one run tell each other
     "training/run.py",

@@ -107,10 +107,10 @@ ABLATION = {
     "method": "gr",
     "data": "pets",
     "rows": [
-        {"name": "khat", "options": {"sigma": 1e6}, "test_map": 0.6, "test_sd": 0.01,
-         "val_map": 0.6, "seeds": 2, "change": -0.05, "keys": []},
-        {"name": "khat + v + robust losses", "options": {}, "test_map": 0.65, "test_sd": 0.01,
-         "val_map": 0.65, "seeds": 2, "change": 0.0, "keys": []},
+        {"data": "pets", "method": "gr", "name": "khat", "options": {"sigma": 1e6},
+         "test_map": 0.6, "test_sd": 0.01, "val_map": 0.6, "seeds": 2, "change": -0.05, "keys": []},
+        {"data": "pets", "method": "gr", "name": "khat + v + robust losses", "options": {},
+         "test_map": 0.65, "test_sd": 0.01, "val_map": 0.65, "seeds": 2, "change": 0.0, "keys": []},
     ],
     "notes": ["On features nothing is augmented."],
 }  # fmt: skip

@@ -14,8 +14,8 @@ from plusone.analysis.hidden import (
     probes_of,
 )
 from plusone.analysis.surface import RunSurface, mean_rise
+from plusone.compare.documents import Intervals, Sweep
 from plusone.report import classes, curves, gradients, hidden, labels, surfaces, sweeps
-from plusone.report.documents import Intervals, Sweep
 from plusone.report.intervals import k_intervals
 from plusone.report.lines import Line
 from plusone.report.page import save_figure

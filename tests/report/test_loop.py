@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from plusone.compare.documents import Loop, LoopRow
 from plusone.report.blocks import Code, Drawing, Table
 from plusone.report.build import write_report
-from plusone.report.documents import Loop, LoopRow
 from plusone.report.loop import answer_curves, answers, finding
 from plusone.report.material import Material
 

@@ -96,7 +96,7 @@ def everything(folder: Path) -> dict[str, str]:
     k = estimated(recipe, make_task(seen, recipe))
     found["priors"] = repr(k)
     ask = {"questions": (10,), "orders": ("worth",), "seeds": (0,), "folds": 2}
-    found["loop"] = json.dumps(simulate(data, recipe, folder / "loop", **ask).to_dict())
+    found["loop"] = json.dumps(simulate(data, recipe, folder / "loop", **ask).to_json())
     return found
 
 

@@ -464,7 +464,7 @@ def read_run_texts(folder: Path) -> None:
     from plusone.prediction.run_folder import read_metrics
     from plusone.probabilities.calibration import read_calibration
     from plusone.probabilities.thresholds import read_thresholds
-    from plusone.report.documents import read_documents
+    from plusone.report.material import read_documents
 
     refused: list[InputError] = []
     for read_one in (

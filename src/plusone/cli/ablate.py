@@ -30,7 +30,7 @@ from plusone.cli.options import (
 from plusone.cli.printing import command_line, emit, out, say, table
 
 if TYPE_CHECKING:
-    from plusone.compare.ablate import Ablation
+    from plusone.compare.documents import Ablation
 
 
 def ablate(
@@ -78,7 +78,7 @@ def ablate(
     )
     written = write_ablation(result, to)
     if as_json:
-        emit(result.to_dict())
+        emit(result.to_json())
     else:
         _show_ablation(result)
     say(f"written: {written}")

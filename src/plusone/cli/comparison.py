@@ -5,19 +5,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from plusone.cli.printing import emit, out, percent, progress, say, table
+from plusone.cli.printing import emit, out, progress, say, table
 from plusone.errors import RunError
 
 if TYPE_CHECKING:
     from plusone.compare.bench import Bench
+    from plusone.compare.rows import Row
     from plusone.compare.spec import BenchSpec
-    from plusone.compare.summary import Row
-
-
-NEAR = "= "  # before a figure that is within noise of the best
-NARROW, WIDE = 80, 120  # widths of the terminal from which more columns are shown
 
 
 def finish(
@@ -43,7 +39,7 @@ def finish(
         report: Also write the report.
         titles: Data set -> a line above its tables.
     """
-    from plusone.compare.tables import FILES, alone, write_outputs
+    from plusone.compare.results_files import FILES, alone, write_outputs
 
     whole = write_outputs(
         folder, spec, bench.results, bench.summary, title=title, command=command, rule=bench.rule
@@ -71,57 +67,17 @@ def finish(
 
 def _print_table(rows: Sequence[Row], title: str) -> None:
     """Prints one table, with the columns that fit into the terminal."""
-    from plusone.compare.summary import was_solved
+    from plusone.compare.results_table import cells_of
 
-    columns: dict[str, list[str]] = {
-        "method": [row.method for row in rows],
-        "test mAP": [NEAR * row.within_noise + percent(row.test_map) for row in rows],
-        "sd": [percent(row.test_sd) for row in rows],
-        "if negative": [percent(row.if_negative) for row in rows],
-        "if positive": [percent(row.if_positive) for row in rows],
-        "val mAP": [percent(row.val_map) for row in rows],
-        "val score": [row.chosen_by for row in rows],
-        "recovered": [percent(row.recovery_map) for row in rows],
-        "gap closed": [
-            "-" if row.gap_closed is None else f"{100 * row.gap_closed:.0f} %" for row in rows
-        ],
-        "published": [f"{row.published:g}" if row.published else "-" for row in rows],
-        "lr": ["-" if was_solved(row.method, row.mode) else f"{row.lr:.3g}" for row in rows],
-        "options": [_options(row.options) for row in rows],
-        "seconds": [f"{row.seconds:.1f}" for row in rows],
-    }
-    shown = {name: cells for name, cells in columns.items() if _shown(name, rows)}
-    grid = table(title, list(shown), list(zip(*shown.values(), strict=True)))
+    grid = table(title, *cells_of(rows, "terminal", out.width))
     for drawn, row in zip(grid.rows, rows, strict=True):
         drawn.style = "bold" if row.best else None
     out.print(grid)
 
 
-def _options(options: Mapping[str, Any]) -> str:
-    from plusone.compare.tables import options_text
-
-    return options_text(options)
-
-
-def _shown(column: str, rows: Sequence[Row]) -> bool:
-    """Whether a column is shown: narrow terminals get the most important ones."""
-    needed = {
-        "sd": out.width >= NARROW and any(row.test_sd is not None for row in rows),
-        "published": out.width >= WIDE and any(row.published is not None for row in rows),
-        "options": out.width >= WIDE and any(row.options for row in rows),
-        "val mAP": out.width >= NARROW,
-        "val score": any(row.chosen_by != "-" for row in rows),
-        "lr": out.width >= NARROW,
-        "gap closed": any(row.gap_closed is not None for row in rows),
-        "if negative": any(row.if_negative is not None for row in rows),
-        "if positive": any(row.if_positive is not None for row in rows),
-    }
-    return needed.get(column, True)
-
-
 def _print_legend(rows: Sequence[Row]) -> None:
     """Prints what the columns and marks mean."""
-    from plusone.compare.tables import UNKNOWN
+    from plusone.compare.results_table import NEAR, UNKNOWN
 
     if any(row.if_negative is not None for row in rows):
         say(UNKNOWN)

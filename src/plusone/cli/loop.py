@@ -78,7 +78,7 @@ def loop(
     check_folder(to)
     from plusone.autorecipe import compose, facts_of
     from plusone.compare.loop import ANY, check, simulate, steps
-    from plusone.compare.tables import spread
+    from plusone.compare.results_table import spread
     from plusone.io.files import write_json
     from plusone.recipe import make_recipe, parse_settings
 
@@ -114,7 +114,7 @@ def loop(
             on_progress=lambda what: bar.update(task, advance=1, description=what),
         )
     command = command_line(context, ("as_json",))
-    document = result.to_dict() | {"command": command, "title": f"Answers on {result.data}"}
+    document = result.to_json() | {"command": command, "title": f"Answers on {result.data}"}
     write_json(to / "loop.json", document)
     if report:
         from plusone.report.build import write_report

@@ -11,7 +11,7 @@ import typer
 
 from plusone.cli.board import run_shown
 from plusone.cli.checks import check_folder
-from plusone.cli.comparison import WIDE, write_report_of
+from plusone.cli.comparison import write_report_of
 from plusone.cli.options import (
     Device,
     Features,
@@ -98,7 +98,7 @@ def reproduce(
         with_figures,
         write_reproduction,
     )
-    from plusone.compare.tables import write_outputs
+    from plusone.compare.results_files import write_outputs
     from plusone.data.public import PUBLIC
     from plusone.recipe import parse_settings
 
@@ -156,6 +156,7 @@ def reproduce(
 def _print_lines(lines: Sequence[Line], title: str) -> None:
     """Prints one table per mode; narrow terminals get the chosen batch size alone."""
     from plusone.compare.reproduce import table_of
+    from plusone.compare.results_table import WIDE
 
     for mode in dict.fromkeys(line.mode for line in lines):
         header, cells = table_of([line for line in lines if line.mode == mode])

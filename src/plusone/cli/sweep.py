@@ -31,7 +31,7 @@ from plusone.cli.printing import command_line, emit, out, say, table
 from plusone.errors import InputError
 
 if TYPE_CHECKING:
-    from plusone.compare.sweep import Sweep
+    from plusone.compare.documents import Sweep
 
 
 def sweep(
@@ -100,7 +100,7 @@ def sweep(
     )
     written = write_sweep(result, to)
     if as_json:
-        emit(result.to_dict())
+        emit(result.to_json())
     else:
         _show_sweep(result)
     say(f"written: {', '.join(map(str, written))}")
@@ -110,7 +110,7 @@ def _show_sweep(result: Sweep) -> None:
     """A line per value, a column per method."""
     from plusone.compare.sweep import sweep_table
 
-    wide = 24 + 16 * len({row.point.method for row in result.rows}) <= out.width
-    measure = "test mAP" if result.rows[0].outcome.test_map is not None else "validation mAP"
+    wide = 24 + 16 * len({row.method for row in result.rows}) <= out.width
+    measure = "test mAP" if result.rows[0].test_map is not None else "validation mAP"
     out.print(f"{result.title} ({measure})", markup=False, soft_wrap=True)
     out.print(table("", *sweep_table(result, with_sd=wide)))

@@ -8,67 +8,18 @@ the user gives apply to all rows that have them, unless the row itself sets them
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from plusone.compare.documents import Ablation, AblationRow
 from plusone.compare.jobs import Job, JobResult, Runner, Settings, Source, run_jobs
-from plusone.compare.summary import Outcome, outcome
+from plusone.compare.results_table import markdown, percent
+from plusone.compare.rows import outcome
 from plusone.compare.sweep import plan_cell, run_cells
-from plusone.compare.tables import markdown, percent
 from plusone.errors import InputError
 from plusone.io.files import write_json, write_text
 from plusone.methods import METHODS, Part, get_method
 from plusone.version import __version__
-
-
-@dataclass(frozen=True)
-class AblationRow:
-    """The outcome of a row's trainings; `change` is test mAP minus that of the full method."""
-
-    part: Part
-    options: Mapping[str, Any]
-    outcome: Outcome
-    change: float | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The row for JSON."""
-        part = {"name": self.part.name, "paper": self.part.paper, "options": dict(self.options)}
-        figures = asdict(self.outcome) | {"keys": list(self.outcome.keys), "change": self.change}
-        return part | figures
-
-
-@dataclass(frozen=True)
-class Ablation:
-    """The result of an ablation.
-
-    Args:
-        title: A line for reports.
-        command: The command that repeats it.
-        method: The full method.
-        rows: One per row of the method's `ablation`.
-        notes: Caveats for the reader.
-    """
-
-    title: str
-    command: str
-    method: str
-    rows: tuple[AblationRow, ...]
-    notes: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """The content of `ablation.json`."""
-        return {
-            "kind": "ablation",
-            "title": self.title,
-            "command": self.command,
-            "method": self.method,
-            "data": self.rows[0].outcome.data,
-            "rows": [row.to_dict() for row in self.rows],
-            "notes": list(self.notes),
-            "version": __version__,
-        }
 
 
 def run_ablation(
@@ -109,11 +60,13 @@ def run_ablation(
     note = get_method(method).on_features
     linear = all(result.mode == "linear" for trained in results for result in trained)
     return Ablation(
-        title=title or f"{rows[0].outcome.data}: what the parts of {method} are worth",
+        title=title or f"{rows[0].data}: what the parts of {method} are worth",
         command=command,
         method=method,
+        data=rows[0].data,
         rows=rows,
         notes=(note,) if linear and note else (),
+        version=__version__,
     )
 
 
@@ -155,11 +108,14 @@ def summarise_ablation(
     outcomes = [outcome(trained) for trained in results]
     (full,) = (out.test_map for part, out in zip(parts, outcomes, strict=True) if part.is_full)
     return tuple(
-        AblationRow(
-            part,
-            trained[0].options,
-            out,
-            None if out.test_map is None or full is None else out.test_map - full,
+        AblationRow.model_validate(
+            out.to_json()
+            | {
+                "name": part.name,
+                "paper": part.paper,
+                "options": trained[0].options,
+                "change": None if out.test_map is None or full is None else out.test_map - full,
+            }
         )
         for part, out, trained in zip(parts, outcomes, results, strict=True)
     )
@@ -169,10 +125,10 @@ def ablation_table(ablation: Ablation) -> tuple[list[str], list[list[str]]]:
     """Columns and lines: a line per row of the paper's table, mAP in per cent."""
     lines = [
         [
-            row.part.name,
-            percent(row.outcome.test_map),
-            percent(row.outcome.test_sd),
-            percent(row.outcome.val_map),
+            row.name,
+            percent(row.test_map),
+            percent(row.test_sd),
+            percent(row.val_map),
             "-" if row.change is None else f"{100 * row.change:+.2f}",
         ]
         for row in ablation.rows
@@ -184,5 +140,5 @@ def write_ablation(ablation: Ablation, folder: Path) -> Path:
     """Writes `ablation.json` and `table.md`."""
     notes = "".join(f"- {note}\n" for note in ablation.notes)
     write_text(folder / "table.md", f"{markdown(*ablation_table(ablation))}\n{notes}")
-    write_json(folder / "ablation.json", ablation.to_dict())
+    write_json(folder / "ablation.json", ablation.to_json())
     return folder / "ablation.json"

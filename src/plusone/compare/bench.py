@@ -20,9 +20,9 @@ from plusone.compare.jobs import (
     make_source,
     rate_grid,
 )
+from plusone.compare.rows import Summary, summarise
 from plusone.compare.search import tune_by_optuna
 from plusone.compare.spec import BenchSpec, DataSpec, merge_settings
-from plusone.compare.summary import Summary, summarise
 from plusone.errors import InputError
 from plusone.methods import METHODS, get_method
 from plusone.recipe import Recipe

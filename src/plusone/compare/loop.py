@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from plusone.compare.documents import Loop, LoopRow
 from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
@@ -83,67 +84,6 @@ class Journal:
         except (ValueError, TypeError, KeyError) as error:
             raise InputError(f"{self.path}: is damaged ({error}); remove it") from None
         return lines
-
-
-@dataclass(frozen=True)
-class Row:
-    """The effect of one order of questions, over seeds.
-
-    Args:
-        order: Name of the order.
-        questions: How many were asked.
-        yes: How many of them were answered yes, mean.
-        test_map: mAP on the test items after training with the answers, mean.
-        test_sd: Its sample standard deviation; None for one seed.
-        gain: `test_map` minus that before any question.
-        over_random: `gain` minus that of as many random questions; None for those themselves.
-    """
-
-    order: str
-    questions: int
-    yes: float
-    test_map: float
-    test_sd: float | None
-    gain: float
-    over_random: float | None
-
-
-@dataclass(frozen=True)
-class Loop:
-    """The result of a simulation.
-
-    Args:
-        data: Name of the data set.
-        method: Name of the method.
-        lr: Learning rate of all trainings.
-        items: How many items questions were asked about.
-        hidden: How many of their positives were hidden.
-        seeds: Seeds of the trainings.
-        folds: Folds of the cross-fitting behind the suggestions.
-        before: mAP on the test items without any answer.
-        before_sd: Its sample standard deviation.
-        all_labels: mAP of the method `reference` trained with all labels; it has the learning
-            rate and all other settings of the method, nothing is tuned for it.
-        reference: `bce`, or the method itself if it has a closed form.
-        rows: One per order and number of questions.
-    """
-
-    data: str
-    method: str
-    lr: float
-    items: int
-    hidden: int
-    seeds: tuple[int, ...]
-    folds: int
-    before: float
-    before_sd: float | None
-    all_labels: float
-    reference: str
-    rows: tuple[Row, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The content of `loop.json`."""
-        return {"kind": "loop"} | asdict(self)
 
 
 def simulate(
@@ -233,14 +173,20 @@ def simulate(
         all_labels=statistics.mean(scores[ALL, 0]),
         reference=_reference(recipe)["method"],
         rows=tuple(
-            Row(order, number, statistics.mean(yes[order, number]), mean, _spread(values),
-                mean - before,
-                None if order == ANY else mean - statistics.mean(scores[ANY, number]))
+            LoopRow(
+                order=order,
+                questions=number,
+                yes=statistics.mean(yes[order, number]),
+                test_map=mean,
+                test_sd=_spread(values),
+                gain=mean - before,
+                over_random=None if order == ANY else mean - statistics.mean(scores[ANY, number]),
+            )
             for (order, number), values in scores.items()
             if order not in (BEFORE, ALL)
             for mean in [statistics.mean(values)]
         ),
-    )  # fmt: skip
+    )
 
 
 def _reference(recipe: Recipe) -> Value:

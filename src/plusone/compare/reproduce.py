@@ -15,9 +15,10 @@ from typing import Any
 
 from plusone.compare.bench import Bench
 from plusone.compare.jobs import Settings
+from plusone.compare.results_files import describe_inputs
+from plusone.compare.results_table import markdown, spread
+from plusone.compare.rows import BACKBONE, Row, Summary
 from plusone.compare.spec import BenchSpec, make_spec, merge_settings
-from plusone.compare.summary import BACKBONE, Row, Summary, was_solved
-from plusone.compare.tables import describe_inputs, markdown, spread
 from plusone.data.formats import write
 from plusone.data.public import Prepared, prepare
 from plusone.errors import InputError
@@ -281,7 +282,8 @@ def with_figures(bench: Bench, part: Part, data: str) -> Bench:
     for row in bench.summary.rows:
         figure = part.figures[row.method]
         value, source = (getattr(figure, data), figure.source) if figure else (None, None)
-        rows.append(replace(row, published=value, published_source=source))
+        figures = {"published": value, "published_source": source}
+        rows.append(row.model_copy(update=figures))
     return replace(bench, summary=Summary(tuple(rows), bench.summary.tests))
 
 
@@ -295,7 +297,7 @@ def lines_of(benches: Sequence[Bench]) -> list[Line]:
             rows.setdefault((row.mode, row.method), {})[sizes[row.keys[0]]] = row
     lines = []
     for (mode, method), by_batch in rows.items():
-        best = max(by_batch, key=lambda size: by_batch[size].val_score)
+        best = max(by_batch, key=lambda size: by_batch[size].choice_score)
         row = by_batch[best]
         lines.append(Line(method, mode, by_batch, best, row.published, row.published_source))
     return lines
@@ -313,8 +315,8 @@ def table_of(lines: Sequence[Line]) -> tuple[list[str], list[list[str]]]:
             spread(line.row.test_map, line.row.test_sd),
             "-" if line.published is None else f"{line.published:g}",
             "-" if line.difference is None else f"{line.difference:+.2f}",
-            "-" if was_solved(line.method, line.mode) else f"{line.row.lr:g}",
-            "-" if was_solved(line.method, line.mode) else str(line.batch_size),
+            "-" if line.row.solved else f"{line.row.lr:g}",
+            "-" if line.row.solved else str(line.batch_size),
             *(
                 spread(row.test_map, row.test_sd) if (row := line.by_batch.get(size)) else "-"
                 for size in searched

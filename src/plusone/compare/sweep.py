@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from plusone.compare.documents import Baseline, Sweep, SweepRow
 from plusone.compare.jobs import (
     Job,
     JobResult,
@@ -31,8 +32,8 @@ from plusone.compare.jobs import (
     rate_grid,
     run_jobs,
 )
-from plusone.compare.summary import Outcome, outcome
-from plusone.compare.tables import markdown, percent, spread
+from plusone.compare.results_table import markdown, percent, spread
+from plusone.compare.rows import outcome
 from plusone.errors import InputError
 from plusone.inputs.task import seen_labels
 from plusone.io.files import write_json, write_text
@@ -148,67 +149,6 @@ class Point:
     labels: int | None = None
 
 
-@dataclass(frozen=True)
-class SweepRow:
-    """The outcome of the trainings of a point."""
-
-    point: Point
-    outcome: Outcome
-
-    def to_dict(self) -> dict[str, Any]:
-        """The row for JSON."""
-        plain = asdict(self.outcome) | {"value": self.point.value, "keys": list(self.outcome.keys)}
-        return plain if self.point.labels is None else plain | {"labels": self.point.labels}
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """The result of a sweep.
-
-    Args:
-        title: A line for reports.
-        command: The command that repeats it.
-        over: The setting.
-        values: Its values.
-        rows: One per method and value.
-        baseline: The method to compare with, trained without the setting.
-        default: The value without the sweep; None if the methods differ in it.
-        runs: One entry per training, for the CSV file.
-    """
-
-    title: str
-    command: str
-    over: str
-    values: tuple[Any, ...]
-    rows: tuple[SweepRow, ...]
-    baseline: Outcome | None = None
-    default: Any = None
-    runs: tuple[Mapping[str, Any], ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """The content of `sweep.json`."""
-        base = self.baseline
-        return {
-            "kind": "sweep",
-            "title": self.title,
-            "command": self.command,
-            "over": self.over,
-            "label": label_of(self.over),
-            "values": list(self.values),
-            "baseline": None
-            if base is None
-            else {
-                "name": base.method,
-                "test_map": base.test_map,
-                "test_sd": base.test_sd,
-                "val_map": base.val_map,
-            },
-            "default": self.default,
-            "rows": [row.to_dict() for row in self.rows],
-            "version": __version__,
-        }
-
-
 def run_sweep(
     source: Source,
     methods: Sequence[str],
@@ -266,16 +206,26 @@ def run_sweep(
     default = _default(over, [plan(method, method, given, {})[0].recipe for method in methods])
     journal = folder / "journal.jsonl"
     results = run_cells(cells, run or (lambda jobs: run_jobs(jobs, journal, workers=workers)))
-    base = None if baseline is None else outcome(results.pop())
+    base = None
+    if baseline is not None:
+        found = outcome(results.pop())
+        base = Baseline(
+            name=found.method,
+            test_map=found.test_map,
+            test_sd=found.test_sd,
+            val_map=found.val_map,
+        )
     rows = summarise_sweep(points, results)
     return Sweep(
-        title=title or f"{rows[0].outcome.data}: mAP against {label_of(over)}",
+        title=title or f"{rows[0].data}: mAP against {label_of(over)}",
         command=command,
         over=over,
+        label=label_of(over),
         values=tuple(values),
-        rows=rows,
         baseline=base,
         default=default,
+        rows=rows,
+        version=__version__,
         runs=tidy_runs(rows, results),
     )
 
@@ -285,7 +235,12 @@ def summarise_sweep(
 ) -> tuple[SweepRow, ...]:
     """One row per point, from the results of its trainings."""
     return tuple(
-        SweepRow(point, outcome(trained)) for point, trained in zip(points, results, strict=True)
+        SweepRow.model_validate(
+            outcome(trained).to_json()
+            | {"value": point.value}
+            | ({} if point.labels is None else {"labels": point.labels})
+        )
+        for point, trained in zip(points, results, strict=True)
     )
 
 
@@ -297,11 +252,11 @@ def tidy_runs(
         {
             "data": result.data,
             "method": result.method,
-            "value": row.point.value,
-            "labels": row.point.labels,
+            "value": row.value,
+            "labels": row.labels,
             "seed": result.seed,
             "lr": result.lr,
-            "chosen": result.key in row.outcome.keys,
+            "chosen": result.key in row.keys,
             "val_map": result.val_map,
             "test_map": result.test_map,
             "seconds": result.seconds,
@@ -317,19 +272,19 @@ def sweep_table(sweep: Sweep, *, with_sd: bool = True) -> tuple[list[str], list[
 
     It is the test mAP, or the validation mAP where there is no test split.
     """
-    methods = list(dict.fromkeys(row.point.method for row in sweep.rows))
-    outcomes = {(row.point.method, repr(row.point.value)): row.outcome for row in sweep.rows}
+    methods = list(dict.fromkeys(row.method for row in sweep.rows))
+    outcomes = {(row.method, repr(row.value)): row for row in sweep.rows}
     lines = [
         [str(value), *(_figure(outcomes[name, repr(value)], with_sd) for name in methods)]
         for value in sweep.values
     ]
     if sweep.baseline is not None:
         figure = _figure(sweep.baseline, with_sd)
-        lines.append([f"baseline {sweep.baseline.method}", *([figure] * len(methods))])
+        lines.append([f"baseline {sweep.baseline.name}", *([figure] * len(methods))])
     return [sweep.over, *methods], lines
 
 
-def _figure(result: Outcome, with_sd: bool) -> str:
+def _figure(result: SweepRow | Baseline, with_sd: bool) -> str:
     if result.test_map is None:
         return percent(result.val_map)
     return spread(result.test_map, result.test_sd if with_sd else None)
@@ -341,7 +296,7 @@ def write_sweep(sweep: Sweep, folder: Path) -> tuple[Path, Path]:
     lines = csv.DictWriter(text, list(sweep.runs[0]), lineterminator="\n")
     lines.writeheader()
     lines.writerows(sweep.runs)
-    write_json(folder / "sweep.json", sweep.to_dict())
+    write_json(folder / "sweep.json", sweep.to_json())
     write_text(folder / "sweep.csv", text.getvalue())
     write_text(folder / "table.md", markdown(*sweep_table(sweep)))
     return folder / "sweep.json", folder / "sweep.csv"

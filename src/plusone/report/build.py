@@ -7,12 +7,12 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
+from plusone.compare.documents import Ablation, Bench, Loop, Sweep
 from plusone.io.files import write_text
 from plusone.report.blocks import Block, Drawing, Picture, Section, Work
 from plusone.report.classes import per_class
 from plusone.report.comparison import results
 from plusone.report.curves import learning
-from plusone.report.documents import Ablation, Bench, Loop, Sweep
 from plusone.report.examples import examples
 from plusone.report.gradients import regimes
 from plusone.report.hidden import hidden_labels

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from plusone.compare.jobs import JobResult
-from plusone.compare.summary import mean_per_class
+from plusone.compare.rows import mean_per_class
 from plusone.data.formats import read
 from plusone.errors import InputError
 from plusone.prediction.run_folder import read_description

@@ -26,12 +26,13 @@ from plusone.analysis.hidden import (
 )
 from plusone.analysis.runs import read_epochs
 from plusone.compare.jobs import JobResult
+from plusone.compare.rows import base
 from plusone.errors import InputError
 from plusone.methods.lasd import LasdOptions
 from plusone.report.blocks import Block, Drawing, Section
 from plusone.report.curves import averaged, line_of
 from plusone.report.lines import NAN, Line, draw_lines, grey_note
-from plusone.report.material import Group, Material, base
+from plusone.report.material import Group, Material
 from plusone.report.style import (
     BLUE,
     INK,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from plusone.compare.documents import Intervals
 from plusone.report.blocks import Drawing, Section
-from plusone.report.documents import Intervals
 from plusone.report.material import Material
 from plusone.report.style import BLUE, INK, canvas, headline, plain, styled
 

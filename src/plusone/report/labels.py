@@ -9,7 +9,7 @@ import numpy as np
 
 from plusone.analysis.counts import ClassCounts, class_counts
 from plusone.analysis.recovery import recovery_table
-from plusone.compare.tables import spread
+from plusone.compare.results_table import spread
 from plusone.report.blocks import Block, Cell, Drawing, Section, Table
 from plusone.report.material import Group, Material
 from plusone.report.style import BLUE, INK, ORANGE, canvas, headline, plain, styled

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from plusone.compare.tables import spread
+from plusone.compare.documents import Loop
+from plusone.compare.results_table import spread
 from plusone.report.blocks import Block, Cell, Code, Drawing, Section, Table
-from plusone.report.documents import Loop
 from plusone.report.material import Material
 from plusone.report.style import (
     COLOURS,

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from plusone.analysis.gradients import Gradients
+from plusone.analysis.surface import RunSurface
+from plusone.compare.documents import Ablation, Bench, Intervals, Loop, Sweep
 from plusone.compare.jobs import JobResult, read_journal
-from plusone.compare.summary import summarise, was_solved
+from plusone.compare.rows import Row, summarise
 from plusone.errors import InputError
-from plusone.methods import METHODS
+from plusone.io.readers import read_json
 from plusone.prediction.run_folder import read_metrics
-from plusone.report.documents import Ablation, Bench, BenchRow, Sweep, read_documents
 from plusone.report.style import colours
 from plusone.results import Document
 
@@ -25,13 +27,19 @@ FOCUS = ("gr", "em", "role", "lasd", "wan", "epr")  # highlighted after the best
 HIGHLIGHTED = 6
 NOT_VARIANTS = ("method", "seed", "lr", "options")  # settings that do not make a variant
 IDENTITY = {"data", "method", "mode", "seed", "lr", "options", "recipe", "val_map", "test_map"}
+BEGINNING = 400  # characters within which a file of ours states its kind
+KINDS: dict[str, type[Document]] = {
+    record.kind: record
+    for record in (Bench, Sweep, Ablation, RunSurface, Gradients, Intervals, Loop)
+}
+FILES = {kind: f"{kind}.json" for kind in KINDS} | {Bench.kind: "results.json"}
 
 
 @dataclass(frozen=True)
 class Entry:
     """A row of a results table and the trainings behind it."""
 
-    row: BenchRow
+    row: Row
     runs: tuple[JobResult, ...]
 
     @property
@@ -42,13 +50,12 @@ class Entry:
     @property
     def reference(self) -> bool:
         """Whether the method sees more than single positives."""
-        return is_reference(self.method)
+        return not self.row.competes
 
     @property
     def solved(self) -> bool:
         """Whether it was solved in closed form, without a learning rate and epochs."""
-        first = self.runs[0] if self.runs else self.row
-        return was_solved(first.method, first.mode)
+        return self.row.solved
 
     @property
     def score(self) -> float:
@@ -164,6 +171,34 @@ def collect(places: Sequence[Path]) -> Material:
     return Material(tuple(_groups(tables)), tuple(documents), tuple(distinct(runs)))
 
 
+def read_documents(folder: Path) -> Iterator[Document]:
+    """The JSON files of ours in a folder: those that begin with a kind that is known.
+
+    Files with other names may be somebody else's: they are skipped if they are not valid.
+
+    Raises:
+        InputError: If a file with one of our names is not what we write.
+    """
+    for path in sorted(folder.glob("*.json")):
+        try:
+            with path.open(encoding="utf-8", errors="replace") as file:
+                if '"kind"' not in file.read(BEGINNING):
+                    continue
+            content = read_json(path)
+        except (OSError, ValueError) as error:
+            if path.name in FILES.values():
+                raise InputError(f"{path}: is not valid JSON ({error})") from None
+            continue
+        kind = content.get("kind") if isinstance(content, dict) else None
+        if not isinstance(kind, str) or kind not in KINDS:
+            continue
+        try:
+            yield KINDS[kind].from_json(content, str(path))
+        except InputError as error:
+            if path.name == FILES[kind]:
+                raise InputError(f"{error}; make it again or remove it") from None
+
+
 def find_results(places: Sequence[Path]) -> list[JobResult]:
     """The results of all finished trainings at or below some places, without copies.
 
@@ -206,21 +241,6 @@ def distinct(results: Iterable[JobResult]) -> list[JobResult]:
     return list(by_identity.values())
 
 
-def base(name: str) -> str:
-    """The method of a variant's name.
-
-    >>> base("gr (epochs = 3)"), base("gr")
-    ('gr', 'gr')
-    """
-    return name if name in METHODS else name.partition(" (")[0]
-
-
-def is_reference(name: str) -> bool:
-    """Whether a method, or a variant of it, sees more than single positives."""
-    info = METHODS.get(base(name))
-    return info is not None and info.scheme != "single"
-
-
 def _read_run(folder: Path) -> JobResult | None:
     """The result of a run folder; None if it holds no complete run."""
     if not (folder / "metrics.json").exists():
@@ -229,7 +249,7 @@ def _read_run(folder: Path) -> JobResult | None:
     return JobResult.model_validate(read_metrics(folder).to_json() | here)
 
 
-def _entries(rows: Iterable[BenchRow], results: Iterable[JobResult]) -> list[Entry]:
+def _entries(rows: Iterable[Row], results: Iterable[JobResult]) -> list[Entry]:
     """Rows with the results that their keys name, by seed."""
     by_key = {result.key: result for result in results}
     entries = []
@@ -242,17 +262,10 @@ def _entries(rows: Iterable[BenchRow], results: Iterable[JobResult]) -> list[Ent
 def _summarised(results: Sequence[JobResult]) -> list[Entry]:
     """Rows made from results, for runs and for benches that were stopped.
 
-    There is a row per variant of a method. Variants of references are summarised separately,
-    because their names are not in the method table and they would be ranked.
+    There is a row per variant of a method.
     """
     named = _named(results)
-    unranked = [run for run in named if run.method not in METHODS and is_reference(run.method)]
-    keys = {run.key for run in unranked}
-    ranked = summarise(run for run in named if run.key not in keys).rows
-    rows = [BenchRow.model_validate(row.to_dict()) for row in ranked]
-    no_rank = {"best": False, "within_noise": False, "p_seeds": None, "p_classes": None}
-    rows += [BenchRow.model_validate(row.to_dict() | no_rank) for row in summarise(unranked).rows]
-    return _entries(rows, named)
+    return _entries(summarise(named).rows, named)
 
 
 def _named(results: Sequence[JobResult]) -> list[JobResult]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from plusone.compare.documents import Ablation, Bench, Sweep
 from plusone.report.blocks import Block, Code, Drawing, Facts, Section
-from plusone.report.documents import Ablation, Bench, Sweep
 from plusone.report.material import Group, Material
 from plusone.report.style import (
     BLUE,

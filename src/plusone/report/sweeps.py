@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from plusone.compare.tables import options_text, spread
+from plusone.compare.documents import Ablation, Sweep, SweepRow, split_of
+from plusone.compare.results_table import options_text, spread
+from plusone.compare.rows import Outcome
 from plusone.methods import METHODS
 from plusone.report.blocks import Block, Cell, Drawing, Section, Table
-from plusone.report.documents import Ablation, Scored, Sweep, SweepRow, split_of
 from plusone.report.material import Material
 from plusone.report.style import (
     MUTED,
@@ -84,16 +85,14 @@ def _value(value: Any) -> Cell:
     return Cell("–" if value is None else str(value))
 
 
-def _score(row: Scored, *, strong: bool = False) -> Cell:
-    if row.score is None:
-        return Cell("–")
+def _score(row: Outcome, *, strong: bool = False) -> Cell:
     return Cell(spread(row.score, row.test_sd), row.score, strong)
 
 
 @styled
 def sweep_curves(sweep: Sweep) -> Figure:
     """The mAP against the values of a setting: a line per method, a panel per data set."""
-    rows = [row for row in sweep.rows if row.score is not None]
+    rows = sweep.rows
     sets = list(dict.fromkeys(row.data for row in rows)) or [""]
     columns = min(2, len(sets))
     lines = -(-len(sets) // columns)
@@ -125,7 +124,7 @@ def _panel(axes: Axes, sweep: Sweep, rows: Sequence[SweepRow], ink: dict[str, st
         line = sorted((row for row in rows if row.method == method), key=position)
         if not line:
             continue
-        y = [100 * (row.score or 0.0) for row in line]
+        y = [100 * row.score for row in line]
         sd = [100 * (row.test_sd or 0.0) for row in line]
         axes.errorbar([position(row) for row in line], y, yerr=sd if any(sd) else None,
                       color=colour, marker="o", markersize=4, capsize=2, linewidth=1.5)  # fmt: skip
@@ -174,8 +173,7 @@ def finding(sweep: Sweep) -> str:
     name = plain(sweep.over.removeprefix("options."))
     lines: dict[tuple[str, str], list[tuple[float, Any]]] = {}
     for row in sweep.rows:
-        if row.score is not None:
-            lines.setdefault((row.data, row.method), []).append((row.score, row.value))
+        lines.setdefault((row.data, row.method), []).append((row.score, row.value))
     if not lines:
         return f"mAP against {name}"
     best = {key: max(line, key=lambda pair: pair[0]) for key, line in lines.items()}

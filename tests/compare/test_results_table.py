@@ -7,18 +7,17 @@ import json
 
 import pytest
 
-from plusone.compare.spec import make_spec, read_spec
-from plusone.compare.summary import summarise
-from plusone.compare.tables import (
-    COLUMNS,
-    describe_inputs,
+from plusone.compare.results_files import RUN_COLUMNS, describe_inputs, write_outputs
+from plusone.compare.results_table import (
+    cells_of,
     latex_tables,
     latex_text,
     markdown,
     markdown_tables,
     spread,
-    write_outputs,
 )
+from plusone.compare.rows import summarise
+from plusone.compare.spec import make_spec, read_spec
 from plusone.version import __version__
 
 VOC = {
@@ -79,6 +78,17 @@ def test_columns_without_content_are_left_out(result):
     head = next(line for line in text.splitlines() if line.startswith("|"))
     assert head == "| method | test mAP | val mAP | lr | seconds |"
     assert "ResNet" not in text
+
+
+def test_terminals_show_what_fits(summary):
+    (rows, untested) = summary.tables().values()
+    heads = [cells_of(rows, "terminal", width)[0] for width in (60, 80, 120)]
+    assert heads[0] == ["method", "test mAP", "recovered", "seconds"]
+    assert set(heads[1]) - set(heads[0]) == {"sd", "val mAP", "lr"}
+    assert set(heads[2]) - set(heads[1]) == {"published", "options"}
+    head, cells = cells_of(rows, "terminal")
+    assert [line[head.index("test mAP")] for line in cells][:2] == ["= 80.50", "80.80"]
+    assert cells_of(untested, "markdown")[1][0][:2] == ["**an**", "**50.00**"]  # val mAP ranks
 
 
 def test_latex(summary):
@@ -162,7 +172,7 @@ def test_tidy_csv(written):
     folder, _, whole = written
     with (folder / "results.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
-    assert list(lines[0]) == list(COLUMNS)
+    assert list(lines[0]) == list(RUN_COLUMNS)
     assert len(lines) == 8
     chosen = [line["key"] for line in lines if line["chosen"] == "true"]
     assert chosen == [key for row in whole["rows"] for key in row["keys"]]

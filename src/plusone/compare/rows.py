@@ -1,13 +1,15 @@
-"""From the results of many trainings to one row per data set, method and mode."""
+"""One results row per data set, method and mode: the record, and how it comes from many runs."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import Field
 
 from plusone.compare.jobs import JobResult
 from plusone.compare.noise import (
@@ -20,20 +22,23 @@ from plusone.compare.noise import (
 from plusone.data.observation import describe_scheme, parse_scheme
 from plusone.data.public import PUBLIC
 from plusone.methods import METHODS
-from plusone.results import RunResult
+from plusone.results import Number, Record, RunResult
 
 BACKBONE = "ResNet-50"  # of the published figures
 PARTS_OF_NAMES = {"voc": "voc", "coco": "coco", "nuswide": "nus", "cub": "cub"}
 
 
-def was_solved(method: str, mode: str) -> bool:
-    """Whether such trainings are solved in closed form, without a learning rate and epochs."""
-    return method in METHODS and METHODS[method].closed_form and mode == "linear"
+def base(name: str) -> str:
+    """The method of a variant's name.
+
+    >>> base("gr (epochs = 3)"), base("gr")
+    ('gr', 'gr')
+    """
+    return name if name in METHODS else name.partition(" (")[0]
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Mean scores of trainings that differ only in their seed.
+class Outcome(Record):
+    """Mean scores of runs that differ only in their seed.
 
     Args:
         data: The data set.
@@ -45,31 +50,37 @@ class Outcome:
         test_sd: Sample standard deviation over seeds; None for one seed.
         if_negative: `test_map` if all unknown labels were negative; None if there are none.
         if_positive: `test_map` if all unknown labels were positive; None if there are none.
-        keys: Keys of the trainings in the journal.
+        keys: Keys of the runs in the journal.
     """
 
     data: str
     method: str
-    lr: float
-    seeds: int
+    lr: Number = None
+    seeds: int = 1
     val_map: float
-    test_map: float | None
-    test_sd: float | None
-    if_negative: float | None
-    if_positive: float | None
-    keys: tuple[str, ...]
+    test_map: Number = None
+    test_sd: Number = None
+    if_negative: Number = None
+    if_positive: Number = None
+    keys: tuple[str, ...] = ()
+
+    @property
+    def score(self) -> float:
+        """Test mAP, or validation mAP without a test split."""
+        return self.val_map if self.test_map is None else self.test_map
 
 
-@dataclass(frozen=True, kw_only=True)
 class Row(Outcome):
-    """One method of a comparison, with the settings chosen on validation data.
+    """One method of a comparison with the settings chosen on validation data: a results row.
+
+    `plusone.compare.results_table` has its columns; `results.json` holds all fields.
 
     Args:
         mode: How it was trained.
         options: The chosen options, where they differ from the method's defaults.
         val_score: Mean over seeds of what was chosen by, see `RunResult.choice_score`.
         recovery_map: mAP of the training labels against the truth, mean over seeds.
-        seconds: Mean training time of one seed.
+        seconds: Mean time of one run.
         gap_closed: How far from AN (0) to training with all labels (1) it gets.
         published: The published figure for the same data, labels and mode, in per cent.
         published_source: Where it was published.
@@ -79,38 +90,51 @@ class Row(Outcome):
         p_classes: Wilcoxon's signed-rank test over classes against the best.
     """
 
-    mode: str
-    options: dict[str, Any]
-    val_score: float
-    recovery_map: float | None
-    seconds: float
-    gap_closed: float | None = None
-    published: float | None = None
+    mode: str = ""
+    options: dict[str, Any] = Field(default_factory=dict)
+    val_score: Number = None
+    recovery_map: Number = None
+    seconds: Number = None
+    gap_closed: Number = None
+    published: Number = None
     published_source: str | None = None
     best: bool = False
     within_noise: bool = False
-    p_seeds: float | None = None
-    p_classes: float | None = None
+    p_seeds: Number = None
+    p_classes: Number = None
+
+    @property
+    def choice_score(self) -> float:
+        """What settings were chosen by; earlier versions chose by mAP."""
+        return self.val_map if self.val_score is None else self.val_score
+
+    @property
+    def ranked_by(self) -> Literal["test_map", "val_score", "val_map"]:
+        """The field that ranks rows: test mAP, or the validation score without a test split."""
+        if self.test_map is not None:
+            return "test_map"
+        return "val_map" if self.val_score in (None, self.val_map) else "val_score"
 
     @property
     def score(self) -> float:
-        """The score that ranks rows: test mAP, or the validation score without a test split."""
-        return self.val_score if self.test_map is None else self.test_map
-
-    @property
-    def chosen_by(self) -> str:
-        """The validation score as text; "-" where it is the mAP."""
-        return "-" if self.val_score == self.val_map else f"{self.val_score:.4f}"
+        """The value of `ranked_by`."""
+        return self.choice_score if self.test_map is None else self.test_map
 
     @property
     def competes(self) -> bool:
         """Whether it sees single positives; methods that see more labels are references."""
-        info = METHODS.get(self.method)  # a result may name a method that is not registered here
+        info = METHODS.get(base(self.method))  # a result may name a method that is unknown here
         return info is None or info.scheme == "single"
 
+    @property
+    def solved(self) -> bool:
+        """Whether it was solved in closed form, without a learning rate and epochs."""
+        info = METHODS.get(base(self.method))
+        return info is not None and info.closed_form and self.mode == "linear"
+
     def to_dict(self) -> dict[str, Any]:
-        """The row for JSON."""
-        return asdict(self)
+        """The row for JSON, with all fields."""
+        return self.model_dump(mode="json")
 
 
 @dataclass(frozen=True)
@@ -167,7 +191,10 @@ def compare(
         rows: One per method.
         runs: The results behind each row, by method.
     """
-    rows = [replace(row, gap_closed=gap) for row, gap in zip(rows, gap_closed(rows), strict=True)]
+    rows = [
+        row.model_copy(update={"gap_closed": gap})
+        for row, gap in zip(rows, gap_closed(rows), strict=True)
+    ]
     rivals = [row for row in rows if row.competes]
     if not rivals:
         return rows, None
@@ -178,15 +205,16 @@ def compare(
 
     def beside_best(row: Row) -> Row:
         if not row.competes or len(rivals) < 2:
-            return replace(row, best=row is best)
+            return row.model_copy(update={"best": row is best})
         p_seeds = p_over_seeds(by_seed[row.method], by_seed[best.method])
         ours, other = by_class[row.method], by_class[best.method]
         p_classes = p_over_classes(ours, other) if len(ours) == len(other) else None
         gap = best.score - row.score
         near = is_near(gap, noise, p_classes)
         if row is best:
-            return replace(row, best=True)
-        return replace(row, within_noise=near or gap == 0, p_seeds=p_seeds, p_classes=p_classes)
+            return row.model_copy(update={"best": True})
+        tests = {"p_seeds": p_seeds, "p_classes": p_classes}
+        return row.model_copy(update=tests | {"within_noise": near or gap == 0})
 
     return [beside_best(row) for row in rows], noise
 

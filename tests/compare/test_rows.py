@@ -8,7 +8,7 @@ import math
 import pytest
 
 from plusone.compare.bench import best_settings
-from plusone.compare.summary import (
+from plusone.compare.rows import (
     PARTS_OF_NAMES,
     mean_per_class,
     mean_score,
