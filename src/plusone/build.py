@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import nn
 
 from plusone.closed_form.kernel import n_landmarks
+from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.methods import get_method
 from plusone.methods._base import Method, MethodInfo
@@ -64,6 +66,19 @@ def build(
         if recipe.standardize:
             _check_vectors(recipe, head, images=images, tokens=not images and len(shape) > 1)
         return Classifier(backbone or nn.Identity(), head, recipe.precision), method
+
+
+def blank_labels(n_classes: int, k: float | None, seed: int, shape: tuple[int, ...]) -> TrainLabels:
+    """Labels of one item, for a method that predicts and needs nothing of its training items.
+
+    Args:
+        n_classes: How many classes there are.
+        k: Expected positives per item.
+        seed: Of the recipe.
+        shape: Shape of one input.
+    """
+    one = LabelMatrix.from_dense(np.eye(1, n_classes, dtype=np.int8), default=0)
+    return TrainLabels(one, k, seed, places=len(shape) > 1)
 
 
 def _check_inputs(recipe: Recipe, info: MethodInfo, *, images: bool) -> None:

@@ -38,7 +38,7 @@ SMALL = {"lac": {"width": 8, "heads": 2, "feedforward": 16, "projection": 4}}
 
 
 def opened(folder, dataset):
-    predictor = load_run(folder)
+    predictor = load_run(folder, memory=True)
     return predictor, make_task(dataset, predictor.recipe).train
 
 

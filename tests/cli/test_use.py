@@ -202,7 +202,6 @@ BROKEN = [
     ("data.json", b"{}", "is not what plusone writes (data is missing)"),
     ("data.json", b"[]", "is not what plusone writes"),
     ("model.safetensors", b"junk", "is not a readable weights file"),
-    ("observed.npz", b"PK", "is not a readable npz file"),
 ]
 
 

@@ -19,7 +19,7 @@ from plusone.data.lazy import LazyArray
 from plusone.errors import InputError, RunError
 from plusone.inputs.task import make_task
 from plusone.prediction import checkpoint
-from plusone.prediction.load import load_run
+from plusone.prediction.load import MEMORY, load_run
 from plusone.prediction.run_folder import read_metrics
 from plusone.probabilities.thresholds import read_thresholds
 from plusone.recipe import make_recipe
@@ -226,6 +226,36 @@ def test_images_and_softmax_are_loaded_too(image_data, tmp_path):
     scores = load_run(tmp_path).raw.probabilities(task.test.inputs)
     assert scores.shape == (16, 3)
     torch.testing.assert_close(scores.sum(1), torch.ones(16))
+
+
+@pytest.mark.parametrize("method", ["recovery", "role", "crisp"])
+def test_prediction_needs_nothing_about_training_items(method, feature_data, tmp_path):
+    recipe = make_recipe({"method": method, "epochs": 1, "expected_positives": 2.0})
+    task = make_task(feature_data(), recipe)
+    train(task, recipe, tmp_path)
+    inputs, whole = task.test.inputs, load_run(tmp_path, memory=True)
+    scores = whole.probabilities(inputs)
+    tables = {f"method.{name}" for name in whole.method.per_item} - {"method.hints"}
+    weights, _ = checkpoint.load(tmp_path / "model.safetensors")
+    memory = {}
+    if (tmp_path / MEMORY).exists():
+        memory, _ = checkpoint.load(tmp_path / MEMORY)
+    assert tables.isdisjoint(weights)
+    assert tables >= memory.keys()
+    assert bool(memory) == (method != "crisp")
+    assert all(len(table) == len(task.train) for table in memory.values())
+
+    (tmp_path / MEMORY).unlink(missing_ok=True)
+    seen = (tmp_path / "observed.npz").rename(tmp_path / "elsewhere.npz")
+    assert load_run(tmp_path).probabilities(inputs).equal(scores)
+    seen.rename(tmp_path / "observed.npz")
+
+    # Up to version 0.2.0 the tables were in the same file.
+    checkpoint.save(tmp_path / "model.safetensors", weights | memory, {})
+    assert load_run(tmp_path).probabilities(inputs).equal(scores)
+    old = load_run(tmp_path, memory=True).method.state_dict()
+    for name, tensor in whole.method.state_dict().items():
+        assert old[name].equal(tensor), name
 
 
 def test_what_is_no_run_is_refused(task, tmp_path):

@@ -142,7 +142,7 @@ def loss_surface(
     """The loss on a square grid around the weights of a finished run.
 
     Args:
-        predictor: The run, see `plusone.prediction.load.load_run`.
+        predictor: The run with its memory, see `plusone.prediction.load.load_run`.
         part: Its training items, with the labels that training saw.
         extent: Half the side of the square.
         steps: Points per side, odd, so that the solution is one of them.
@@ -404,7 +404,7 @@ def surface_of_run(
         device: What computes it, see `plusone.device.resolve`.
         on_progress: Called with the number of points just done.
     """
-    predictor = load_run(folder, device)
+    predictor = load_run(folder, device, memory=True)
     settings = {
         "extent": extent,
         "steps": steps,

@@ -17,7 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from torch import Tensor
 
 from plusone.autorecipe import Composed, Facts, compose, facts_of
-from plusone.build import build
+from plusone.build import blank_labels, build
 from plusone.data.dataset import Dataset, as_hints
 from plusone.data.groups import Ints, group_numbers
 from plusone.data.lazy import LazyArray, joined
@@ -39,7 +39,6 @@ from plusone.seeds import generator
 from plusone.training.rates import pick_rate, with_rate
 from plusone.training.summary import calibrate
 from plusone.training.trainer import Training
-from plusone.types import TrainLabels
 
 LARGEST_WEIGHT = 1e30  # of an item: the sum of many must stay finite in float32
 MOST_HELD_OUT = 5000  # more would not improve the choice, and would slow every epoch
@@ -214,8 +213,8 @@ def _with_truth(part: Part) -> Part:
 def light_predictor(training: Training, calibration: Calibration) -> Predictor:
     """The trained model without the data and the per-item buffers of its method."""
     task, recipe = training.task, training.recipe
-    first = TrainLabels(task.train.observed.take([0]), training.k, recipe.seed, places=False)
-    _, method = build(recipe, first, task.shape, images=False)
+    labels = blank_labels(len(task.classes), training.k, recipe.seed, task.shape)
+    _, method = build(recipe, labels, task.shape, images=False)
     model = training.model.eval().to(CPU)
     return Predictor(recipe, task.classes, task.shape, False, model, method, calibration)
 

@@ -23,9 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from plusone.build import build
 from plusone.data.formats import write as write_table
-from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.export.card import KIND, ModelConfig, make_card
@@ -41,7 +39,6 @@ from plusone.probabilities.calibration import write_calibration
 from plusone.probabilities.thresholds import Thresholds, read_thresholds, write_thresholds
 from plusone.recipe import Recipe
 from plusone.results import RunDescription, RunResult
-from plusone.types import TrainLabels
 from plusone.version import __version__
 
 CHECKED = 16  # items that the ONNX file is checked on
@@ -163,21 +160,11 @@ def check_out(out: Path) -> None:
 
 def _write_model(predictor: Predictor, description: RunDescription, out: Path) -> None:
     """Writes the files that `load_run` reads, without data of the training items."""
-    n_classes = len(predictor.classes)
-    labels = LabelMatrix.from_dense(np.eye(1, n_classes, dtype=np.int8), default=0)
-    # Buffers of the method with one entry per item are replaced by those of a single blank item.
-    one = TrainLabels(labels, description.k, predictor.recipe.seed, len(predictor.shape) > 1)
-    _, blank = build(
-        predictor.recipe, one, predictor.shape, images=predictor.images, weights="random"
-    )
-    trained = predictor.method.state_dict()
-    kept = {
-        name: trained[name] if trained[name].shape == value.shape else value
-        for name, value in blank.state_dict().items()
-    }
     tensors = {f"model.{name}": value for name, value in predictor.model.state_dict().items()}
-    tensors |= {f"method.{name}": value for name, value in kept.items()}
+    state = predictor.method.state_dict()  # its tables have one blank item
+    tensors |= {f"method.{name}": value for name, value in state.items()}
     checkpoint.save(out / "model.safetensors", tensors, {"version": __version__})
+    labels = predictor.method.labels.observed
     table = LabelTable(np.array(["none"]), predictor.classes, labels, split=np.array(["train"]))
     write_table(table, out / "observed.npz")
     public = {k: v for k, v in description.to_json().items() if k != "fingerprint"}

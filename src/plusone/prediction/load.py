@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from plusone.build import below, build
+from plusone.build import below, blank_labels, build
 from plusone.closed_form.kernel import KernelMap, StandardMap
 from plusone.data.formats import read as read_table
 from plusone.data.images import Crops
@@ -32,10 +32,10 @@ from plusone.prediction.run_folder import (
 )
 from plusone.probabilities.calibration import Calibration, read_calibration
 from plusone.recipe import Recipe
-from plusone.types import TrainLabels
 
 ALLOCATED_PER_BYTE = 16  # of a weights file: initial weights, their copies and temporaries
 ALLOCATED_AT_LEAST = 2**28
+MEMORY = "memory.safetensors"  # tables of a method with a row for each training item
 LANDMARKS = ".similarity.landmarks"  # in a weights file
 FACTORIES = ("empty", "zeros", "ones", "full", "rand", "randn", "new_")  # functions of torch
 
@@ -111,12 +111,16 @@ class Predictor:
         return logits.reshape(*crops.shape[:2], -1).logsumexp(dim=1) - math.log(crops.shape[1])
 
 
-def load_run(folder: Path, device: str | torch.device = "auto") -> Predictor:
+def load_run(
+    folder: Path, device: str | torch.device = "auto", *, memory: bool = False
+) -> Predictor:
     """Loads the model of a run.
 
     Args:
         folder: The run.
         device: What it computes on, whatever it was trained on; see `plusone.device.resolve`.
+        memory: Whether the method gets the training labels and what it remembers of the training
+            items, too. Prediction needs neither.
     """
     device = resolve(device)
     recipe, description = read_recipe(folder), read_description(folder)
@@ -125,13 +129,18 @@ def load_run(folder: Path, device: str | torch.device = "auto") -> Predictor:
         refuse_diverged(folder)
     if not weights.exists() or is_unfinished(folder):
         raise InputError(f"{folder}: the run is not complete; finish it with --resume")
-    table = read_table(folder / "observed.npz").table
-    observed, shape = table.take(table.rows_of("train")).labels, description.shape
-    labels = TrainLabels(observed, description.k, recipe.seed, len(shape) > 1)
+    shape, size = description.shape, weights.stat().st_size
+    labels = blank_labels(len(description.classes), description.k, recipe.seed, shape)
     tensors, _ = checkpoint.load(weights)
+    if memory:
+        table = read_table(folder / "observed.npz").table
+        labels = replace(labels, observed=table.take(table.rows_of("train")).labels)
+        if (tables := folder / MEMORY).exists():
+            tensors |= checkpoint.load(tables)[0]
+            size += tables.stat().st_size
     landmarks = [len(value) for key, value in tensors.items() if key.endswith(LANDMARKS)]
     # All weights are in the run: pretrained weights need not be loaded.
-    with AllocationLimit(weights.stat().st_size, str(folder)):
+    with AllocationLimit(size, str(folder)):
         model, method = build(
             recipe,
             labels,
@@ -147,7 +156,11 @@ def load_run(folder: Path, device: str | torch.device = "auto") -> Predictor:
             model.head = between.folded(model.head)
     try:
         model.load_state_dict(below(tensors, "model."))
-        method.load_state_dict(below(tensors, "method."))
+        state = below(tensors, "method.")
+        if not memory:  # tables of one item stay as they are; older runs have those of all items
+            blank = method.state_dict()
+            state |= {name: blank[name] for name in method.per_item if name in blank}
+        method.load_state_dict(state)
     except RuntimeError as error:
         first = str(error).splitlines()[0]
         raise InputError(f"{weights}: does not fit the recipe beside it ({first})") from None

@@ -7,7 +7,8 @@
 | `observed.npz` | the observed labels, with scheme, seed and digest |
 | `records.jsonl` | one line per epoch |
 | `checkpoint.safetensors` | the state to resume from (removed when the run is complete) |
-| `model.safetensors` | the best weights |
+| `model.safetensors` | the best weights: all that prediction needs |
+| `memory.safetensors` | what the method remembers of each training item, if it does |
 | `calibration.json` | from its scores to probabilities, in plain numbers |
 | `thresholds.json` | above which probability each class is predicted; may be edited |
 | `metrics.json` | the result; it exists only when the run is complete |
@@ -41,6 +42,7 @@ from plusone.io.keys import content_key, file_sample, file_state
 from plusone.methods import plugin_of
 from plusone.parallel.processes import LostProcessError, broadcast, check_same, is_main_process
 from plusone.prediction import checkpoint
+from plusone.prediction.load import MEMORY
 from plusone.prediction.run_folder import (
     STOPPED,
     Divergence,
@@ -214,10 +216,12 @@ def _saving_best(training: Training, folder: Path) -> Iterator[None]:
 
 def _write_model(training: Training, folder: Path) -> tuple[Calibration, Thresholds]:
     """Writes the current weights, their calibration and their thresholds."""
-    tensors = training.weights()
+    tensors, memory = training.weights(), training.memory()
     calibration, thresholds = calibrate(training)
     if is_main_process():
         checkpoint.save(folder / "model.safetensors", tensors, {"version": __version__})
+        if memory:
+            checkpoint.save(folder / MEMORY, memory, {"version": __version__})
         write_calibration(folder, training.task.classes, calibration)
         write_thresholds(folder, training.task.classes, thresholds)
     return calibration, thresholds

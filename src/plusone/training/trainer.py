@@ -803,9 +803,16 @@ class Training:
                 self.groups.load_state_dict(best.groups)
 
     def weights(self) -> State:
-        """The tensors of model and method; of several processes, tables as in `state`."""
-        tensors = _named("model", self.model.state_dict())
-        return self._whole(tensors | _named("method", self.method.state_dict()))
+        """The tensors that prediction needs: those of the model, and of the method but `memory`."""
+        state, tables = self.method.state_dict(), self.method.per_item
+        kept = {name: tensor for name, tensor in state.items() if name not in tables}
+        return _named("model", self.model.state_dict()) | _named("method", kept)
+
+    def memory(self) -> State:
+        """The method's tables with a row for each item; of several processes as in `state`."""
+        state, tables = self.method.state_dict(), self.method.per_item
+        kept = {name: tensor for name, tensor in state.items() if name in tables}
+        return self._whole(_named("method", kept))
 
     def state(self) -> tuple[State, dict[str, Any]]:
         """Everything that changes in training: tensors by name, and plain values.
