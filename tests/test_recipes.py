@@ -60,8 +60,12 @@ def test_every_data_set_has_the_recipes_of_its_figures():
     assert there == set(ALL)
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_settings_are_valid(name):
+def test_settings_are_valid():
+    for name in ALL:
+        check_settings(name)
+
+
+def check_settings(name):
     settings = tomllib.loads(text_of(name))
     info = get_method(settings["method"])
     recipe = make_recipe(info.defaults, settings, source=name)
@@ -190,38 +194,38 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("method", SETTINGS)
-def test_settings_that_are_published_per_data_set(method):
-    for data, (batch, lr, options) in zip(DATA, SETTINGS[method], strict=True):
-        recipe = make_recipe(tomllib.loads(text_of(f"{data}/{method}")))
-        assert (recipe.batch_size, recipe.lr) == (batch, lr), data
-        assert options.items() <= recipe.options.items(), data
+def test_settings_that_are_published_per_data_set():
+    for method, settings in SETTINGS.items():
+        for data, (batch, lr, options) in zip(DATA, settings, strict=True):
+            recipe = make_recipe(tomllib.loads(text_of(f"{data}/{method}")))
+            assert (recipe.batch_size, recipe.lr) == (batch, lr), (method, data)
+            assert options.items() <= recipe.options.items(), (method, data)
 
 
-@pytest.mark.parametrize("name", WITHOUT_FIGURE)
-def test_recipes_without_a_figure(name):
-    recipe = make_recipe(tomllib.loads(text_of(name)), source=name)
-    get_method(recipe.method).make_options(recipe.options)
-    batch, lr, epochs, options = WITHOUT_FIGURE[name]
-    assert (recipe.batch_size, recipe.lr, recipe.epochs) == (batch, lr, epochs)
-    assert options.items() <= recipe.options.items()
-    assert "published mAP" not in text_of(name)
-    assert f"--recipe recipes/{name}.toml" in text_of(name)
+def test_recipes_without_a_figure():
+    for name, (batch, lr, epochs, options) in WITHOUT_FIGURE.items():
+        recipe = make_recipe(tomllib.loads(text_of(name)), source=name)
+        get_method(recipe.method).make_options(recipe.options)
+        assert (recipe.batch_size, recipe.lr, recipe.epochs) == (batch, lr, epochs), name
+        assert options.items() <= recipe.options.items(), name
+        assert "published mAP" not in text_of(name), name
+        assert f"--recipe recipes/{name}.toml" in text_of(name), name
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_comments_give_figure_source_setting_and_commands(name):
-    text = text_of(name)
-    first = text.splitlines()[0]
-    found = re.fullmatch(r"# .+ on .+: published mAP (\d+\.\d+) %, .+\.", first)
-    assert found, first
-    data, _, own = name.partition("/")
-    assert float(found[1]) == getattr(published(own), data)
-    assert re.search(r"^# Source: .*(20\d\d).*(Table A?\d|results table)", text, re.MULTILINE)
-    assert re.search(r"^# Setting: .*ResNet-50.*448 px", text, re.MULTILINE)
-    assert f"plusone prepare {data} " in text
-    assert f"plusone train {data}/labels.npz --recipe recipes/{name}.toml" in text
-    assert max(map(len, text.splitlines())) <= 100
+def test_comments_give_figure_source_setting_and_commands():
+    for name in ALL:
+        text = text_of(name)
+        first = text.splitlines()[0]
+        found = re.fullmatch(r"# .+ on .+: published mAP (\d+\.\d+) %, .+\.", first)
+        assert found, (name, first)
+        data, _, own = name.partition("/")
+        assert float(found[1]) == getattr(published(own), data), name
+        source = r"^# Source: .*(20\d\d).*(Table A?\d|results table)"
+        assert re.search(source, text, re.MULTILINE), name
+        assert re.search(r"^# Setting: .*ResNet-50.*448 px", text, re.MULTILINE), name
+        assert f"plusone prepare {data} " in text, name
+        assert f"plusone train {data}/labels.npz --recipe recipes/{name}.toml" in text, name
+        assert max(map(len, text.splitlines())) <= 100, name
 
 
 def test_the_document_lists_the_same_figures():

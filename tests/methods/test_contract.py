@@ -20,13 +20,21 @@ from plusone.types import Batch, Clock, Outputs, Stage
 
 CLOCK = Clock(0, 2, 5, 1, 4)
 RATES, SEEDS = 3, 2  # of a stack
+STACKS = pytest.mark.parametrize(
+    "case", [name for name in sorted(METHODS) if METHODS[name].stacks], indirect=True
+)
 
 
 def test_the_loss_reads_only(case):
+    """It changes neither batch nor method, and draws nothing from the global generator."""
     batch = case.batch()
     before = {key: value.clone() for key, value in case.method.state_dict().items()}
     observed, index = batch.observed.clone(), batch.index.clone()
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
     first, second = case.terms(batch), case.terms(batch)
+    assert torch.equal(torch.rand(1), expected)
     assert first.keys() == second.keys()
     for name, value in first.items():
         assert value.shape == ()
@@ -36,14 +44,6 @@ def test_the_loss_reads_only(case):
     after = case.method.state_dict()
     assert after.keys() == before.keys()
     assert all(torch.equal(after[key], value) for key, value in before.items())
-
-
-def test_the_loss_does_not_touch_the_global_generator(case):
-    torch.manual_seed(5)
-    expected = torch.rand(1)
-    torch.manual_seed(5)
-    case.terms(case.batch())
-    assert torch.equal(torch.rand(1), expected)
 
 
 def test_gradients_reach_head_and_backbone(case):
@@ -71,16 +71,13 @@ def test_a_step_lowers_the_loss(case):
     assert case.total(batch) < before
 
 
-def test_a_seen_negative_pushes_its_logit_down(case):
+def test_a_seen_negative_pushes_its_logit_down_and_a_positive_up(case):
     observed = case.observed.clone()
     row, column = 0, int((case.observed[0] != 1).nonzero()[0])
     observed[row, column] = -1
     logits = torch.full((8, 6), 0.1, requires_grad=True)  # squared error is flat at 0
     case.on_logits(logits, observed).backward()
     assert logits.grad[row, column] > 0
-
-
-def test_a_seen_positive_pushes_its_logit_up(case):
     logits = torch.zeros(8, 6, requires_grad=True)
     case.on_logits(logits, case.observed).backward()
     row, column = (case.observed == 1).nonzero()[0].tolist()
@@ -98,23 +95,19 @@ def test_rows_without_positives_survive(case):
         assert case.total(case.batch(observed=torch.full_like(observed, state))).isfinite()
 
 
-@pytest.mark.parametrize(("n", "n_classes"), [(8, 1), (1, 6), (1, 1)])
-def test_one_class_and_one_item(case, make, n, n_classes):
-    small = make(case.name, n, n_classes)
-    total = small.total(small.batch())
-    total.backward()
-    assert total.isfinite()
-    assert all(weight.grad.isfinite().all() for weight in small.model.parameters())
-
-
-def test_a_batch_of_one(case):
+def test_one_class_and_one_item(case, make):
     assert case.total(case.batch([3])).isfinite()
+    for n, n_classes in ((8, 1), (1, 6), (1, 1)):
+        small = make(case.name, n, n_classes)
+        total = small.total(small.batch())
+        total.backward()
+        assert total.isfinite()
+        assert all(weight.grad.isfinite().all() for weight in small.model.parameters())
 
 
-@pytest.mark.parametrize("size", [50.0, 1e4])
-def test_large_logits_stay_finite(case, size):
+def test_large_logits_stay_finite(case):
     sign = torch.tensor([1.0, -1.0]).repeat(4, 3).repeat_interleave(2, 0)[:8]
-    for factor in (size, -size):
+    for factor in (50.0, -50.0, 1e4, -1e4):
         logits = (factor * sign).requires_grad_()
         total = case.on_logits(logits, case.observed)
         total.backward()
@@ -136,9 +129,6 @@ def test_probabilities(case):
     assert scores.min() >= 0
     assert scores.max() <= 1
     assert torch.equal(scores.argsort(1), logits.argsort(1))
-
-
-def test_probabilities_of_a_stack(case):
     logits = torch.randn(RATES, SEEDS, 4, 6)
     alone = torch.stack([case.method.probabilities(z) for z in logits.flatten(0, 1)])
     torch.testing.assert_close(case.method.probabilities(logits), alone.view(logits.shape))
@@ -160,12 +150,14 @@ def test_the_loss_reads_no_value_on_the_host(case):
         total.backward()
 
 
+def test_what_does_not_stack_says_why():
+    for name, info in METHODS.items():
+        assert info.stacks or (info.alone.strip() and not info.alone.endswith(".")), name
+
+
+@STACKS
 def test_what_stacks_has_nothing_of_its_own(case):
     """What differs from run to run (a memory, parameters, a head) cannot be one for a stack."""
-    if not case.info.stacks:
-        assert case.info.alone.strip()
-        assert not case.info.alone.endswith(".")
-        return
     assert not case.method.state_dict()
     assert case.method.teacher is None
     assert type(case.model.head) is LinearHead
@@ -173,11 +165,10 @@ def test_what_stacks_has_nothing_of_its_own(case):
     assert type(case.method).after_epoch is Method.after_epoch
 
 
+@STACKS
 @pytest.mark.parametrize("epoch", [0, 4])
 def test_a_stack_of_runs_is_its_runs(case, make, epoch):
     """Terms `[R, S]` and gradients of stacked logits `[R, S, B, L]` are those of each run."""
-    if not case.info.stacks:
-        pytest.skip(case.info.alone)
     method = make(case.name, options=case.info.quick).method
     clock, n = Clock(0, epoch, 5, 1, 4), 5
     index = torch.stack([torch.randperm(8)[:n] for _ in range(SEEDS)])
@@ -204,9 +195,8 @@ def test_a_stack_of_runs_is_its_runs(case, make, epoch):
             torch.testing.assert_close(slope[rate, seed], own)
 
 
+@STACKS
 def test_the_penalty_of_a_stack(case):
-    if not case.info.stacks:
-        pytest.skip(case.info.alone)
     weight, bias = torch.randn(RATES, SEEDS, 6, 5), torch.randn(RATES, SEEDS, 6)
     terms = case.method.penalty(SimpleNamespace(weight=weight, bias=bias))
     for name, value in terms.items():
@@ -244,12 +234,10 @@ def test_tables_keep_their_division_when_they_move(case):
         assert holder_of(slots[name]) is holder
 
 
-def test_unknown_options_are_refused(case):
+def test_options_are_checked(case):
+    """Unknown ones and those of another type are refused, and the defaults may be given."""
     with pytest.raises(InputError, match="unknown method option 'no_such_option'"):
         case.info.make_options({"no_such_option": 1})
-
-
-def test_options_of_another_type_are_refused(case):
     for entry in dataclasses.fields(case.info.options):
         wrong = [[1.0], {"a": 1}]
         wrong += [1.0, True] if isinstance(entry.default, str) else ["text"]
@@ -258,9 +246,6 @@ def test_options_of_another_type_are_refused(case):
         for value in wrong:
             with pytest.raises(InputError, match=f"method option {entry.name} cannot be"):
                 case.info.make_options({entry.name: value})
-
-
-def test_default_options_can_be_given(case):
     values = dataclasses.asdict(case.info.options())
     assert case.info.make_options(values) == case.info.make_options({})
 
@@ -338,34 +323,34 @@ def step(case, gradients):
     return found, terms, case.method.state_dict()
 
 
-@pytest.mark.parametrize("pieces", [2, 3])
-def test_a_step_in_pieces_is_that_of_the_whole_batch(case, make, pieces):
+def test_a_step_in_pieces_is_that_of_the_whole_batch(case, make):
     """Also where the loss is no sum over items, and for seen negatives that are weighted."""
     whole, terms, state = step(case, Gradients())
-    other, other_terms, other_state = step(make(case.name), Gradients(pieces=pieces))
-    assert whole.keys() == other.keys()
-    for name, value in whole.items():
-        assert (value is None) == (other[name] is None), name
-        if value is not None:
-            torch.testing.assert_close(other[name], value, rtol=1e-4, atol=1e-6, msg=name)
-    for mine, theirs in ((other_terms, terms), (other_state, state)):
-        for name, value in theirs.items():
-            torch.testing.assert_close(mine[name], value, rtol=1e-4, atol=1e-6, msg=name)
+    for pieces in (2, 3):
+        other, other_terms, other_state = step(make(case.name), Gradients(pieces=pieces))
+        assert whole.keys() == other.keys()
+        for name, value in whole.items():
+            assert (value is None) == (other[name] is None), name
+            if value is not None:
+                torch.testing.assert_close(other[name], value, rtol=1e-4, atol=1e-6, msg=name)
+        for mine, theirs in ((other_terms, terms), (other_state, state)):
+            for name, value in theirs.items():
+                torch.testing.assert_close(mine[name], value, rtol=1e-4, atol=1e-6, msg=name)
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_half_precision_in_the_backbone_is_close_to_full(case, make, precision):
+def test_half_precision_in_the_backbone_is_close_to_full(case):
     """With logits of up to 30: the head and the loss stay in float32."""
-    half = make(case.name)
+    head = case.model.head
     with torch.no_grad():
         factor = 30 / case.model(case.x).logits.abs().max()
-        for head in (case.model.head, half.model.head):
-            last = (head.weight, head.bias) if hasattr(head, "weight") else head.parameters()
-            for weight in last:
-                weight.mul_(factor)
-    half.model.precision = precision
-    full, total = case.total(case.batch()), half.total(half.batch())
-    total.backward()
-    assert total.dtype == torch.float32
-    assert all(weight.grad.isfinite().all() for weight in half.model.parameters())
-    torch.testing.assert_close(total, full, rtol=0.05, atol=0.05)
+        for weight in (head.weight, head.bias) if hasattr(head, "weight") else head.parameters():
+            weight.mul_(factor)
+    full = case.total(case.batch()).detach()
+    for precision in ("bf16", "fp16"):
+        case.model.zero_grad()
+        case.model.precision = precision
+        total = case.total(case.batch())
+        total.backward()
+        assert total.dtype == torch.float32
+        assert all(weight.grad.isfinite().all() for weight in case.model.parameters())
+        torch.testing.assert_close(total, full, rtol=0.05, atol=0.05)
