@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"<!-- file: (\S+) -->\n```python\n(.*?)```", TEXT, re.DOTALL))
-ROWS = re.findall(r"<!-- row: docs/methods.md -->\n```markdown\n(.*?)```", TEXT, re.DOTALL)
+ROWS = re.findall(r"<!-- row: docs/methods/simple.md -->\n```markdown\n(.*?)```", TEXT, re.DOTALL)
 NAMES = [Path(name).stem for name in FILES if name.startswith("src/")]
 
 
@@ -31,9 +31,9 @@ def copy(tmp_path_factory) -> Path:
     for name, code in FILES.items():
         assert not (root / name).exists(), name
         (root / name).write_text(code, encoding="utf-8")
-    page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
-    (root / "docs").mkdir()
-    (root / "docs" / "methods.md").write_text(page + "\n" + "".join(ROWS), encoding="utf-8")
+    shutil.copytree(ROOT / "docs" / "methods", root / "docs" / "methods")
+    with (root / "docs" / "methods" / "simple.md").open("a", encoding="utf-8") as page:
+        page.write("\n" + "".join(ROWS))
     table = root / "src" / "plusone" / "methods" / "__init__.py"
     code = table.read_text(encoding="utf-8")
     imports = (f"    {name},\n" for name in NAMES)

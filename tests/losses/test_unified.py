@@ -11,7 +11,7 @@ from plusone.losses import UnifiedLoss
 from plusone.losses.robust import constant, minus_log_not_p, minus_log_p
 from plusone.methods import METHODS
 
-PAGE = Path(__file__).parents[2] / "docs" / "methods.md"
+PAGE = Path(__file__).parents[2] / "docs" / "methods" / "unknown.md"
 GR = {"w": 10.0, "b": -8.0, "mu": 0.8, "sigma": 0.5}
 TAU = 0.6
 

@@ -73,7 +73,7 @@ def test_maps(name, size, side):
 
 def test_the_table_of_the_documents_is_that_of_timm():
     """All sizes and licences; features and parameters of one small network of each family."""
-    text = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "images.md").read_text()
     table = text.partition("<!-- networks of timm -->")[2].partition("\n\n")[0]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[3:]]
     built = {"dinov2": False, "dinov3": False, "siglip": False, "convnext": False}

@@ -37,7 +37,7 @@ class LasOptions(Options):
 
 @dataclass(frozen=True)
 class LasdOptions(Options):
-    """The settings published for VOC; docs/methods.md has those of the other data sets."""
+    """The settings published for VOC; docs/methods/correcting.md has those of other data sets."""
 
     lam_plus: float = 0.10
     tau: float = 0.90

@@ -70,7 +70,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     if path.suffix in PICKLED:
         raise InputError(
             f"weights {path}: files of this kind can hold code and are not read; write the weights "
-            "with safetensors.torch.save_file, see docs/training.md"
+            "with safetensors.torch.save_file, see docs/images.md"
         )
     if path.suffix != ".safetensors":
         raise InputError(
