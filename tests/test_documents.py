@@ -35,7 +35,7 @@ RUN = (
 # are parsed by test_commands_are_accepted.
 ELSEWHERE = {
     "CONTRIBUTING.md": "test_contributing.py adds its methods to a copy of the package",
-    "docs/analyses.md": "analysis/test_document.py; its sweeps take minutes, cli/test_sweep.py",
+    "docs/analyses.md": "report/test_analyses_page.py; its sweeps take minutes, cli/test_sweep.py",
     "docs/data.md": "needs shards of other programs; cli/test_shards.py",
     "docs/datasets.md": "needs VOC, and hours; cli/test_prepare.py, test_recipes.py",
     "docs/devices.md": "needs a GPU; tests/accelerator",

@@ -85,7 +85,7 @@ def run(line, words):
 def test_a_page_runs(page, example, tmp_path, monkeypatch):
     lay_out(example, tmp_path)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("plusone.report.build.find_spec", lambda name: None)  # reports as tables
+    monkeypatch.setattr("plusone.report.writing.find_spec", lambda name: None)  # reports as tables
     monkeypatch.setattr("plusone.autorecipe.MOST_SECONDS", 0)  # features of one crop
     matplotlib.use("Agg")
     names = {}

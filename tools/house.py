@@ -42,7 +42,7 @@ ORDER = (
     ("features",),
     ("prediction",),
     ("training",),
-    ("estimator", "export", "suggest", "analysis"),
+    ("estimator", "export", "suggest"),
     ("review", "serve"),
     ("compare",),
     ("report",),

@@ -7,7 +7,6 @@ from PIL import Image
 
 import plusone
 from plusone import PlusOneClassifier
-from plusone.analysis.surface import loss_surface
 from plusone.autorecipe import Facts, choose
 from plusone.closed_form import kernel
 from plusone.device import describe, device_of, resolve
@@ -20,6 +19,7 @@ from plusone.inputs.task import make_task
 from plusone.prediction.class_maps import class_maps
 from plusone.prediction.load import load_run
 from plusone.recipe import make_recipe
+from plusone.report.surfaces import loss_surface
 from plusone.training.crossfit import cross_fit
 from plusone.training.run import train
 from plusone.training.stack import train_stacked

@@ -16,7 +16,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from plusone.compare.jobs import Job, Source, run_jobs
 from plusone.recipe import make_recipe
-from plusone.report.build import write_report
+from plusone.report.writing import write_report
 
 ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",

@@ -154,7 +154,7 @@ def test_bench_ends_with_its_report(cli, tmp_path, monkeypatch):
         asked.append((places, to))
         return to
 
-    monkeypatch.setattr("plusone.report.build.write_report", write_report)
+    monkeypatch.setattr("plusone.report.writing.write_report", write_report)
     answer = cli("bench", "digits", "-m", "an,gr", "--seeds", "0,1", "--out", tmp_path)
     assert asked == [([tmp_path], tmp_path / "report.html")]
     assert answer.err.rstrip().endswith(f"report: {tmp_path / 'report.html'}")
@@ -318,7 +318,7 @@ def test_demo_for_real(cli, tmp_path, monkeypatch):
     """The demo with two methods, one epoch of few items and a report without figures."""
     from plusone.data.source import DATA_DEFAULTS
 
-    monkeypatch.setattr("plusone.report.build.find_spec", lambda name: None)
+    monkeypatch.setattr("plusone.report.writing.find_spec", lambda name: None)
     monkeypatch.setattr("plusone.cli.demo.DEMO_METHODS", ("an", "bce"))
     for name, value in (("epochs", 1), ("train_share", 0.1)):
         monkeypatch.setitem(DATA_DEFAULTS["digits"], name, value)

@@ -13,7 +13,7 @@ SMALL = ("-s", 'options={"width": 8, "heads": 2, "feedforward": 16}')
 @pytest.fixture
 def tables_only(monkeypatch):
     """As without matplotlib, which makes reports quick."""
-    monkeypatch.setattr("plusone.report.build.find_spec", lambda name: None)
+    monkeypatch.setattr("plusone.report.writing.find_spec", lambda name: None)
 
 
 @pytest.mark.usefixtures("tables_only")

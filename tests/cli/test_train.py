@@ -219,7 +219,7 @@ def test_a_report_without_figures_says_so(train, tmp_path, monkeypatch):
         return None if name == "matplotlib" else find_spec(name, *rest)
 
     monkeypatch.setattr("importlib.util.find_spec", without_matplotlib)
-    monkeypatch.setattr("plusone.report.build.find_spec", without_matplotlib)
+    monkeypatch.setattr("plusone.report.writing.find_spec", without_matplotlib)
     answer = train("--epochs", 1, "-o", tmp_path / "r", "--report", "--json")
     assert answer.code == 0, answer.err
     assert f"report: {tmp_path / 'r' / 'report.html'}" in answer.err
@@ -232,7 +232,7 @@ def test_a_report_that_cannot_be_written_harms_no_run(train, tmp_path, monkeypat
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("plusone.report.build.write_report", full)
+    monkeypatch.setattr("plusone.report.writing.write_report", full)
     answer = train("--epochs", 1, "-o", tmp_path / "r")
     assert answer.code == 0
     assert "without a report: [Errno 28] No space left on device" in answer.err

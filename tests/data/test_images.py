@@ -16,7 +16,7 @@ from plusone.data.images import cached_images, decode, decode_all, middle, open_
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
-from plusone.report.images import thumbnails
+from plusone.report.thumbnails import thumbnails
 from plusone.review.pictures import Pictures
 
 RED = (200, 30, 30)

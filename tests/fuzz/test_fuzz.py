@@ -17,7 +17,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from plusone.analysis.runs import read_epochs
 from plusone.compare.loop import Journal
 from plusone.compare.search import import_optuna, open_storage
 from plusone.compare.spec import read_spec
@@ -32,6 +31,7 @@ from plusone.prediction.run_folder import read_metrics, read_recipe
 from plusone.probabilities.calibration import read_calibration
 from plusone.probabilities.thresholds import read_thresholds
 from plusone.recipe import parse_settings
+from plusone.report.runs import read_epochs
 from plusone.review.load import read_unlabelled
 from plusone.review.pictures import thumbnail
 from plusone.review.store import Store

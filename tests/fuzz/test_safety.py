@@ -44,7 +44,7 @@ NEEDED = {
 # Files that read JSON by themselves: each reads only what this very process made.
 OWN_JSON = {
     "io/readers.py",  # the reader itself
-    "analysis/surface.py",
+    "report/surfaces.py",
     "compare/results_files.py",
     "export/standalone.py",  # runs without plusone, on the user's own exported folder
     "parallel/processes.py",  # what the processes of one run tell each other

@@ -10,8 +10,8 @@ from PIL import Image
 from plusone.data.formats import read
 from plusone.errors import InputError
 from plusone.report.examples import chips, examples
-from plusone.report.images import SIDE, load_images, thumbnails
 from plusone.report.material import collect
+from plusone.report.thumbnails import SIDE, load_images, thumbnails
 from plusone.results import Example
 
 

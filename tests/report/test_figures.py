@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from plusone.analysis.counts import class_counts
-from plusone.analysis.gradients import Gradients
-from plusone.analysis.hidden import (
+from plusone.compare.documents import Intervals, Sweep
+from plusone.report import classes, curves, gradients, hidden, surfaces, sweeps, training_labels
+from plusone.report.gradients import Gradients
+from plusone.report.hidden import (
     densities,
     distances,
     false_negatives,
@@ -13,13 +14,12 @@ from plusone.analysis.hidden import (
     hidden_positives,
     probes_of,
 )
-from plusone.analysis.surface import RunSurface, mean_rise
-from plusone.compare.documents import Intervals, Sweep
-from plusone.report import classes, curves, gradients, hidden, labels, surfaces, sweeps
-from plusone.report.intervals import k_intervals
+from plusone.report.k_intervals import k_intervals
 from plusone.report.lines import Line
+from plusone.report.overview import Score, result, score_dots
 from plusone.report.page import save_figure
-from plusone.report.summary import Score, result, score_dots
+from plusone.report.surfaces import RunSurface, mean_rise
+from plusone.report.training_labels import class_counts
 from plusone.results import Probe
 
 pytestmark = pytest.mark.slow
@@ -148,13 +148,13 @@ def test_the_median_of_a_histogram():
 
 
 def test_counts(make):
-    assert title(labels.seen_and_missing(class_counts(make.typed()))) == (
+    assert title(training_labels.seen_and_missing(class_counts(make.typed()))) == (
         "pets: 26 % of the training positives are missing, most of ant (44 %)"
     )
-    drawn = labels.seen_and_missing(class_counts(make.typed(items={"train": 12})))
+    drawn = training_labels.seen_and_missing(class_counts(make.typed(items={"train": 12})))
     assert "items" in [text.get_text() for text in drawn.axes[0].get_legend().get_texts()]
     many = {"classes": [f"c{n}" for n in range(90)], "seen": [1] * 90, "true": [1] * 90}
-    figure = labels.seen_and_missing(class_counts(make.typed(labels=many)))
+    figure = training_labels.seen_and_missing(class_counts(make.typed(labels=many)))
     assert title(figure) == "pets: no positive is missing"
 
 

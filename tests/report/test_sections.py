@@ -2,7 +2,7 @@
 
 import pytest
 
-from plusone.report import classes, curves, gradients, hidden, intervals, surfaces
+from plusone.report import classes, curves, gradients, hidden, k_intervals, surfaces
 from plusone.report.material import collect
 from plusone.report.sweeps import ablations
 
@@ -103,7 +103,7 @@ def test_surfaces_by_data_and_without_a_centre(make, tmp_path):
 
 def test_intervals_without_rows(make, tmp_path):
     make.document(tmp_path, make.intervals | {"rows": []})
-    assert intervals.intervals(collect([tmp_path])) is None
+    assert k_intervals.intervals(collect([tmp_path])) is None
 
 
 @pytest.mark.parametrize("tested", [True, False])

@@ -456,8 +456,6 @@ def run_texts(folder: Path) -> Seeds:
 
 def read_run_texts(folder: Path) -> None:
     """Reads them as a command does."""
-    from plusone.analysis.runs import read_epochs
-    from plusone.analysis.surface import read_surface
     from plusone.compare.jobs import read_journal
     from plusone.compare.loop import Journal
     from plusone.errors import InputError
@@ -465,6 +463,8 @@ def read_run_texts(folder: Path) -> None:
     from plusone.probabilities.calibration import read_calibration
     from plusone.probabilities.thresholds import read_thresholds
     from plusone.report.material import read_documents
+    from plusone.report.runs import read_epochs
+    from plusone.report.surfaces import read_surface
 
     refused: list[InputError] = []
     for read_one in (

@@ -91,7 +91,7 @@ def _print_legend(rows: Sequence[Row]) -> None:
 
 def write_report_of(folders: Sequence[Path], to: Path) -> None:
     """Writes the report of finished comparisons and says where it is."""
-    from plusone.report.build import write_report
+    from plusone.report.writing import write_report
 
     with progress("report", None) as (bar, task):
 

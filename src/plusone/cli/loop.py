@@ -117,7 +117,7 @@ def loop(
     document = result.to_json() | {"command": command, "title": f"Answers on {result.data}"}
     write_json(to / "loop.json", document)
     if report:
-        from plusone.report.build import write_report
+        from plusone.report.writing import write_report
 
         write_report([to / "loop.json"], to / "report.html")
     if as_json:

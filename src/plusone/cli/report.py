@@ -72,8 +72,8 @@ def report(
         _markdown(places, target, as_json)
         return
     check_folder(figures or target.parent / "figures", flag="--figures")
-    from plusone.report.build import write_report
     from plusone.report.material import find_results
+    from plusone.report.writing import write_report
 
     with progress("report", None) as (bar, task):
 

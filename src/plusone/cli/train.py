@@ -345,7 +345,7 @@ def _report(folder: Path) -> None:
     """Writes the report of one run into its folder."""
     from importlib.util import find_spec
 
-    from plusone.report.build import write_report
+    from plusone.report.writing import write_report
 
     with progress("report", None) as (bar, task):
 

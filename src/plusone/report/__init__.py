@@ -1,10 +1,12 @@
-"""Reports: the results of trainings and analyses as one page with tables and figures.
+"""Reports: the results of runs and the papers' analyses, as numbers, figures and one page.
 
-`plusone.report.build.write_report` makes a page. `material` and `documents` collect what there is;
-every topic (`summary`, `comparison`, `curves`, `labels`, `hidden`, `sweeps`, `loop`, `gradients`,
-`intervals`, `surfaces`, `classes`, `examples`, `maps`, `settings`) is a section and its figures;
-`blocks` are what sections consist of, `page` turns them into HTML, `style` and `lines` draw.
-`gallery` is a page of its own: photos with their predicted tags.
+`plusone.report.writing.write_report` makes a page from what `material` collects. Every topic
+(`overview`, `comparison`, `curves`, `training_labels`, `hidden`, `sweeps`, `loops`, `gradients`,
+`k_intervals`, `surfaces`, `classes`, `examples`, `maps`, `settings`) is one file: functions that
+return numbers, the figures, and a section of the page. `docs/analyses.md` lists the numbers with
+the figures of the papers; matplotlib is imported only to draw. `blocks` are what sections consist
+of, `page` turns them into HTML, `style` and `lines` draw. `gallery` is a page of its own: photos
+with their predicted tags.
 """
 
-__all__ = ["build", "documents", "material", "page"]
+__all__ = ["material", "page", "writing"]

@@ -13,8 +13,8 @@ from plusone.errors import InputError, RunError
 from plusone.prediction.run_folder import read_description
 from plusone.report.blocks import Block, Chip, Gallery, GalleryItem, Note, Section, Work
 from plusone.report.classes import thresholds_of
-from plusone.report.images import load_images, thumbnails
 from plusone.report.material import Group, Material
+from plusone.report.thumbnails import load_images, thumbnails
 from plusone.results import Example
 
 DEFAULT = 0.5  # threshold of a class where the run folder is gone

@@ -17,8 +17,8 @@ from plusone.errors import InputError
 from plusone.prediction.items import Skipped
 from plusone.prediction.tags import Predictions
 from plusone.probabilities.thresholds import Thresholds
-from plusone.report.images import data_uri
 from plusone.report.page import environment
+from plusone.report.thumbnails import data_uri
 from plusone.version import __version__
 
 SIDE = 240  # of a thumbnail

@@ -24,8 +24,8 @@ from plusone.prediction.items import inputs_for
 from plusone.prediction.load import load_run
 from plusone.prediction.run_folder import read_description
 from plusone.report.blocks import Block, Note, Section, Strips, Work
-from plusone.report.images import data_uri, load_images
 from plusone.report.material import Material
+from plusone.report.thumbnails import data_uri, load_images
 
 MapImage = tuple[str, str]  # data URI and description
 

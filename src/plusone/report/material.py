@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from plusone.analysis.gradients import Gradients
-from plusone.analysis.surface import RunSurface
 from plusone.compare.documents import Ablation, Bench, Intervals, Loop, Sweep
 from plusone.compare.jobs import JobResult, read_journal
 from plusone.compare.rows import Row, summarise
 from plusone.errors import InputError
 from plusone.io.readers import read_json
 from plusone.prediction.run_folder import read_metrics
+from plusone.report.gradients import Gradients
 from plusone.report.style import colours
+from plusone.report.surfaces import RunSurface
 from plusone.results import Document
 
 D = TypeVar("D", bound=Document)

@@ -14,7 +14,7 @@ from plusone.errors import InputError
 from plusone.extras import install_command
 
 if TYPE_CHECKING:
-    from plusone.analysis.gradients import Gradients
+    from plusone.report.gradients import Gradients
 
 
 def gradients(
@@ -46,7 +46,7 @@ def gradients(
 
     Example: [bold]plusone analyse gradients em gr hill an --out gradients[/bold]
     """
-    from plusone.analysis.gradients import gradient_curves
+    from plusone.report.gradients import gradient_curves
 
     if to is not None:
         check_folder(to)
@@ -100,7 +100,7 @@ def _write_gradients(gradients: Gradients, folder: Path) -> None:
 
 
 def _print_gradients(gradients: Gradients) -> None:
-    from plusone.analysis.gradients import SHOWN, at_probabilities
+    from plusone.report.gradients import SHOWN, at_probabilities
 
     columns = ("d loss / d logit", *(f"p {value:g}" for value in SHOWN))
     for title, side in (("an unobserved label", "unobserved"), ("a seen positive", "observed")):

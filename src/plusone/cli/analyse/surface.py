@@ -36,7 +36,7 @@ def surface(
 
     Example: [bold]plusone analyse surface runs/digits-gr-seed0[/bold]
     """
-    from plusone.analysis.surface import surface_of_run
+    from plusone.report.surfaces import surface_of_run
 
     with progress("computing", steps * steps) as (bar, task):
         loss = surface_of_run(

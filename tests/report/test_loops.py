@@ -6,9 +6,9 @@ import pytest
 
 from plusone.compare.documents import Loop, LoopRow
 from plusone.report.blocks import Code, Drawing, Table
-from plusone.report.build import write_report
-from plusone.report.loop import answer_curves, answers, finding
+from plusone.report.loops import answer_curves, answers, finding
 from plusone.report.material import Material
+from plusone.report.writing import write_report
 
 
 def row(order, questions, gain, sd=0.01):

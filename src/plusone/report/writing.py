@@ -16,17 +16,17 @@ from plusone.report.curves import learning
 from plusone.report.examples import examples
 from plusone.report.gradients import regimes
 from plusone.report.hidden import hidden_labels
-from plusone.report.intervals import intervals
-from plusone.report.labels import missing_positives, recovery
-from plusone.report.loop import answers
+from plusone.report.k_intervals import intervals
+from plusone.report.loops import answers
 from plusone.report.maps import attention
 from plusone.report.material import Material, collect
+from plusone.report.overview import summary
 from plusone.report.page import embed, render
 from plusone.report.settings import settings
 from plusone.report.style import NARROW
-from plusone.report.summary import summary
 from plusone.report.surfaces import surfaces
 from plusone.report.sweeps import ablations, sweeps
+from plusone.report.training_labels import missing_positives, recovery
 
 __all__ = ["default_title", "write_report"]
 

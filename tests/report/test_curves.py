@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from plusone.analysis.curves import learning_curves
 from plusone.prediction.run_folder import read_metrics
+from plusone.report.curves import learning_curves
 
 
 def test_mean_and_sd_over_the_seeds_that_reached_the_epoch(result):

@@ -1,24 +1,156 @@
-"""Training labels: how well hidden ones were recovered, and how many of each class were missing."""
+"""Training labels: how many of each class were missing, and how well hidden ones were recovered."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plusone.analysis.counts import ClassCounts, class_counts
-from plusone.analysis.recovery import recovery_table
 from plusone.compare.results_table import spread
+from plusone.errors import InputError
 from plusone.report.blocks import Block, Cell, Drawing, Section, Table
 from plusone.report.material import Group, Material
+from plusone.report.runs import by_seed, mean_and_sd
 from plusone.report.style import BLUE, INK, ORANGE, canvas, headline, plain, styled
+from plusone.results import RunResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NAMED = 45  # classes up to which each gets its name
 ROOM = 2.5  # times the highest bar up to which the number of items is drawn
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """mAP on the full training labels, most of which were unobserved; mean over seeds.
+
+    Args:
+        data: Name of the data set.
+        method: The method.
+        mode: How it was trained.
+        lr: Its learning rate.
+        options: Its options that differ from the defaults.
+        seeds: How many seeds.
+        predictions: mAP of the model's predictions.
+        predictions_sd: Its standard deviation over seeds.
+        estimates: mAP of the method's own estimates of the labels, if it keeps any.
+        estimates_sd: Its standard deviation.
+        hidden: mAP of the predictions on unobserved labels alone.
+    """
+
+    data: str
+    method: str
+    mode: str
+    lr: float
+    options: dict[str, Any]
+    seeds: int
+    predictions: float
+    predictions_sd: float | None
+    estimates: float | None
+    estimates_sd: float | None
+    hidden: float | None
+
+
+def recovery_table(results: Iterable[RunResult]) -> list[Recovery]:
+    """One row per method and setting; results without known training labels are left out."""
+    known = [
+        result for result in results if (result.recovery or {}).get("recovery_map") is not None
+    ]
+    return [_row(group) for group in by_seed(known)]
+
+
+def _row(group: list[RunResult]) -> Recovery:
+    first = group[0]
+    recovery = [result.recovery for result in group]
+    predictions, predictions_sd = _mean(recovery, "recovery_map")
+    assert predictions is not None
+    estimates, estimates_sd = _mean([run.recovery_estimates for run in group], "recovery_map")
+    return Recovery(
+        data=first.data,
+        method=first.method,
+        mode=first.mode,
+        lr=first.lr,
+        options=dict(first.options),
+        seeds=len(group),
+        predictions=predictions,
+        predictions_sd=predictions_sd,
+        estimates=estimates,
+        estimates_sd=estimates_sd,
+        hidden=_mean(recovery, "hidden_map")[0],
+    )
+
+
+def _mean(
+    metrics: Iterable[Mapping[str, float | None] | None], name: str
+) -> tuple[float | None, float | None]:
+    """Mean and standard deviation of a metric over the results that have it."""
+    values = [value for values in metrics if (value := (values or {}).get(name)) is not None]
+    return mean_and_sd(values) if values else (None, None)
+
+
+@dataclass(frozen=True)
+class ClassCount:
+    """One class.
+
+    Args:
+        name: Its name.
+        seen: Training items with an observed positive of the class.
+        missing: Training items of the class whose label is unobserved.
+    """
+
+    name: str
+    seen: int
+    missing: int
+
+    @property
+    def true(self) -> int:
+        """Training items of the class."""
+        return self.seen + self.missing
+
+
+@dataclass(frozen=True)
+class ClassCounts:
+    """Seen and missing positives of every class, the most frequent class first.
+
+    Args:
+        data: Name of the data set.
+        items: Training items.
+        rows: One per class.
+    """
+
+    data: str
+    items: int
+    rows: tuple[ClassCount, ...]
+
+    @property
+    def missing_share(self) -> float | None:
+        """Share of all positives that are unobserved; None if there are no positives."""
+        true = sum(row.true for row in self.rows)
+        return sum(row.missing for row in self.rows) / true if true else None
+
+
+def class_counts(result: RunResult) -> ClassCounts:
+    """Seen and missing positives per class of the training items of a result.
+
+    Raises:
+        InputError: If the true labels of the training items are not known.
+    """
+    labels = result.labels
+    if labels is None:
+        raise InputError(
+            f"{result.data}: the missing positives are not known, because not all labels of its "
+            "training items are"
+        )
+    rows = [
+        ClassCount(name, seen, true - seen)
+        for name, seen, true in zip(labels.classes, labels.seen, labels.true, strict=True)
+    ]
+    rows.sort(key=lambda row: (-row.true, row.name))
+    return ClassCounts(result.data, result.items["train"], tuple(rows))
 
 
 def recovery(material: Material) -> Section | None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from plusone.methods import METHODS
-from plusone.report import build
-from plusone.report.build import default_title, write_report
+from plusone.report import writing
 from plusone.report.material import collect
+from plusone.report.writing import default_title, write_report
 
 SECTIONS = ["summary", "results", "examples", "classes", "learning", "recovery", "hidden",
             "missing", "sweeps", "ablations", "intervals", "surfaces", "settings",
@@ -120,7 +120,7 @@ def test_hostile_names_stay_names(make, tmp_path):
 
 
 def test_without_matplotlib_there_are_tables_and_a_sentence(bench, tmp_path, monkeypatch):
-    monkeypatch.setattr(build, "find_spec", lambda name: None)
+    monkeypatch.setattr(writing, "find_spec", lambda name: None)
     page = Page(write_report([bench], tmp_path / "r.html"))
     assert "matplotlib, the extra plots, was not installed" in page.text
     assert "figure" not in page.tags
@@ -132,7 +132,7 @@ def test_without_matplotlib_there_are_tables_and_a_sentence(bench, tmp_path, mon
 
 
 def test_images_that_may_not_be_passed_on_are_left_out(bench, tmp_path, monkeypatch):
-    monkeypatch.setattr(build, "find_spec", lambda name: None)  # figures hold no images
+    monkeypatch.setattr(writing, "find_spec", lambda name: None)  # figures hold no images
     assert "examples" in Page(write_report([bench], tmp_path / "all.html")).ids
     page = Page(write_report([bench], tmp_path / "r.html", images=False))
     assert "examples" not in page.ids
@@ -166,7 +166,7 @@ def test_a_failed_report_leaves_the_old_one(make, tmp_path, monkeypatch):
     def fail(*_: object, **__: object) -> str:
         raise RuntimeError("no")
 
-    monkeypatch.setattr(build, "render", fail)
+    monkeypatch.setattr(writing, "render", fail)
     with pytest.raises(RuntimeError):
         write_report([tmp_path], out)
     assert out.read_bytes() == before
@@ -190,7 +190,7 @@ def test_size_of_a_large_bench(make, tmp_path):
 
 
 def test_the_download_holds_the_trainings(make, tmp_path, monkeypatch):
-    monkeypatch.setattr(build, "find_spec", lambda name: None)
+    monkeypatch.setattr(writing, "find_spec", lambda name: None)
     make.journal(tmp_path, [make.result("an", 0), make.result("gr", 0, options={"w": 3.0})])
     text = write_report([tmp_path], tmp_path / "r.html").read_text(encoding="utf-8")
     code = re.search(r"data:text/csv;charset=utf-8;base64,([\w+/=]+)", text)[1]
@@ -200,7 +200,7 @@ def test_the_download_holds_the_trainings(make, tmp_path, monkeypatch):
 
 
 def test_the_download_holds_no_formulas(make, tmp_path, monkeypatch):
-    monkeypatch.setattr(build, "find_spec", lambda name: None)
+    monkeypatch.setattr(writing, "find_spec", lambda name: None)
     make.journal(tmp_path, [make.result("an", 0, data="=1+1")])
     text = write_report([tmp_path], tmp_path / "r.html").read_text(encoding="utf-8")
     code = re.search(r"data:text/csv;charset=utf-8;base64,([\w+/=]+)", text)[1]

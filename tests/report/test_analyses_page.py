@@ -25,4 +25,4 @@ def test_every_function_that_is_named_exists():
     names = re.findall(r"`(\w+)\.(\w+)`", "\n".join(table))
     assert len(names) > 8
     for module, name in names:
-        assert hasattr(importlib.import_module(f"plusone.analysis.{module}"), name), name
+        assert hasattr(importlib.import_module(f"plusone.report.{module}"), name), name

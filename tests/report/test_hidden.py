@@ -6,7 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from plusone.analysis.hidden import (
+from plusone.errors import InputError
+from plusone.report.hidden import (
     densities,
     distances,
     false_negatives,
@@ -16,8 +17,7 @@ from plusone.analysis.hidden import (
     predictive_values,
     probes_of,
 )
-from plusone.analysis.runs import read_epochs
-from plusone.errors import InputError
+from plusone.report.runs import read_epochs
 from plusone.results import Probe
 
 RNG = np.random.default_rng(0)
@@ -103,9 +103,11 @@ def test_a_real_training_moves_hidden_positives_apart_from_negatives(an_run):
     assert above.ppv[-1] > below.ppv[-1] > false_negatives(probes_of(epochs)[1][-1]).overall
 
 
-def test_reading_records_needs_no_torch():
-    modules = "counts, curves, hidden, runs, recovery"
-    code = f"import sys; from plusone.analysis import {modules}; assert 'torch' not in sys.modules"
+def test_numbers_need_no_matplotlib():
+    modules = "curves, gradients, hidden, runs, surfaces, training_labels, writing"
+    code = (
+        f"import sys; from plusone.report import {modules}; assert 'matplotlib' not in sys.modules"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

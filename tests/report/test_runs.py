@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from plusone.analysis.runs import by_seed, read_epochs
 from plusone.errors import InputError
 from plusone.prediction.run_folder import read_metrics
+from plusone.report.runs import by_seed, read_epochs
 
 
 def test_a_folder_and_its_result_give_the_same(an_run):

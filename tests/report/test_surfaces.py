@@ -6,16 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from plusone.analysis.surface import (
-    LossOf,
-    Surface,
-    filter_direction,
-    loss_surface,
-    mean_rise,
-    moved,
-    read_surface,
-    surface_of_run,
-)
 from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
@@ -29,6 +19,16 @@ from plusone.models.heads import LinearHead
 from plusone.prediction.load import Predictor, load_run
 from plusone.probabilities.calibration import Calibration
 from plusone.recipe import make_recipe
+from plusone.report.surfaces import (
+    LossOf,
+    Surface,
+    filter_direction,
+    loss_surface,
+    mean_rise,
+    moved,
+    read_surface,
+    surface_of_run,
+)
 from plusone.types import TrainLabels
 
 pytestmark = pytest.mark.slow

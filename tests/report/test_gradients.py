@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from plusone.analysis.gradients import Gradients, at_probabilities, gradient_curves
 from plusone.errors import InputError
 from plusone.methods import METHODS
+from plusone.report.gradients import Gradients, at_probabilities, gradient_curves
 
 pytestmark = pytest.mark.slow
 
