@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plusone.autorecipe import Facts, choose, facts_of
+from plusone import autorecipe
+from plusone.autorecipe import Choice, Composed, Facts, facts_of
 from plusone.data.dataset import Dataset
 from plusone.data.source import load_source
 from plusone.models import backbones
@@ -13,6 +14,13 @@ from plusone.recipe import make_recipe
 
 PHOTOS = Facts("files", 1000, pretrained="lite0")
 FEATURES = Facts("features", 5000, scale=260.0)
+
+
+def choose(facts, given):
+    """The chosen settings, and a sentence for each choice."""
+    choices = autorecipe.choose(facts, given)
+    settings = {name: value for choice in choices for name, value in choice.settings.items()}
+    return settings, tuple(map(str, choices))
 
 
 def test_photos_with_a_pretrained_network():
@@ -115,6 +123,17 @@ def test_small_images_in_memory_get_a_small_network():
     settings, _ = choose(Facts("images", 4000, side=64, pretrained="lite0"), {})
     assert (settings["backbone"], settings["batch_size"], settings["lr"]) == ("cnn", 64, 5e-3)
     assert choose(Facts("images", 4000, side=128, pretrained="lite0"), {})[0]["backbone"] == "lite0"
+
+
+def test_a_choice_is_replaced_by_its_settings_not_by_its_words():
+    lr, remark = Choice({"lr": 0.1, "head_lr_mult": 10.0}, "small steps"), Choice({}, "lr is odd")
+    composed = Composed(make_recipe({"lr": 0.1}), (remark, lr))
+    revised = composed.revised(Choice({"lr": 0.5}, "the best of two"))
+    assert revised.rules == ("lr is odd", "lr 0.5: the best of two")
+    assert revised.recipe.lr == 0.5
+    assert lr.without({"lr"}) == Choice({"head_lr_mult": 10.0}, "small steps")
+    assert lr.without({"lr", "head_lr_mult"}) is None
+    assert remark.without({"lr"}) == remark
 
 
 def test_remarks_set_nothing():

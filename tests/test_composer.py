@@ -133,10 +133,17 @@ def test_the_rules_respect_the_defaults_of_the_method():
             assert not any(text.startswith(f"{setting} ") for text in made.rules)
 
 
-def test_options_without_a_method_belong_to_the_default_method():
-    few = Facts("features", 100, scale=1.0)
-    assert compose(lambda share: few).recipe.method == "recovery"
-    assert compose(lambda share: few, {"options": {"q3": 1.5}}).recipe.method == "gr"
+def test_options_without_a_method_belong_to_the_method_that_is_chosen():
+    features, photos = Facts("features", 100, scale=1.0), Facts("files", 100)
+    made = compose(lambda share: features, {"options": {"rounds": 2}})
+    assert (made.recipe.method, made.recipe.options) == ("recovery", {"rounds": 2})
+    assert "method" in made.chosen
+    assert compose(lambda share: photos, {"options": {"alpha": 0.3}}).recipe.method == "em"
+    assert compose(None, {"options": {"q3": 1.5}}).recipe.method == Recipe().method == "gr"
+    with pytest.raises(InputError, match=r"options are those of recovery.*an option of .*gr"):
+        compose(lambda share: features, {"options": {"q3": 1.5}})
+    with pytest.raises(InputError, match="did you mean alpha"):  # before the data is looked at
+        compose(lambda share: 1 / 0, {"options": {"alhpa": 1.5}})
 
 
 def test_a_swept_value_changes_nothing_else():

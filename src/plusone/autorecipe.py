@@ -9,8 +9,9 @@ docs/own-data.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,14 @@ from plusone.closed_form.kernel import describe_kernel
 from plusone.data.dataset import Dataset
 from plusone.data.source import DATA_DEFAULTS, EMBEDDED
 from plusone.device import resolve
+from plusone.errors import InputError
 from plusone.methods import METHODS, get_method
 from plusone.models.backbones import BACKBONES, TIMM, installed_lite
 from plusone.recipe import Recipe, make_recipe
 
-__all__ = ["Choice", "Composed", "Facts", "choose", "compose", "facts_of", "linear_batch_size"]
+__all__ = [
+    "Choice", "Composed", "Facts", "check", "choose", "compose", "facts_of", "linear_batch_size",
+]  # fmt: skip
 
 SMALL_SIDE = 96  # images in memory with a smaller side are not for networks made for photos
 LITE0_WIDTH = 1280
@@ -85,10 +89,23 @@ class Facts:
 
 @dataclass(frozen=True)
 class Choice:
-    """Settings, and the reason for them; a reason without settings is a remark."""
+    """Settings, and the reason for them; a reason without settings is a remark.
+
+    >>> str(Choice({"epochs": 25}, "enough for a linear model"))
+    'epochs 25: enough for a linear model'
+    """
 
     settings: Mapping[str, Any]
     why: str
+
+    def __str__(self) -> str:
+        what = ", ".join(f"{name} {_shown(value)}" for name, value in self.settings.items())
+        return f"{what}: {self.why}" if what else self.why
+
+    def without(self, names: Collection[str]) -> Choice | None:
+        """The choice but for some settings; None if it has no other."""
+        left = {name: value for name, value in self.settings.items() if name not in names}
+        return replace(self, settings=left) if left or not self.settings else None
 
 
 Rule = Callable[[Facts, Mapping[str, Any]], Choice | None]
@@ -96,18 +113,82 @@ Rule = Callable[[Facts, Mapping[str, Any]], Choice | None]
 
 @dataclass(frozen=True)
 class Composed:
-    """A recipe, and why settings that nobody gave are what they are.
+    """A recipe, and the reasons for the settings that nobody gave.
 
     Args:
         recipe: All settings.
-        rules: One sentence per rule that chose some, or that has a remark; none where the rules
-            are silent.
-        chosen: Names of the settings that rules chose.
+        choices: What the rules chose or remarked.
     """
 
     recipe: Recipe
-    rules: tuple[str, ...] = ()
-    chosen: frozenset[str] = frozenset()
+    choices: tuple[Choice, ...] = ()
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """A sentence for each choice."""
+        return tuple(map(str, self.choices))
+
+    @property
+    def chosen(self) -> frozenset[str]:
+        """Names of the settings that rules chose."""
+        return frozenset(name for choice in self.choices for name in choice.settings)
+
+    def revised(self, choice: Choice) -> Composed:
+        """With this choice in place of the one about the same settings."""
+        same = choice.settings.keys()
+        choices = (choice if same & old.settings.keys() else old for old in self.choices)
+        return Composed(self.recipe.model_copy(update=dict(choice.settings)), tuple(choices))
+
+
+def check(*given: Mapping[str, Any], rules: bool, source: str = "settings") -> Recipe:
+    """The recipe of the settings that are given; refuses wrong ones without looking at data.
+
+    Args:
+        given: What the user set, later ones winning.
+        rules: Whether rules will choose what was not given. If no method was given either, options
+            may be those of any method, as long as it is not known which one the rules choose.
+        source: Where settings come from, for messages.
+
+    Raises:
+        InputError: A setting, a method or an option is unknown or has a wrong value.
+    """
+    recipe = make_recipe(*given, source=source)
+    named = any("method" in layer for layer in given)
+    if named or not rules:
+        _check_options(recipe.method, recipe.options, named=named)
+    known = {option for name in METHODS for option in _options(name)}
+    for name in recipe.options.keys() - known:
+        meant = "".join(f" (did you mean {near}?)" for near in get_close_matches(name, known, n=1))
+        raise InputError(f"{source}: unknown method option {name!r}{meant}; no method has it")
+    return recipe
+
+
+def _options(method: str) -> set[str]:
+    return {field.name for field in fields(get_method(method).options)}
+
+
+def _check_options(method: str, options: Mapping[str, Any], *, named: bool) -> None:
+    """Refuses options that the method does not have, and says whose they may be.
+
+    Args:
+        method: The method.
+        options: Its options.
+        named: Whether the user named the method.
+    """
+    try:
+        get_method(method).make_options(options)
+    except InputError as error:
+        every = {name: _options(name) for name in METHODS}
+        known = sorted(set().union(*every.values()))
+        unknown = [name for name in options if name not in every[method]]
+        near = get_close_matches(unknown[0], known, n=1) if unknown and not named else []
+        if not near:
+            raise
+        others = ", ".join(name for name, names in every.items() if near[0] in names)
+        raise InputError(
+            f"{error}; without -m METHOD, options are those of {method} ({near[0]} is an option "
+            f"of {others})"
+        ) from None
 
 
 def compose(
@@ -126,8 +207,8 @@ def compose(
     3. The defaults of the method.
     4. What the user gave: a recipe file, then `--set` or keywords, then flags.
 
-    The rules never touch what layers 3 and 4 set. Options without a method belong to the general
-    default method.
+    The rules never touch what layers 3 and 4 set. Options without a method belong to the method
+    that the rules choose.
 
     Args:
         facts: Looks at the data, given the share that is held out for validation; called only if
@@ -142,45 +223,42 @@ def compose(
         InputError: A setting, a method or an option is unknown or has a wrong value.
     """
     over = over or {}
-    asked = make_recipe(*given, over, source=source)
-    get_method(asked.method).make_options(asked.options)
-    chosen: Mapping[str, Any] = {}
-    rules: tuple[str, ...] = ()
-    if name in EMBEDDED:
-        chosen = DATA_DEFAULTS[name]
-    elif facts is not None:
+    by_rules = facts is not None and name not in EMBEDDED
+    asked = check(*given, over, rules=by_rules, source=source)
+    chosen: Mapping[str, Any] = DATA_DEFAULTS[name] if name in EMBEDDED else {}
+    choices: tuple[Choice, ...] = ()
+    if facts is not None and by_rules:
         settings = {key: value for layer in given for key, value in layer.items()}
-        if "options" in settings:
-            settings.setdefault("method", asked.method)
-        chosen, sentences = choose(facts(asked.val_share), settings)
-        rules = tuple(text for text in sentences if text.split(" ", 1)[0] not in over)
+        choices = choose(facts(asked.val_share), settings)
+        chosen = {key: value for choice in choices for key, value in choice.settings.items()}
     info = get_method(make_recipe(chosen, *given, over, source=source).method)
     recipe = make_recipe(chosen, info.defaults, *given, over, source=source)
-    return Composed(recipe, rules, frozenset(chosen if rules else ()))
+    named = any("method" in layer for layer in (*given, over))
+    _check_options(recipe.method, recipe.options, named=named)
+    shown = (choice.without(over) for choice in choices)
+    return Composed(recipe, tuple(choice for choice in shown if choice is not None))
 
 
-def choose(facts: Facts, given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Settings for what was not given, and one sentence for each rule that chose some.
+def choose(facts: Facts, given: Mapping[str, Any]) -> tuple[Choice, ...]:
+    """Settings for what was not given, and remarks.
 
     Args:
         facts: About the data.
         given: What the user set; it is never changed, nor are the defaults of the method.
     """
     chosen: dict[str, Any] = {}
-    sentences = []
+    choices = []
     for rule in RULES:
         method = METHODS.get(str(given.get("method", chosen.get("method"))))
         fixed = {**(method.defaults if method else {}), **given}
         choice = rule(facts, {**chosen, **fixed})
-        if choice is None:
+        if choice is None or (choice := choice.without(fixed)) is None:
             continue
-        new = {name: value for name, value in choice.settings.items() if name not in fixed}
-        if choice.settings and not new:
-            continue
-        chosen |= new
-        what = ", ".join(f"{name} {_shown(value)}" for name, value in new.items())
-        sentences.append(f"{what}: {choice.why}" if what else choice.why)
-    return chosen, tuple(sentences)
+        if "method" in choice.settings:
+            _check_options(choice.settings["method"], given.get("options") or {}, named=False)
+        chosen |= choice.settings
+        choices.append(choice)
+    return tuple(choices)
 
 
 def _backbone(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
@@ -241,10 +319,11 @@ def _head(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
 
 def _crops(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
     name, method = str(now.get("backbone")), METHODS.get(str(now.get("method")))
-    maps = method is None or method.gives_maps(now.get("options") or {})
-    if facts.kind == "features" or _trains_network(facts, now) or maps or "crops" in now:
+    if facts.kind == "features" or _trains_network(facts, now) or "crops" in now:
         return None
     if name not in RATES or not _pretrained(now):
+        return None
+    if method is None or method.gives_maps(now.get("options") or {}):
         return None
     if (device := resolve(str(now.get("device", "auto")))).type != "cpu":
         return Choice(

@@ -40,12 +40,12 @@ def test_table(train, tmp_path, monkeypatch):
     answer = train("--epochs", 1, "--no-report")
     assert answer.code == 0
     assert "val mAP" in answer.out
-    assert "epoch" not in answer.err.replace("closed form: epochs", "")
+    assert "epoch" not in answer.err.replace("method): epochs", "")
     assert "chosen by" not in answer.out  # a closed form has no epochs
     assert "recovered" in answer.out
     (made,) = (tmp_path / "runs").iterdir()
     assert made.name.endswith("-recovery-seed0")  # the rules choose it
-    assert "without effect on a closed form: epochs" in answer.err
+    assert "ignored (closed-form method): epochs" in answer.err
     assert not (made / "report.html").exists()
     assert not made.name.startswith("labels")  # the file is called so; its folder tells more
     assert (made / "metrics.json").exists()
@@ -140,7 +140,7 @@ def test_a_setting_can_be_turned_off_on_the_command_line(cli, folder, tmp_path):
         "-o", tmp_path / "run", "-s", "ema=none", "-s", "image_size=32", "--no-report",
     )  # fmt: skip
     assert answer.code == 0, answer.err
-    assert "without effect on features: image_size" in answer.err
+    assert "ignored (features, not images): image_size" in answer.err
     written = (tmp_path / "run" / "recipe.toml").read_text()
     assert "ema" not in written
     assert "patience = 3" in written
@@ -172,16 +172,19 @@ def test_rules_are_printed_kept_and_overridden(cli, train, folder, tmp_path):
     assert "rule: lr" not in said.err
 
 
-def test_a_recipe_file_and_options_of_a_method_switch_rules_off(train, tmp_path):
+def test_a_recipe_file_switches_rules_off_and_options_belong_to_the_chosen_method(train, tmp_path):
     recipe = tmp_path / "mine.toml"
     recipe.write_text("epochs = 1\n")
     answer = train("-r", recipe, "-o", tmp_path / "r", "--json")
     assert (answer.json["method"], answer.json["lr"]) == ("gr", 0.001)
     assert "rule:" not in answer.err
     assert "rules" not in answer.json
-    answer = train("-s", "options.sigma=0.3", "--epochs", 1, "-o", tmp_path / "o", "--json")
-    assert answer.code == 0, answer.err  # sigma is an option of gr, the general default
-    assert answer.json["method"] == "gr"
+    answer = train("-s", "options.rounds=2", "-o", tmp_path / "o", "--json")
+    assert answer.code == 0, answer.err  # rounds is an option of the method that the rules choose
+    assert (answer.json["method"], answer.json["options"]) == ("recovery", {"rounds": 2})
+    other = train("-s", "options.sigma=0.3", "-o", tmp_path / "other")
+    assert other.code == 2
+    assert "without -m METHOD, options are those of recovery (sigma is an option of gr" in other.err
 
 
 def test_photos_without_a_pretrained_network(cli, folder, tmp_path, monkeypatch):

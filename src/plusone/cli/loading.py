@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +13,6 @@ from plusone.cli.printing import progress, say
 from plusone.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.progress import Progress
 
     from plusone.data.dataset import Dataset
@@ -74,6 +72,37 @@ def load(
     if dataset.broken:
         say(sentence(dataset.broken))
     return dataset
+
+
+def layers(
+    recipe: Path | None, settings: Sequence[str], flags: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """What the user set: by a recipe file, by `--set`, by flags (None: not given).
+
+    The `cache_dir` of a file is left out, as a stranger may have written it.
+    """
+    from plusone.recipe import parse_settings, read_toml
+
+    from_file = read_toml(recipe) if recipe else {}
+    if from_file.pop("cache_dir", None) is not None:
+        say(f"note: the cache_dir of {recipe} is left out; -s cache_dir=FOLDER names one")
+    given = {name: value for name, value in flags.items() if value is not None}
+    return from_file, parse_settings(settings), given
+
+
+def source_of(
+    data: str, features: list[Path] | None, form: str, meaning: str, hints: Path | None
+) -> dict[str, Any]:
+    """How the data was read, as the description of a run keeps it and `dataset_of` reads it."""
+    from plusone.data.source import EMBEDDED
+
+    return {
+        "data": data if data in EMBEDDED else str(Path(data).resolve()),
+        "features": [str(path.resolve()) for path in features or []],
+        **({} if hints is None else {"hints": str(hints.resolve())}),
+        "format": form,
+        "labels": meaning,
+    }
 
 
 def dataset_of(

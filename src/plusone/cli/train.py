@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import time
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from plusone.cli.checks import check_folder
-from plusone.cli.loading import load
+from plusone.cli.loading import layers, load, source_of
 from plusone.cli.options import (
     Data,
     Device,
@@ -46,9 +44,13 @@ from plusone.extras import install_command
 from plusone.io.files import alone_in
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from plusone.autorecipe import Composed
     from plusone.inputs.task import Task
     from plusone.recipe import Recipe
     from plusone.results import EpochRecord, RunResult
+    from plusone.training.rates import Picked
     from plusone.types import Clock
 
 
@@ -150,150 +152,59 @@ def train(
     Example: [bold]plusone train labels.csv -x photos.npz -m em -s options.alpha=0.2[/bold]
     Example: [bold]plusone train[/bold] (the embedded digits)
     """
-    from plusone.autorecipe import compose, facts_of
-    from plusone.build import in_closed_form
+    from plusone.autorecipe import check, compose, facts_of
     from plusone.data.broken import write_broken
     from plusone.data.source import EMBEDDED
-    from plusone.device import describe, resolve
+    from plusone.device import resolve
     from plusone.features.extraction import FOLDER
     from plusone.inputs.task import make_task
-    from plusone.methods import get_method
-    from plusone.recipe import make_recipe, parse_settings, read_toml
-    from plusone.training.expected import expected
-    from plusone.training.rates import pick_rate, with_rate
     from plusone.training.run import train as run
     from plusone.training.tracking import make_listeners
-    from plusone.training.trainer import compiler_problem
 
     listeners = make_listeners(track or ())
-    flags: dict[str, Any] = {
-        "method": method,
-        "mode": mode,
-        "backbone": backbone,
-        "epochs": epochs,
-        "lr": lr,
-        "batch_size": batch_size,
-        "seed": seed,
-        "observe": observe,
-    }
-    from_file = read_toml(recipe) if recipe else {}
-    if from_file.pop("cache_dir", None) is not None:
-        say(f"note: the cache_dir of {recipe} is left out; -s cache_dir=FOLDER names one")
-    given = (
-        from_file,
-        parse_settings(with_device(settings, device)),
-        {key: value for key, value in flags.items() if value is not None},
-    )
+    flags = {
+        "method": method, "mode": mode, "backbone": backbone, "epochs": epochs, "lr": lr,
+        "batch_size": batch_size, "seed": seed, "observe": observe,
+    }  # fmt: skip
+    given = layers(recipe, with_device(settings, device), flags)
     where = str(recipe) if recipe else "settings"
-    requested = make_recipe(*given, source=where)
-    _check_options(requested, any("method" in layer for layer in given))  # before data is read
-    resolve(requested.device)
+    by_rules = recipe is None if rules is None else rules
+    asked = check(*given, rules=by_rules and data not in EMBEDDED, source=where)
+    resolve(asked.device)
     if to is not None:
         _check_new(to, resume)
     with progress("reading", None) as (bar, reading):
         dataset = load(data, features, form, meaning, hints=hints, shown=(bar, reading))
-        by_rules = recipe is None if rules is None else rules
         facts = partial(facts_of, dataset) if by_rules else None
         composed = compose(facts, *given, name=data, source=where)
-        full = composed.recipe
-        folder = to or Path("runs") / f"{_name(data)}-{full.method}-seed{full.seed}"
+        name = f"{_name(data)}-{composed.recipe.method}-seed{composed.recipe.seed}"
+        folder = to or Path("runs") / name
         _check_new(folder, resume)
         bar.update(reading, description="reading", completed=0, total=len(dataset.table))
-        task = make_task(dataset, full, tick=lambda: bar.advance(reading))
-    sentences, picked = composed.rules, None
-    features_folder = folder.parent / FOLDER if task.images else None
-    if "lr" in composed.chosen:
-        with resume_hint(KEPT), progress("trying learning rates", None) as bar_and_task:
-            steps = Steps(*bar_and_task)
-            picked = pick_rate(
-                task,
-                full,
-                lambda epoch: steps.to("trying learning rates", epoch, full.epochs),
-                tick=partial(steps.extracted, total=len(task.train) + len(task.val)),
-                folder=features_folder,
-            )
-        if picked is not None:
-            full, sentences = picked.training.recipe, with_rate(sentences, picked.why)
-    source = {
-        "data": data if data in EMBEDDED else str(Path(data).resolve()),
-        "features": [str(path.resolve()) for path in features or []],
-        **({} if hints is None else {"hints": str(hints.resolve())}),
-        "format": form,
-        "labels": meaning,
-    }
-    say(
-        f"{task.name}: {len(task.train)} items for training, {len(task.val)} for validation, "
-        f"{len(task.test or ())} for testing; {len(task.classes)} classes; method {full.method}"
-    )
-    if (scheme := task.observation.get("scheme", "given")) != "given":
-        say(f"labels of the training items were hidden (observation scheme {scheme})")
-    for note in (*(f"note: {text}" for text in dataset.table.notes), *notes(task)):
-        say(note)
-    for sentence in sentences:
-        say(f"rule: {sentence}")
-    if not task.images and (idle := sorted(IMAGES_ONLY & full.model_fields_set)):
-        say(f"without effect on features: {', '.join(idle)}")
-    closed = in_closed_form(full, images=task.images)
-    asked = {key for layer in given for key in layer}
-    if closed and (idle := sorted(STEPS_ONLY & asked)):
-        say(f"without effect on a closed form: {', '.join(idle)}")
-    say(f"device: {describe(resolve(full.device))}")
-    if full.compile and (problem := compiler_problem(full.device)) is not None:
-        say(problem)
-    items = len(task.train) + len(task.val) + len(task.test or ())
-    with resume_hint(KEPT), progress("estimating labels per item", None) as bar_and_task:
-        extracted = Steps(*bar_and_task)
-        k = expected(full, task, features_folder, partial(extracted.extracted, total=items))
-    if k.source in K_FROM:
-        say(f"labels per item: about {k.k:.3g}, {K_FROM[k.source]}")
-    stages = full.resolved_stages(images=task.images, phases=get_method(full.method).phases)
-    per_epoch = -(-len(task.train) // full.batch_size)
-    total = per_epoch * sum(stage.epochs for stage in stages)
+        task = make_task(dataset, composed.recipe, tick=lambda: bar.advance(reading))
+    cached = folder.parent / FOLDER if task.images else None
+    picked = _pick_rate(task, composed, cached)
+    if picked is not None:
+        composed = composed.revised(picked.choice)
+    _announce(task, composed, dataset.table.notes, {key for layer in given for key in layer})
+    extracted = _say_expected(task, composed.recipe, cached)
     again = resume_hint(f"add --resume to the same command to continue ({folder})")
     with again, alone_in(folder), progress("training", None) as bar_and_task:
         if leads():
             write_broken(folder, dataset.broken)
-        steps = Steps(*bar_and_task)
-        steps.done = extracted.done
-
-        shown = 0.0  # when the bar last moved
-
-        def on_step(clock: Clock) -> None:
-            nonlocal shown
-            now = time.monotonic()
-            if now - shown < BETWEEN_MOVES and clock.step + 1 < clock.steps:
-                return  # a step on features takes less time than an update of the bar
-            shown = now
-            before = sum(stage.epochs for stage in stages[: clock.stage]) + clock.epoch
-            steps.to("training", before * per_epoch + clock.step + 1, None if closed else total)
-
-        def on_extract(count: int) -> None:
-            steps.extracted(count, items)
-            if steps.done == items:
-                steps.to("training", 0, None if closed else total)
-
-        def on_record(record: EpochRecord) -> None:
-            if closed and not verbose:
-                return  # there is one, and the table at the end shows its figures
-            where = f"stage {record.stage + 1} of {len(stages)}, " if len(stages) > 1 else ""
-            where += f"epoch {record.epoch:3d}"
-            figures = _decisive(record.selected_by, record.val_score, verbose)
-            figures += ", the best so far" if record.best else ""
-            if verbose and record.selected_by != "map":
-                figures += f" (val mAP {percent(record.val_map)})"
-            say(f"{where}: {figures}")
-
+        shown = _Shown(Steps(*bar_and_task), task, composed.recipe, verbose)
+        shown.steps.done = extracted
         result = run(
             task,
-            full,
+            composed.recipe,
             folder,
             resume=resume,
-            on_record=on_record,
-            on_step=on_step,
-            on_extract=on_extract,
-            source=source,
-            rules=sentences,
-            features=features_folder,
+            on_record=shown.record,
+            on_step=shown.step,
+            on_extract=shown.extracted,
+            source=source_of(data, features, form, meaning, hints),
+            rules=composed.rules,
+            features=cached,
             listeners=listeners,
             picked=picked,
         )
@@ -302,34 +213,125 @@ def train(
     if as_json:
         emit(result.to_json() | ({"broken": len(dataset.broken)} if dataset.broken else {}))
         return
-    _print(result, task.name, closed=closed, verbose=verbose)
+    _print(result, task.name, closed=shown.closed, verbose=verbose)
 
 
-def _check_options(recipe: Recipe, named: bool) -> None:
-    """Refuses options that the method does not have, and says whose they may be.
+def _pick_rate(task: Task, composed: Composed, folder: Path | None) -> Picked | None:
+    """The best run of several learning rates, where the rules chose the rate."""
+    from plusone.training.rates import pick_rate
+
+    if "lr" not in composed.chosen:
+        return None
+    recipe, name = composed.recipe, "trying learning rates"
+    with resume_hint(KEPT), progress(name, None) as bar_and_task:
+        steps = Steps(*bar_and_task)
+        return pick_rate(
+            task,
+            recipe,
+            lambda epoch: steps.to(name, epoch, recipe.epochs),
+            tick=partial(steps.extracted, total=len(task.train) + len(task.val)),
+            folder=folder,
+        )
+
+
+def _announce(task: Task, composed: Composed, remarks: Sequence[str], asked: set[str]) -> None:
+    """Prints what is trained on what, and how.
 
     Args:
-        recipe: The settings.
-        named: Whether the user named the method; options without one are those of the default.
+        task: The data.
+        composed: The settings.
+        remarks: Of the reader of the data.
+        asked: Settings that the user gave.
     """
-    from plusone.methods import METHODS, get_method
+    from plusone.build import in_closed_form
+    from plusone.device import describe, resolve
+    from plusone.training.trainer import compiler_problem
 
-    try:
-        get_method(recipe.method).make_options(recipe.options)
-    except InputError as error:
-        options = {
-            name: {f.name for f in dataclasses.fields(m.options)} for name, m in METHODS.items()
-        }
-        known = sorted({option for names in options.values() for option in names})
-        unknown = [name for name in recipe.options if name not in options[recipe.method]]
-        near = get_close_matches(unknown[0], known, n=1) if unknown and not named else []
-        if not near:
-            raise
-        others = ", ".join(name for name, names in options.items() if near[0] in names)
-        raise InputError(
-            f"{error}; without -m METHOD, options are those of {recipe.method} ({near[0]} is an "
-            f"option of {others})"
-        ) from None
+    recipe = composed.recipe
+    say(
+        f"{task.name}: {len(task.train)} items for training, {len(task.val)} for validation, "
+        f"{len(task.test or ())} for testing; {len(task.classes)} classes; method {recipe.method}"
+    )
+    if (scheme := task.observation.get("scheme", "given")) != "given":
+        say(f"labels of the training items were hidden (observation scheme {scheme})")
+    for note in (*(f"note: {text}" for text in remarks), *notes(task)):
+        say(note)
+    for choice in composed.choices:
+        say(f"rule: {choice}")
+    if not task.images and (idle := sorted(IMAGES_ONLY & recipe.model_fields_set)):
+        say(f"ignored (features, not images): {', '.join(idle)}")
+    if in_closed_form(recipe, images=task.images) and (idle := sorted(STEPS_ONLY & asked)):
+        say(f"ignored (closed-form method): {', '.join(idle)}")
+    say(f"device: {describe(resolve(recipe.device))}")
+    if recipe.compile and (problem := compiler_problem(recipe.device)) is not None:
+        say(problem)
+
+
+def _say_expected(task: Task, recipe: Recipe, folder: Path | None) -> int:
+    """Prints the labels per item; returns how many features were extracted to estimate them."""
+    from plusone.training.expected import expected
+
+    with resume_hint(KEPT), progress("estimating labels per item", None) as bar_and_task:
+        steps = Steps(*bar_and_task)
+        k = expected(recipe, task, folder, partial(steps.extracted, total=_items(task)))
+    if k.source in K_FROM:
+        say(f"labels per item: about {k.k:.3g}, {K_FROM[k.source]}")
+    return steps.done
+
+
+def _items(task: Task) -> int:
+    return len(task.train) + len(task.val) + len(task.test or ())
+
+
+class _Shown:
+    """The progress bar and the lines of a run.
+
+    Args:
+        steps: The bar.
+        task: The data.
+        recipe: The settings.
+        verbose: Whether scores are called by their names.
+    """
+
+    def __init__(self, steps: Steps, task: Task, recipe: Recipe, verbose: bool) -> None:
+        from plusone.build import in_closed_form
+        from plusone.methods import get_method
+
+        self.steps, self.verbose = steps, verbose
+        self.closed = in_closed_form(recipe, images=task.images)
+        phases = get_method(recipe.method).phases
+        self.stages = recipe.resolved_stages(images=task.images, phases=phases)
+        self.items, self.per_epoch = _items(task), -(-len(task.train) // recipe.batch_size)
+        total = self.per_epoch * sum(stage.epochs for stage in self.stages)
+        self.total = None if self.closed else total
+        self._moved = 0.0  # when the bar last moved
+
+    def step(self, clock: Clock) -> None:
+        """Moves the bar after a step."""
+        now = time.monotonic()
+        if now - self._moved < BETWEEN_MOVES and clock.step + 1 < clock.steps:
+            return  # a step on features takes less time than an update of the bar
+        self._moved = now
+        before = sum(stage.epochs for stage in self.stages[: clock.stage]) + clock.epoch
+        self.steps.to("training", before * self.per_epoch + clock.step + 1, self.total)
+
+    def extracted(self, count: int) -> None:
+        """Moves the bar by so many extracted features."""
+        self.steps.extracted(count, self.items)
+        if self.steps.done == self.items:
+            self.steps.to("training", 0, self.total)
+
+    def record(self, record: EpochRecord) -> None:
+        """Prints a line for an epoch."""
+        if self.closed and not self.verbose:
+            return  # there is one, and the table at the end shows its figures
+        many = len(self.stages)
+        where = f"stage {record.stage + 1} of {many}, " if many > 1 else ""
+        figures = _decisive(record.selected_by, record.val_score, self.verbose)
+        figures += ", the best so far" if record.best else ""
+        if self.verbose and record.selected_by != "map":
+            figures += f" (val mAP {percent(record.val_map)})"
+        say(f"{where}epoch {record.epoch:3d}: {figures}")
 
 
 def _check_new(folder: Path, resume: bool) -> None:

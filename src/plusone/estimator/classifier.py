@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,29 +16,26 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
 
-from plusone.autorecipe import Composed, Facts, compose, facts_of
-from plusone.build import blank_labels, build
 from plusone.data.dataset import Dataset, as_hints
 from plusone.data.groups import Ints, group_numbers
 from plusone.data.lazy import LazyArray, joined
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
-from plusone.device import CPU
 from plusone.errors import InputError
 from plusone.estimator.labels import Labels, read_labels
-from plusone.inputs.loader import ArrayInputs, Inputs, MappedInputs, SomeInputs, visiting_order
-from plusone.inputs.task import Part, Task, make_task
-from plusone.metrics import mean_average_precision
-from plusone.metrics.known import MEANINGS, against
-from plusone.prediction.load import Predictor
-from plusone.probabilities.calibration import Calibration
-from plusone.probabilities.thresholds import Thresholds
-from plusone.recipe import Recipe
-from plusone.results import EpochRecord
 from plusone.seeds import generator
-from plusone.training.rates import pick_rate, with_rate
-from plusone.training.summary import calibrate
-from plusone.training.trainer import Training
+
+# What trains is imported by the functions that use it, so that importing the class is fast.
+if TYPE_CHECKING:
+    from plusone.autorecipe import Composed, Facts
+    from plusone.inputs.loader import Inputs
+    from plusone.inputs.task import Part, Task
+    from plusone.prediction.load import Predictor
+    from plusone.probabilities.calibration import Calibration
+    from plusone.probabilities.thresholds import Thresholds
+    from plusone.recipe import Recipe
+    from plusone.results import EpochRecord
+    from plusone.training.trainer import Training
 
 LARGEST_WEIGHT = 1e30  # of an item: the sum of many must stay finite in float32
 MOST_HELD_OUT = 5000  # more would not improve the choice, and would slow every epoch
@@ -50,6 +47,8 @@ def suitable_fraction(n_items: int) -> float:
     >>> suitable_fraction(1_000), suitable_fraction(100_000)
     (0.2, 0.05)
     """
+    from plusone.recipe import Recipe
+
     share: float = Recipe.model_fields["val_share"].default
     return min(share, MOST_HELD_OUT / max(n_items, 1))
 
@@ -178,6 +177,8 @@ def make_items(data: Dataset, weights: Weights | None, recipe: Recipe) -> Task:
         weights: Sample weights of the first items; further ones are the user's validation items.
         recipe: The settings.
     """
+    from plusone.inputs.task import make_task
+
     task = make_task(data, recipe)
     if weights is not None:
         own = np.isin(np.arange(len(weights)), data.table.rows_of("val"))
@@ -190,6 +191,9 @@ def make_items(data: Dataset, weights: Weights | None, recipe: Recipe) -> Task:
 
 def _repeated(part: Part, weights: Weights, seed: int) -> Part:
     """Held-out items, each repeated in proportion to its weight."""
+    from plusone.inputs.loader import ArrayInputs, SomeInputs, visiting_order
+    from plusone.inputs.task import Part
+
     draw = generator(seed, "held-out items")
     rows = np.sort(visiting_order(len(part), weights, draw).numpy())
     inputs: Inputs = SomeInputs(part.inputs, torch.from_numpy(rows))
@@ -212,6 +216,10 @@ def _with_truth(part: Part) -> Part:
 
 def light_predictor(training: Training, calibration: Calibration) -> Predictor:
     """The trained model without the data and the per-item buffers of its method."""
+    from plusone.build import blank_labels, build
+    from plusone.device import CPU
+    from plusone.prediction.load import Predictor
+
     task, recipe = training.task, training.recipe
     labels = blank_labels(len(task.classes), training.k, recipe.seed, task.shape)
     _, method = build(recipe, labels, task.shape, images=False)
@@ -334,6 +342,10 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 items; if its y is a matrix without zeros, it is taken as complete. With `groups`,
                 each of its items is a group of its own.
         """
+        from plusone.autorecipe import facts_of
+        from plusone.training.rates import pick_rate
+        from plusone.training.trainer import Training
+
         x, labels = self._inputs(X, reset=True), read_labels(y)
         weights = self._weights(sample_weight, x)
         check_labels(x, labels)
@@ -384,14 +396,14 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if composed.recipe.hint_features:
             raise InputError("hint_features: append the hints to the columns of X yourself")
         task = make_items(data, weights, composed.recipe)
-        self.rules_ = composed.rules
         picked = pick_rate(task, composed.recipe) if "lr" in composed.chosen else None
         if picked is not None:
-            self.rules_ = with_rate(self.rules_, picked.why)
+            composed = composed.revised(picked.choice)
             self._keep(picked.training, picked.records, labels)
         else:
             training = Training(task, composed.recipe)
             self._keep(training, training.epochs(), labels)
+        self.rules_ = composed.rules
         return self
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
@@ -422,6 +434,9 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 is unknown and left out; without a class that has both, everything but 1 counts as
                 negative. Classes without a positive are left out.
         """
+        from plusone.metrics import mean_average_precision
+        from plusone.metrics.known import MEANINGS, against
+
         scores = self.decision_function(X)  # probabilities would tie where they round to 1
         labels = self._known(y, self.classes_)
         check_lengths(len(scores), len(labels.matrix))
@@ -477,6 +492,8 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _compose(self, facts: Callable[[], Facts], seed: int) -> Composed:
         """The settings: those given, and the others as `plusone train` would choose them."""
+        from plusone.autorecipe import compose
+
         names = (
             "method", "options", "epochs", "lr", "batch_size", "weight_decay", "patience",
             "expected_positives", "device",
@@ -494,6 +511,8 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _keep(self, training: Training, records: Iterable[EpochRecord], labels: Labels) -> None:
         """Sets the fitted attributes from a run, once its epochs are through."""
+        from plusone.training.summary import calibrate
+
         self.history_ = []
         epochs = sum(stage.epochs for stage in training.stages)
         for record in records:
@@ -528,6 +547,8 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _scores(self, X: Any) -> Tensor:
         """Log-odds of the raw scores `[N, L]`."""
+        from plusone.inputs.loader import MappedInputs
+
         check_is_fitted(self)
         predictor: Predictor = self.predictor_
         return predictor.raw.log_odds(MappedInputs(LazyArray([self._inputs(X)])))

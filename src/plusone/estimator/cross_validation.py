@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
-from sklearn.model_selection import KFold
-from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 
 from plusone.data.groups import Ints, random_folds
@@ -58,6 +56,8 @@ def _splits(
     n_items: int, folds: int, seed: int | None, groups: npt.ArrayLike | None
 ) -> Iterator[tuple[Ints, Ints]]:
     """Training and test rows of each fold."""
+    from sklearn.model_selection import KFold  # slow to import
+
     if groups is None:
         yield from KFold(folds, shuffle=True, random_state=seed).split(np.arange(n_items))
         return
@@ -71,6 +71,8 @@ def _splits(
 
 def _name_of_groups(estimator: Any) -> str:
     """The name under which `fit` of a classifier, or of a pipeline, takes groups."""
+    from sklearn.pipeline import Pipeline
+
     if not isinstance(estimator, Pipeline):
         return "groups"
     name, last = estimator.steps[-1]

@@ -25,7 +25,7 @@ from plusone.prediction.load import Predictor
 from plusone.probabilities.calibration import Calibration
 from plusone.probabilities.thresholds import Thresholds
 from plusone.results import EpochRecord, RunResult
-from plusone.training.rates import pick_rate, with_rate
+from plusone.training.rates import pick_rate
 from plusone.training.summary import calibrate, summarise
 from plusone.training.trainer import Training, compiler_problem
 
@@ -152,11 +152,11 @@ def fit(
         raise InputError("weights apply to backbones by name; load them into the module yourself")
     if recipe.compile and (problem := compiler_problem(recipe.device)) is not None:
         warnings.warn(problem, stacklevel=2)
-    task, sentences = make_task(dataset, recipe), composed.rules
+    task = make_task(dataset, recipe)
     with closing(task.workers):
         picked = pick_rate(task, recipe) if "lr" in composed.chosen else None
         if picked is not None:
-            sentences = with_rate(sentences, picked.why)
+            composed = composed.revised(picked.choice)
         training = picked.training if picked else Training(task, recipe, backbone=module)
         records = []
         for record in picked.records if picked else training.epochs():
@@ -165,5 +165,5 @@ def fit(
                 on_record(record)
         seconds = sum(record.seconds for record in records)
         calibration, thresholds = calibrate(training)
-        result = summarise(training, None, seconds, sentences, (calibration, thresholds))
+        result = summarise(training, None, seconds, composed.rules, (calibration, thresholds))
         return Fitted(training, tuple(records), result, calibration, thresholds)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from plusone.autorecipe import Choice
 from plusone.build import on_fixed_features
 from plusone.features.extraction import feature_task
 from plusone.inputs.task import Task
@@ -26,12 +27,12 @@ class Picked:
     Args:
         training: The run, with its best weights in place.
         records: One record per epoch.
-        why: A sentence about the learning rate.
+        choice: The learning rate, and why it was chosen.
     """
 
     training: Training
     records: tuple[EpochRecord, ...]
-    why: str
+    choice: Choice
 
 
 def pick_rate(
@@ -74,13 +75,8 @@ def pick_rate(
     validator, rate = best.validator, best.recipe.lr
     seen = "the seen" if validator.selected_on == "observed" else "all"
     by = f"{'mAP' if validator.selected_by == 'map' else 'the score'} on {seen}"
-    why = f"lr {rate:g}: the best of {listed} by {by} labels of the validation items"
+    why = f"the best of {listed} by {by} labels of the validation items"
     if whole is not None:
         whole.take_over(best)
         best = whole
-    return Picked(best, tuple(records), why)
-
-
-def with_rate(rules: Sequence[str], why: str) -> tuple[str, ...]:
-    """The sentences of the rules, with this one in place of the one about the learning rate."""
-    return tuple(why if sentence.startswith("lr ") else sentence for sentence in rules)
+    return Picked(best, tuple(records), Choice({"lr": rate}, why))

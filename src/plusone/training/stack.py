@@ -43,11 +43,12 @@ def check_settings(task: Task, recipe: Recipe) -> None:
     """Raises an `AloneError` where the data or the settings do not allow a stack."""
     info = get_method(recipe.method)
     vectors = not task.images and len(task.shape) == 1
+    stages = recipe.resolved_stages(images=task.images, phases=info.phases)
     reasons = {
         "its inputs are not feature vectors": not vectors,
         "its features are not held in memory": not isinstance(task.train.inputs, ArrayInputs),
         info.alone or "": info.alone is not None,
-        "it has several stages": len(recipe.resolved_stages(images=False, phases=info.phases)) > 1,
+        "it has several stages": len(stages) > 1,
         f"its optimizer is {recipe.optimizer}": recipe.optimizer != "adam",
         "its learning rate has a schedule": recipe.schedule != "constant",
         "its weights are averaged": recipe.ema is not None,
