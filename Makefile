@@ -26,8 +26,8 @@ test-fast: $(READY)
 
 # Tests that processors which round differently have broken before, under two other instruction sets.
 test-rounding: $(READY)
-	ATEN_CPU_CAPABILITY=default MKL_ENABLE_INSTRUCTIONS=SSE4_2 ONEDNN_MAX_CPU_ISA=SSE41 $(PYTEST) -m rounding
-	ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 $(PYTEST) -m rounding
+	ATEN_CPU_CAPABILITY=default MKL_ENABLE_INSTRUCTIONS=SSE4_2 ONEDNN_MAX_CPU_ISA=SSE41 $(PYTEST) -m rounding $$(grep -rl mark.rounding tests)
+	ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 $(PYTEST) -m rounding $$(grep -rl mark.rounding tests)
 
 # For a machine with a GPU: the same checks on the real device. See docs/devices.md for what it prints.
 test-accelerator: $(READY)

@@ -44,6 +44,7 @@ def assert_rounded_alike(now, then):
                 assert float(value) == pytest.approx(float(other[name]), abs=1.01e-4)
 
 
+@pytest.mark.rounding
 def test_several_arguments_keep_their_folders_apart(cli, folder, photo_run, tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     shutil.copytree(folder / "photos" / "red", one)
@@ -141,6 +142,7 @@ def test_many_skipped_images_are_counted_not_listed(cli, folder, photo_run, tmp_
     assert "... and 10 more; --json lists all" in answer.err
 
 
+@pytest.mark.rounding
 def test_small_pieces_give_the_same(cli, folder, photo_run, run_folder, monkeypatch):
     whole = cli("predict", photo_run, folder / "photos").out
     features = cli("predict", run_folder, folder / "x.npz").out

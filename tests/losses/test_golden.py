@@ -11,6 +11,8 @@ from torch import Tensor
 
 from plusone import losses
 
+pytestmark = pytest.mark.rounding
+
 COLE_EM = ("bce", "bce_ls", "iun", "iu", "pr", "an", "an_ls", "wan", "epr", "em_a0.1", "em_a0.2")
 EXACT = (
     "gr_w0_b-2_mu0.5_s2_q1",

@@ -76,6 +76,7 @@ def test_the_queue_keeps_the_newest_embeddings(lac, size):
     assert case.total(batch).isfinite()
 
 
+@pytest.mark.rounding
 def test_labels_beyond_the_capacity_do_not_count(lac, monkeypatch):
     case = lac(queue=0, delta=1.0)
     batch = case.batch()

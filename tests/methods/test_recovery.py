@@ -21,6 +21,8 @@ from plusone.metrics.seen_labels import seen_auc
 from plusone.probabilities import labels_per_item
 from plusone.types import TrainLabels
 
+pytestmark = pytest.mark.rounding
+
 
 def problem(n=40, n_classes=4, seed=0):
     """Vectors of a kernel, and labels with several seen positives, negatives, and empty rows."""

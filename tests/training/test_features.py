@@ -47,6 +47,7 @@ def test_a_second_training_takes_them_from_the_file(inputs, tmp_path):
     assert not FeatureCache(None, tmp_path / "kept").of(model, inputs).x.any()
 
 
+@pytest.mark.rounding
 def test_only_new_and_changed_images_are_extracted(inputs, tmp_path):
     model, ticks, kept = make_model(), [], tmp_path / "kept"
     last = SomeInputs(inputs, torch.tensor([2]))
@@ -62,6 +63,7 @@ def test_only_new_and_changed_images_are_extracted(inputs, tmp_path):
     assert not torch.equal(changed[0], whole[0])
 
 
+@pytest.mark.rounding
 def test_what_a_stopped_extraction_has_made_is_kept(inputs, tmp_path, monkeypatch):
     monkeypatch.setattr("plusone.features.extraction.PIECE", 1)
     model, ticks, kept = make_model(), [], tmp_path / "kept"

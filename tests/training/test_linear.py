@@ -79,6 +79,7 @@ def test_every_method_is_as_alone_or_says_why_it_must_be(name, feature_data):
 
 
 @pytest.mark.parametrize("name", sorted(name for name in METHODS if METHODS[name].alone is None))
+@pytest.mark.rounding
 def test_gradients_of_a_stack_are_those_of_its_runs(name, feature_data):
     """Adam hardly notices the size of gradients, so they are compared here."""
     recipe = recipes_of(name)[0]
@@ -112,6 +113,7 @@ def test_gradients_of_a_stack_are_those_of_its_runs(name, feature_data):
     ids=["a smaller last batch", "fewer items than a batch", "few items", "one item a batch"],
 )
 @pytest.mark.parametrize("method", ["gr", "softmax", "epr", "lasd"])
+@pytest.mark.rounding
 def test_batches_of_any_size(method, n, batch_size, feature_data):
     recipes = recipes_of(method, batch_size=batch_size, epochs=2)
     assert_as_alone(make_task(feature_data(n), recipes[0]), recipes)
@@ -138,6 +140,7 @@ def test_settings_mean_what_they_mean_alone(settings, feature_data):
 @pytest.mark.parametrize(
     "runs", [[(0, 0.01)], [(0, 0.01), (0, 0.01)], [(5, 0.01), (0, 0.1), (5, 0.1), (7, 0.01)]]
 )
+@pytest.mark.rounding
 def test_any_set_of_runs_not_only_full_grids(runs, feature_data):
     recipes = [recipes_of("em", (seed,), (lr,))[0] for seed, lr in runs]
     assert_as_alone(make_task(feature_data(), recipes[0]), recipes)
