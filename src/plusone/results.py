@@ -199,7 +199,7 @@ class RunResult(Record):
         recovery: Metrics of the model on the hidden training labels.
         recovery_estimates: The same for the method's own estimates.
         sampled: Figures that were computed on a sample: how many items of how many.
-        rules: Why settings that nobody gave are what they are.
+        rules: Reasons for the automatic settings.
         epochs: Its epochs, in the journal of a comparison; empty where the run folder has them.
     """
 

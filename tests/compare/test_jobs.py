@@ -210,7 +210,7 @@ def test_what_cannot_be_stacked_says_why_and_is_cut_up(arrays):
 def test_names_for_messages():
     jobs = grid_of_jobs(FEATURES, ["an"])
     assert Unit((jobs[0],)).name == "an, seed 0, lr 0.01"
-    assert Unit(tuple(jobs)).name == "an, 4 trainings at once"
+    assert Unit(tuple(jobs)).name == "an, 4 runs at once"
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])

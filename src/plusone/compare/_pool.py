@@ -1,7 +1,7 @@
 """Worker processes that end when this process ends, however it ends.
 
 The executors of the standard library wait for running work when they are stopped, and cannot say
-which item a process was working on when it died. Trainings take minutes, so both matter here.
+which item a process was working on when it died. Runs take minutes, so both matter here.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _receive(pipe: Connection, name: str) -> Any:
     except (EOFError, OSError):
         raise RunError(
             f"{name}: the process that trained it died (out of memory, perhaps: fewer --workers "
-            "need less); finished trainings are kept, run the same command again to continue"
+            "need less); finished runs are kept, run the same command again to continue"
         ) from None
     if kind == "input":
         raise InputError(value)

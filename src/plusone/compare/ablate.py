@@ -36,15 +36,15 @@ def run_ablation(
     workers: int = 2,
     run: Runner | None = None,
 ) -> Ablation:
-    """Trains every row with every seed; trainings in the journal are not repeated.
+    """Trains every row with every seed; runs in the journal are not repeated.
 
     Args:
         source: The data.
         method: Name of a method that has an ablation.
-        folder: Where the journal of trainings is.
+        folder: Where the journal of runs is.
         seeds: Seeds of each row.
         rates: Learning rates; for each row validation picks one.
-        settings: Settings of all trainings.
+        settings: Settings of all runs.
         rules: Whether rules that look at the data choose what is not given.
         title: A line for reports; empty for a default.
         command: The command that repeats it.
@@ -89,7 +89,7 @@ def plan_part(
     *,
     rules: bool = False,
 ) -> list[Job]:
-    """The trainings of one row."""
+    """The runs of one row."""
     name = part.method or method
     given = settings.get("options", {})
     if part.method is not None:  # another method may not have all these options
@@ -104,7 +104,7 @@ def plan_part(
 def summarise_ablation(
     parts: Sequence[Part], results: Sequence[Sequence[JobResult]]
 ) -> tuple[AblationRow, ...]:
-    """One row per part, from the results of its trainings."""
+    """One row per part, from the results of its runs."""
     outcomes = [outcome(trained) for trained in results]
     (full,) = (out.test_map for part, out in zip(parts, outcomes, strict=True) if part.is_full)
     return tuple(

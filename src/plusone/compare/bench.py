@@ -45,7 +45,7 @@ class Bench:
     """A finished comparison.
 
     Args:
-        results: All trainings, including those of settings that were not chosen.
+        results: All runs, including those of settings that were not chosen.
         summary: One row per data set, method and mode.
         rule: The rule by which settings were chosen.
     """
@@ -103,7 +103,7 @@ class Entry:
     Args:
         source: The data.
         method: Name of the method.
-        settings: Settings of all its trainings.
+        settings: Settings of all its runs.
         data: The user's name for the data, if any.
         rules: Whether rules that look at the data choose what is not given.
     """
@@ -129,7 +129,7 @@ class Entry:
         return [{}] if "lr" in self.settings else rate_grid(listed, self.method)
 
     def jobs(self, grid: Sequence[Settings], seeds: Sequence[int]) -> list[Job]:
-        """The trainings with each of some settings and seeds."""
+        """The runs with each of some settings and seeds."""
         grids = {self.method: grid}
         return make_jobs(self.source, [self.method], seeds, grids, self.settings, rules=self.rules)
 

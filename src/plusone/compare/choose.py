@@ -23,7 +23,7 @@ DATA_SETTINGS = ("observe", "observe_seed", "val_share", "split_seed", "train_sh
 
 @dataclass(frozen=True)
 class Candidate:
-    """A training that was tried.
+    """A run that was tried.
 
     Args:
         recipe: Its settings, as given.
@@ -42,7 +42,7 @@ class Choice:
 
     Args:
         score: Name of the score that candidates are ranked by.
-        candidates: The trainings, best first.
+        candidates: The runs, best first.
         failed: Settings that could not be trained, and why.
         items: Number of validation items.
         seen: Number of their observed positive labels.

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from plusone.compare.rows import Outcome, Row
+from plusone.methods import ALL_LABELS
 from plusone.results import Document, Number, Record
 
 __all__ = [
@@ -184,7 +185,7 @@ class Loop(Titled):
     before: float
     before_sd: Number = None
     all_labels: float
-    reference: str = "bce"
+    reference: str = ALL_LABELS
     rows: tuple[LoopRow, ...]
 
 

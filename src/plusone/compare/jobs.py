@@ -1,4 +1,4 @@
-"""Jobs: the trainings of a comparison, run in parallel processes, each done once.
+"""Jobs: the runs of a comparison, executed in parallel processes, each done once.
 
 Each finished job is a line of the journal; a comparison that was stopped or killed resumes with the
 jobs that have no line. Jobs on features that differ only in learning rate and seed are trained as
@@ -65,7 +65,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Job:
-    """One training.
+    """One run.
 
     Args:
         source: The data.
@@ -84,7 +84,7 @@ class Job:
         # Only what differs from the defaults, so that a setting added later changes no key.
         given = sorted(self.recipe.portable.model_dump(exclude_defaults=True).items())
         files = (self.source.data, *self.source.features, self.recipe.weights)
-        # Changed files are another training.
+        # Changed files are another run.
         states = [file_state(file) for name in files for file in named_files(Path(name))]
         parts: tuple[object, ...] = (__version__, self.source, states, options, given)
         if (hints := self.source.hints) is not None:
@@ -133,9 +133,9 @@ def make_jobs(
     Args:
         source: The data.
         methods: Names of methods.
-        seeds: Seeds of each training.
+        seeds: Seeds of each run.
         grids: Method -> settings to try.
-        settings: Settings of all trainings; those to try take precedence.
+        settings: Settings of all runs; those to try take precedence.
         rules: Whether rules that look at the data choose what is not given.
     """
     facts = partial(_facts, source) if rules else None
@@ -196,7 +196,7 @@ def run_jobs(
     """Runs the jobs that are not in the journal yet; returns the results of all, in order.
 
     Args:
-        jobs: The trainings.
+        jobs: The runs.
         journal: JSON lines, one per finished job, appended as jobs finish, so that a stopped
             comparison resumes.
         workers: Processes; each computes on one thread, so that they do not compete for cores.
@@ -232,7 +232,7 @@ def run_jobs(
                     on_done(result, False)
     if failures:
         raise RunError(
-            f"{len(failures)} of {len(keys)} trainings failed, all others are kept: "
+            f"{len(failures)} of {len(keys)} runs failed, all others are kept: "
             f"{'; '.join(failures)}"
         )
     return [results[key] for key in keys]
@@ -257,7 +257,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Failed:
-    """A training that failed, and why."""
+    """A run that failed, and why."""
 
     message: str
 
@@ -336,7 +336,7 @@ class Unit:
         first = self.jobs[0]
         if len(self.jobs) == 1:
             return first.name
-        return f"{first.recipe.method}, {len(self.jobs)} trainings at once"
+        return f"{first.recipe.method}, {len(self.jobs)} runs at once"
 
     @property
     def seeds(self) -> list[int]:
@@ -360,7 +360,7 @@ class Unit:
 def make_units(jobs: Sequence[Job], workers: int) -> list[Unit]:
     """Groups jobs that differ only in the learning rate and the seed, in order of appearance.
 
-    Image data is never grouped: its trainings are long and cannot be stacked. If there are fewer
+    Image data is never grouped: its runs are long and cannot be stacked. If there are fewer
     groups than workers, the largest are halved until no worker is idle, but only between seeds: the
     learning rates of a seed are columns of one matrix product, and other columns beside one may
     change its last digits, which training at a high rate amplifies.

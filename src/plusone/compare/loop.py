@@ -23,7 +23,7 @@ from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.inputs.task import make_task, split_and_observe
 from plusone.io.jsonl import append_jsonl, read_jsonl, write_jsonl
-from plusone.methods import get_method
+from plusone.methods import ALL_LABELS, get_method
 from plusone.metrics import mean_average_precision
 from plusone.metrics.known import MEANINGS, against
 from plusone.recipe import Recipe
@@ -101,7 +101,7 @@ def simulate(
 
     Args:
         dataset: Fully labelled data with a test split.
-        recipe: The settings of all trainings. Epochs are chosen on observed labels alone.
+        recipe: The settings of all runs. Epochs are chosen on observed labels alone.
         folder: Measurements are stored here, so that a stopped simulation resumes.
         questions: Numbers of questions to measure after, in a review with the largest as budget.
         orders: Names in `plusone.review.ORDERS`.
@@ -190,10 +190,10 @@ def simulate(
 
 
 def _reference(recipe: Recipe) -> Value:
-    """The settings of the training with all labels."""
+    """The settings of the run with all labels."""
     if get_method(recipe.method).closed_form:
         return {"method": recipe.method}
-    return {"method": "bce", "options": {}}
+    return {"method": ALL_LABELS, "options": {}}
 
 
 def steps(questions: Sequence[int], orders: Sequence[str], seeds: Sequence[int]) -> int:
@@ -239,7 +239,7 @@ def check(
 
 
 def _measure(dataset: Dataset, table: LabelTable, settings: Recipe) -> float:
-    """Test mAP of a training on these labels; unknown test labels are left out."""
+    """Test mAP of a run on these labels; unknown test labels are left out."""
     task = make_task(replace(dataset, table=table), settings)
     training = Training(task, settings)
     for _ in training.epochs():

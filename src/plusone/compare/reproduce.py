@@ -222,7 +222,7 @@ def make_parts(
             that of the recipe in others.
         batches: Batch sizes to choose from; likewise.
         settings: Recipe settings that take precedence over the recipes.
-        workers: Parallel trainings.
+        workers: Parallel runs.
     """
     for mode in modes:
         if mode not in RECIPES:

@@ -50,7 +50,7 @@ def write_outputs(
     Args:
         folder: The folder to write into.
         spec: The comparison.
-        results: All trainings, including those of settings that were not chosen.
+        results: All runs, including those of settings that were not chosen.
         summary: Their rows.
         title: A line for reports.
         command: The command that repeats it.
@@ -152,7 +152,7 @@ def safe_cell(text: str) -> str:
 
 
 def alone(results: Sequence[JobResult]) -> dict[str, str]:
-    """Methods whose trainings could not be stacked, and why."""
+    """Methods whose runs could not be stacked, and why."""
     return {result.method: result.alone for result in results if result.alone is not None}
 
 

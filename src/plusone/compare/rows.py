@@ -21,7 +21,7 @@ from plusone.compare.noise import (
 )
 from plusone.data.observation import describe_scheme, parse_scheme
 from plusone.data.public import PUBLIC
-from plusone.methods import METHODS
+from plusone.methods import ALL_LABELS, ASSUME_NEGATIVE, METHODS
 from plusone.results import Number, Record, RunResult
 
 BACKBONE = "ResNet-50"  # of the published figures
@@ -177,7 +177,7 @@ def summarise(results: Iterable[JobResult]) -> Summary:
 
 
 def _settings(result: JobResult) -> str:
-    """All settings of a training but its seed, so that only repetitions are averaged."""
+    """All settings of a run but its seed, so that only repetitions are averaged."""
     others = {name: value for name, value in result.recipe.items() if name != "seed"}
     return json.dumps([result.lr, result.options, others], sort_keys=True)
 
@@ -219,10 +219,10 @@ def compare(
     return [beside_best(row) for row in rows], noise
 
 
-def gap_closed(rows: Sequence[Row], low: str = "an", high: str = "bce") -> list[float | None]:
+def gap_closed(rows: Sequence[Row]) -> list[float | None]:
     """How far each method gets from AN (0) to all labels (1), by test mAP; None if undefined."""
     score = {row.method: row.test_map for row in rows}
-    bottom, top = score.get(low), score.get(high)
+    bottom, top = score.get(ASSUME_NEGATIVE), score.get(ALL_LABELS)
     if bottom is None or top is None or top <= bottom:
         return [None] * len(rows)
     return [
@@ -231,12 +231,12 @@ def gap_closed(rows: Sequence[Row], low: str = "an", high: str = "bce") -> list[
 
 
 def mean_score(results: Sequence[JobResult]) -> float:
-    """The mean validation score of trainings, by which settings are chosen."""
+    """The mean validation score of runs, by which settings are chosen."""
     return fmean(result.choice_score for result in results)
 
 
 def outcome(results: Sequence[JobResult]) -> Outcome:
-    """Summarises trainings that differ in learning rate and seed; validation picks the rate.
+    """Summarises runs that differ in learning rate and seed; validation picks the rate.
 
     The first of equally good rates is picked.
     """

@@ -92,7 +92,7 @@ def tune_by_optuna(
         trials: Finished trials of each study.
         folder: Where the journal of the studies is.
         storage: The address of a database to use instead of the journal.
-        workers: Number of parallel trainings.
+        workers: Number of parallel runs.
     """
     optuna = import_optuna()
     with quiet(optuna), database_errors(storage):
@@ -100,7 +100,7 @@ def tune_by_optuna(
         studies = [_open_study(optuna, opened, entry, rates, seed, storage) for entry in entries]
         if len({study.study.study_name for study in studies}) < len(studies):
             raise InputError("two data sets have the same name and size; give them a name each")
-        if storage is None:  # trials of an earlier call; the journal of trainings has them all
+        if storage is None:  # trials of an earlier call; the journal of runs has them all
             earlier = [(s, _settings_of(s, trial)) for s in studies for trial in s.finished()]
             if earlier:
                 run([job for study, tried in earlier for job in study.entry.jobs([tried], [seed])])
@@ -366,7 +366,7 @@ def database_errors(address: str | None) -> Iterator[None]:
             raise
         raise RunError(
             f"--storage {without_password(address)}: stopped answering "
-            f"({_first_line(error, address)}); finished trainings are kept, run the same command "
+            f"({_first_line(error, address)}); finished runs are kept, run the same command "
             "again to continue"
         ) from None
 

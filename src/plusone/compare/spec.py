@@ -84,9 +84,9 @@ class BenchSpec(BaseModel):
         search: How: a small grid, Optuna, or the learning rates alone.
         trials: Finished trials of a study, for Optuna.
         storage: Database of the studies; none = a journal file in the folder.
-        settings: Recipe settings of all trainings.
+        settings: Recipe settings of all runs.
         method: Recipe settings of single methods, by name.
-        workers: Parallel trainings.
+        workers: Parallel runs.
         rules: Whether rules that look at the data choose what is not given, as in `plusone train`.
             A file describes a comparison in full: in it, rules are off unless switched on.
     """

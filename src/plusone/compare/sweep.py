@@ -166,17 +166,17 @@ def run_sweep(
     workers: int = 2,
     run: Runner | None = None,
 ) -> Sweep:
-    """Trains every method with every value and seed; trainings in the journal are not repeated.
+    """Trains every method with every value and seed; runs in the journal are not repeated.
 
     Args:
         source: The data.
         methods: Names of methods.
         over: A recipe setting, `options.NAME`, or `keep`.
         values: Its values.
-        folder: Where the journal of trainings is.
+        folder: Where the journal of runs is.
         seeds: Seeds of each point.
         rates: Learning rates; for each point validation picks one.
-        settings: Settings of all trainings.
+        settings: Settings of all runs.
         rules: Whether rules that look at the data choose what is not given.
         baseline: A method trained once, without the setting and with its default options.
         title: A line for reports; empty for a default.
@@ -233,7 +233,7 @@ def run_sweep(
 def summarise_sweep(
     points: Sequence[Point], results: Sequence[Sequence[JobResult]]
 ) -> tuple[SweepRow, ...]:
-    """One row per point, from the results of its trainings."""
+    """One row per point, from the results of its runs."""
     return tuple(
         SweepRow.model_validate(
             outcome(trained).to_json()
@@ -313,7 +313,7 @@ def plan_cell(
     *,
     rules: bool = False,
 ) -> list[Job]:
-    """The trainings of a cell; an error names the cell whose settings the method refuses.
+    """The runs of a cell; an error names the cell whose settings the method refuses.
 
     Args:
         name: The name of the cell in messages.
@@ -333,7 +333,7 @@ def plan_cell(
 
 
 def run_cells(cells: Sequence[Sequence[Job]], run: Runner) -> list[list[JobResult]]:
-    """The results of each cell; a training that several cells share is done once."""
+    """The results of each cell; a run that several cells share is done once."""
     jobs = {job.key: job for cell in cells for job in cell}
     results = dict(zip(jobs, run(list(jobs.values())), strict=True))
     return [[results[job.key] for job in cell] for cell in cells]

@@ -34,6 +34,8 @@ from plusone.methods._base import Choice, Method, MethodInfo, Options, Part, Pub
 from plusone.methods._plugins import Plugins
 
 __all__ = [
+    "ALL_LABELS",
+    "ASSUME_NEGATIVE",
     "METHODS",
     "Choice",
     "Method",
@@ -74,6 +76,10 @@ METHODS: dict[str, MethodInfo] = {
         *recovery.INFOS,
     )
 }
+
+# The two ends that every method lies between.
+ASSUME_NEGATIVE = "an"  # unseen labels are negative
+ALL_LABELS = "bce"  # nothing is hidden
 
 
 def get_method(name: str) -> MethodInfo:

@@ -1,4 +1,4 @@
-"""Average precision of each class, and the thresholds of a training."""
+"""Average precision of each class, and the thresholds of a run."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from plusone.compare.jobs import JobResult
 from plusone.compare.rows import mean_per_class
 from plusone.data.formats import read
 from plusone.errors import InputError
+from plusone.methods import ALL_LABELS, ASSUME_NEGATIVE
 from plusone.prediction.run_folder import read_description
 from plusone.probabilities.calibration import read_calibration
 from plusone.probabilities.thresholds import read_thresholds
@@ -54,7 +55,7 @@ def per_class(material: Material) -> Section | None:
 
 
 def class_table(run: JobResult, name: str) -> Table | None:
-    """The classes of a training with their seen positives, thresholds and average precision.
+    """The classes of a run with their seen positives, thresholds and average precision.
 
     Args:
         run: The training.
@@ -124,10 +125,10 @@ def _seen(run: JobResult, classes: Sequence[str]) -> list[int] | list[None]:
 def _scores(group: Group) -> dict[str, list[float]]:
     """Test AP per class of the methods compared, the best first."""
     rivals = [entry for entry in group.ranked if not entry.reference and entry is not group.best]
-    an = group.find("an")
+    an = group.find(ASSUME_NEGATIVE)
     second = an if an is not None and an is not group.best else next(iter(rivals), None)
     scores: dict[str, list[float]] = {}
-    for entry in (group.best, second, group.find("bce"), *group.ranked):
+    for entry in (group.best, second, group.find(ALL_LABELS), *group.ranked):
         if entry is None or len(scores) == COMPARED:
             continue
         values = _mean(entry)

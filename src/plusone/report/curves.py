@@ -35,7 +35,7 @@ class Average:
 
 @dataclass(frozen=True)
 class LearningCurve:
-    """Trainings that differ by their seed alone, epoch by epoch.
+    """Runs that differ by their seed alone, epoch by epoch.
 
     Args:
         data: Name of the data set.
@@ -43,9 +43,9 @@ class LearningCurve:
         mode: How it was trained.
         lr: Its learning rate.
         options: Its options that differ from the defaults.
-        seeds: How many trainings.
+        seeds: How many runs.
         stage: Stage of each epoch, from 0; epochs are numbered through all stages.
-        reached: How many of the trainings reached each epoch.
+        reached: How many of the runs reached each epoch.
         val_map: Validation mAP.
         losses: Each loss term, and their sum as "total" where there are several.
         distance: Wasserstein distance between hidden positives and true negatives.

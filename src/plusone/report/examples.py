@@ -10,6 +10,7 @@ from typing import Any
 
 from plusone.compare.jobs import JobResult
 from plusone.errors import InputError, RunError
+from plusone.methods import ASSUME_NEGATIVE
 from plusone.prediction.run_folder import read_description
 from plusone.report.blocks import Block, Chip, Gallery, GalleryItem, Note, Section, Work
 from plusone.report.classes import thresholds_of
@@ -51,8 +52,8 @@ def examples(material: Material) -> Section | None:
 
 
 def _with_examples(group: Group) -> dict[str, JobResult]:
-    """The first training of the best method and of AN, if they have examples."""
-    entries = (group.best, group.find("an"))
+    """The first run of the best method and of AN, if they have examples."""
+    entries = (group.best, group.find(ASSUME_NEGATIVE))
     runs = {entry.method: entry.runs[0] for entry in entries if entry is not None and entry.runs}
     return {name: run for name, run in runs.items() if run.examples}
 
@@ -126,7 +127,7 @@ def _images(run: JobResult, ids: Sequence[str]) -> tuple[dict[str, str], str, bo
 
 
 def _source(run: JobResult) -> Mapping[str, Any]:
-    """How the data of a training was read: from the journal, or from its run folder."""
+    """How the data of a run was read: from the journal, or from its run folder."""
     if run.source is not None:
         return asdict(run.source)
     return read_description(Path(run.run)).source if run.run else {}

@@ -50,7 +50,7 @@ SHOWN = (0.05, 0.25, 0.5, 0.75, 0.95)  # probabilities for short tables
 DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))  # one per epoch shown
 METHODS_SHOWN = 6  # in a figure that is made for the report
 CURVES_SHOWN = 12
-UNKNOWN_EPOCHS = 10  # of a training whose records are gone
+UNKNOWN_EPOCHS = 10  # of a run whose records are gone
 CONFIDENT = 0.9  # the probability in the headline
 FLAT = 0.005  # a gradient that is rounded to zero
 
@@ -329,7 +329,7 @@ def _with_curves(group: Group) -> list[str]:
 
 
 def _of_group(group: Group, names: list[str]) -> Figure:
-    """The figure for the options, classes and epochs of a group's trainings."""
+    """The figure for the options, classes and epochs of a group's runs."""
     options: dict[str, dict[str, Any]] = {}
     classes, k = 20, 1.5
     epochs = 0
@@ -356,7 +356,7 @@ def _of_group(group: Group, names: list[str]) -> Figure:
 
 
 def last_stage_epochs(run: RunResult) -> int:
-    """Epochs of the last stage of a training; 0 if its records are gone."""
+    """Epochs of the last stage of a run; 0 if its records are gone."""
     try:
         stages = [epoch.stage for epoch in read_epochs(run)]
     except InputError:

@@ -155,7 +155,7 @@ class PredictiveValues:
 
 
 def probes_of(epochs: Iterable[EpochRecord]) -> tuple[Places, list[Probe]]:
-    """The probes of a training, and the epochs they are from; epochs without one are left out."""
+    """The probes of a run, and the epochs they are from; epochs without one are left out."""
     numbers: list[int] = []
     stages: list[int] = []
     probes: list[Probe] = []
@@ -166,7 +166,7 @@ def probes_of(epochs: Iterable[EpochRecord]) -> tuple[Places, list[Probe]]:
             probes.append(epoch.probe)
     if not probes:
         raise InputError(
-            "this training has no probes of its hidden labels: they need data with all labels "
+            "this run has no probes of its hidden labels: they need data with all labels "
             "known, and on images --set probe=on"
         )
     return Places(tuple(numbers), tuple(stages)), probes
@@ -211,7 +211,7 @@ def predictive_values(epochs: Iterable[EpochRecord], tau: float) -> PredictiveVa
     as above it.
 
     Args:
-        epochs: Records of a training's epochs.
+        epochs: Records of a run's epochs.
         tau: A multiple of 0.01 between 0 and 1.
 
     Raises:
@@ -358,7 +358,7 @@ def hidden_labels(material: Material) -> Section | None:
 
 
 def probed(group: Group) -> Probed:
-    """The first training of each method in focus with its epochs, if these have probes."""
+    """The first run of each method in focus with its epochs, if these have probes."""
     runs: Probed = {}
     for entry in group.focus:
         for run in entry.runs[:1]:
@@ -558,7 +558,7 @@ def density_grid(
     Args:
         methods: For each method some epochs, each with a name such as "first: epoch 1".
         data: Name of the data set.
-        seed: Seed of the trainings, if it is the same for all.
+        seed: Seed of the runs, if it is the same for all.
     """
     shown = dict(list(methods.items())[:DENSITY_ROWS])
     columns = max(len(moments) for moments in shown.values())

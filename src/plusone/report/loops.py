@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from plusone.compare.documents import Loop
 from plusone.compare.results_table import spread
+from plusone.methods import ALL_LABELS
 from plusone.report.blocks import Block, Cell, Code, Drawing, Section, Table
 from plusone.report.material import Material
 from plusone.report.style import (
@@ -46,7 +47,7 @@ def answers(material: Material) -> Section | None:
         "simulated by the true labels, answers questions about them with yes or no; the model is "
         "trained again with the answers. Random questions are about any unobserved label. "
         "Epochs are chosen on seen labels alone; means over seeds, the bar is one standard "
-        "deviation. All trainings have the same learning rate and settings; the last row, trained "
+        "deviation. All runs have the same learning rate and settings; the last row, trained "
         "with all labels, is not tuned separately.",
         tuple(blocks),
     )
@@ -61,6 +62,7 @@ def _table(loop: Loop) -> Table:
         ("gain", "points of mAP against no answers"),
         ("over random", "points of mAP against as many random questions"),
     )
+    same = ", same lr" if loop.reference == ALL_LABELS else ""
     rows = [
         _row("no questions", 0, 0, loop.before, loop.before_sd, None, None),
         *(
@@ -68,8 +70,8 @@ def _table(loop: Loop) -> Table:
                  row.test_sd, row.gain, row.over_random)
             for row in loop.rows
         ),
-        _row(f"all labels known ({loop.reference}{', same lr' * (loop.reference == 'bce')})", None,
-             None, loop.all_labels, None, loop.all_labels - loop.before, None),
+        _row(f"all labels known ({loop.reference}{same})", None, None, loop.all_labels, None,
+             loop.all_labels - loop.before, None),
     ]  # fmt: skip
     caption = (
         f"{loop.method} on {loop.data}: {loop.items:,} items with {loop.hidden:,} hidden "

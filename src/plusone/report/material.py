@@ -1,4 +1,4 @@
-"""The material of a report: tables of methods with their trainings, and documents of commands."""
+"""The material of a report: tables of methods with their runs, and documents of commands."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from plusone.compare.jobs import JobResult, read_journal
 from plusone.compare.rows import Row, summarise
 from plusone.errors import InputError
 from plusone.io.readers import read_json
+from plusone.methods import ALL_LABELS, ASSUME_NEGATIVE
 from plusone.prediction.run_folder import read_metrics
 from plusone.report.gradients import Gradients
-from plusone.report.style import colours
+from plusone.report.style import FOCUS, colours
 from plusone.report.surfaces import RunSurface
 from plusone.results import Document
 
 D = TypeVar("D", bound=Document)
 
 FIGURES = "figures"  # the folder that a report itself writes
-FOCUS = ("gr", "em", "role", "lasd", "wan", "epr")  # highlighted after the best, AN and BCE
 HIGHLIGHTED = 6
 NOT_VARIANTS = ("method", "seed", "lr", "options")  # settings that do not make a variant
 IDENTITY = {"data", "method", "mode", "seed", "lr", "options", "recipe", "val_map", "test_map"}
@@ -37,7 +37,7 @@ FILES = {kind: f"{kind}.json" for kind in KINDS} | {Bench.kind: "results.json"}
 
 @dataclass(frozen=True)
 class Entry:
-    """A row of a results table and the trainings behind it."""
+    """A row of a results table and the runs behind it."""
 
     row: Row
     runs: tuple[JobResult, ...]
@@ -98,7 +98,13 @@ class Group:
     @property
     def focus(self) -> list[Entry]:
         """A few methods to highlight: the best, AN, BCE, well-known ones, then by rank."""
-        names = [self.best.method, "an", "bce", *FOCUS, *(entry.method for entry in self.ranked)]
+        names = [
+            self.best.method,
+            ASSUME_NEGATIVE,
+            ALL_LABELS,
+            *FOCUS,
+            *(entry.method for entry in self.ranked),
+        ]
         entries = [self.find(name) for name in dict.fromkeys(names)]
         return [entry for entry in entries if entry is not None][:HIGHLIGHTED]
 
@@ -115,7 +121,7 @@ class Group:
 
     @property
     def runs(self) -> list[JobResult]:
-        """All trainings, those of the best method first."""
+        """All runs, those of the best method first."""
         return [run for entry in self.ranked for run in entry.runs]
 
 
@@ -148,7 +154,7 @@ def collect(places: Sequence[Path]) -> Material:
     """
     documents: list[Document] = []
     tables: list[tuple[str, list[Entry]]] = []
-    loose: list[JobResult] = []  # trainings that are in no table yet
+    loose: list[JobResult] = []  # runs that are in no table yet
     runs: list[JobResult] = []
     for folder in folders(places):
         here = list(read_documents(folder))
@@ -200,7 +206,7 @@ def read_documents(folder: Path) -> Iterator[Document]:
 
 
 def find_results(places: Sequence[Path]) -> list[JobResult]:
-    """The results of all finished trainings at or below some places, without copies.
+    """The results of all finished runs at or below some places, without copies.
 
     Raises:
         InputError: If a place does not exist.

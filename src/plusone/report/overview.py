@@ -8,14 +8,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from plusone.compare.documents import Ablation, Bench, Sweep
+from plusone.methods import ALL_LABELS, ASSUME_NEGATIVE
 from plusone.report.blocks import Block, Code, Drawing, Facts, Section
 from plusone.report.material import Group, Material
 from plusone.report.style import (
     BLUE,
+    FIXED,
     INK,
     MUTED,
     NARROW,
-    VERMILLION,
     canvas,
     headline,
     plain,
@@ -84,7 +85,7 @@ def _facts(material: Material) -> Iterable[tuple[str, str]]:
 
 
 def result(run: RunResult, *, solved: bool = False) -> str:
-    """What one training reached, in a line.
+    """What one run reached, in a line.
 
     Args:
         run: Its result.
@@ -98,13 +99,13 @@ def result(run: RunResult, *, solved: bool = False) -> str:
 
 
 def kept(run: RunResult) -> str:
-    """Which epoch of a training was kept."""
+    """Which epoch of a run was kept."""
     stage = " of the last stage" if len(run.stage_val_map) > 1 else ""
     return f"epoch {run.best_epoch}{stage} was kept"
 
 
 def _describe(run: RunResult) -> str:
-    """The data set of a training in a line."""
+    """The data set of a run in a line."""
     names = (("train", "training"), ("val", "validation"), ("test", "test"))
     parts = [f"{run.items[name]:,} {word} items" for name, word in names if run.items.get(name)]
     if run.labels is not None:
@@ -126,11 +127,11 @@ def _selection(runs: Sequence[RunResult]) -> str:
 def _legend(group: Group) -> str:
     """What the marks of the figure mean, as far as they are there."""
     words = ["Bold numbers, blue dots: the best method and all within noise of it."]
-    if group.find("an"):
-        words.append("Red dot: an, wherever it ranks.")
+    if group.find(ASSUME_NEGATIVE):
+        words.append(f"Red dot: {ASSUME_NEGATIVE}, wherever it ranks.")
     if any(entry.reference for entry in group.entries):
         words.append("Separate, below: references that saw more labels.")
-    if ends := [name for name in ("an", "bce") if group.find(name)]:
+    if ends := [name for name in FIXED if group.find(name)]:
         words.append(f"Dashed: {' and '.join(ends)}.")
     return " ".join(words)
 
@@ -189,13 +190,13 @@ def score_dots(scores: Sequence[Score], data: str, *, split: str = "test") -> Fi
     ]
     figure, (axes,) = canvas(0.95 + 0.2 * (len(ordered) + 1), width=NARROW)
     by_method = {score.method: score for score in scores}
-    for name, colour in (("an", VERMILLION), ("bce", INK)):
+    for name, colour in FIXED.items():
         if name in by_method:
             axes.axvline(100 * by_method[name].mean, color=colour, linewidth=0.9, linestyle="--")
     for place, score in zip(places, ordered, strict=True):
         colour = INK if score.reference else BLUE if score.top else MUTED
-        if score.method == "an":
-            colour = VERMILLION
+        if score.method == ASSUME_NEGATIVE:
+            colour = FIXED[score.method]
         mean, sd = 100 * score.mean, 100 * (score.sd or 0.0)
         axes.errorbar(mean, place, xerr=sd or None, color=colour, capsize=2.5, linewidth=1.3)
         axes.plot(mean, place, "o", color=colour, markersize=5.5)
@@ -235,7 +236,10 @@ def _finding(scores: Mapping[str, Score], data: str, split: str) -> str:
         text = f"{plain(best.method)} is best with {100 * best.mean:.1f} % {metric}"
     marks = [
         f"{100 * scores[name].mean:.1f} {words}"
-        for name, words in (("an", "assuming negatives"), ("bce", "with all labels"))
+        for name, words in (
+            (ASSUME_NEGATIVE, "assuming negatives"),
+            (ALL_LABELS, "with all labels"),
+        )
         if name in scores and name != best.method
     ]
     return f"{plain(data)}: {text}" + (f" ({', '.join(marks)})" if marks else "")

@@ -1,4 +1,4 @@
-"""Results of trainings: the records of their epochs, and groups that differ by the seed alone."""
+"""Results of runs: the records of their epochs, and groups that differ by the seed alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SETTINGS = {"data", "method", "mode", "lr", "options", "source", "observation", 
 
 
 def read_epochs(source: Path | str | RunResult) -> list[EpochRecord]:
-    """The records of a training's epochs, in order.
+    """The records of a run's epochs, in order.
 
     Args:
         source: A run folder; or a result, which holds its epochs or the name of its run folder.

@@ -1,4 +1,4 @@
-"""All settings: what is needed to repeat the trainings."""
+"""All settings: what is needed to repeat the runs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def settings(material: Material) -> Section | None:
     return Section(
         "settings",
         "All settings",
-        "Settings that differ from the defaults of the recipe. Trainings with the same digest saw "
+        "Settings that differ from the defaults of the recipe. Runs with the same digest saw "
         "exactly the same labels.",
         tuple(blocks),
     )

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec
 
+from plusone.methods import ALL_LABELS, ASSUME_NEGATIVE
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
@@ -18,7 +20,8 @@ INK, MUTED, GRID, PAPER = "#1b1f24", "#66707c", "#dde2e8", "#fefefe"
 BLUE, GREEN, PINK = "#0072b2", "#009e73", "#cc79a7"
 ORANGE, SKY, VERMILLION = "#e69f00", "#56b4e9", "#d55e00"
 COLOURS = (BLUE, GREEN, PINK, ORANGE, SKY)  # Okabe and Ito, without the yellow that fades on white
-FIXED = {"an": VERMILLION, "bce": INK}  # the two ends every method lies between
+FIXED = {ASSUME_NEGATIVE: VERMILLION, ALL_LABELS: INK}
+FOCUS = ("gr", "em", "role", "lasd", "wan", "epr")  # highlighted after the best and the two ends
 PREFERRED = {"gr": BLUE, "em": GREEN}  # seen so often that they keep their colours too
 
 WIDTH = 6.8  # inches

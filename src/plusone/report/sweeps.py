@@ -67,7 +67,7 @@ def _sweep_table(sweep: Sweep) -> Table:
     columns = [("data", ""), ("method", ""), (sweep.over, "value of the setting")]
     columns += [("mAP in %", "test, or validation without a test split")]
     columns += [("seen labels", "labels that training saw")] if labels else []
-    columns += [("lr", "learning rate"), ("seeds", "number of trainings")]
+    columns += [("lr", "learning rate"), ("seeds", "number of runs")]
     rows = []
     for row in sweep.rows:
         cells = [Cell(row.data), Cell(row.method), _value(row.value), _score(row)]
@@ -211,7 +211,7 @@ def _ablation(ablation: Ablation) -> Table:
         (split_of(ablation.rows), "mean ± standard deviation over seeds, in %"),
         ("change", "points of test mAP against the full method"),
         ("options", "that switch the other parts off"),
-        ("seeds", "number of trainings"),
+        ("seeds", "number of runs"),
     )
     info = METHODS.get(ablation.method)
     full = {part.name for part in info.ablation if part.is_full} if info else set()

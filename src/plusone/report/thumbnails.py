@@ -21,10 +21,10 @@ SIDE = 160
 
 
 def load_images(source: Mapping[str, Any]) -> Dataset:
-    """The data of a training with its images, where it has any.
+    """The data of a run with its images, where it has any.
 
     Args:
-        source: What a training says about its data: `data`, and `format` and `labels` where they
+        source: What a run says about its data: `data`, and `format` and `labels` where they
             were given.
 
     Raises:

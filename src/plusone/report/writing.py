@@ -1,4 +1,4 @@
-"""`write_report`: one HTML file from the results of trainings, section by section."""
+"""`write_report`: one HTML file from the results of runs, section by section."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from plusone.compare.documents import Ablation, Bench, Loop, Sweep
 from plusone.io.files import write_text
 from plusone.report.blocks import Block, Drawing, Picture, Section, Work
 from plusone.report.classes import per_class
-from plusone.report.comparison import results
 from plusone.report.curves import learning
 from plusone.report.examples import examples
 from plusone.report.gradients import regimes
@@ -22,6 +21,7 @@ from plusone.report.maps import attention
 from plusone.report.material import Material, collect
 from plusone.report.overview import summary
 from plusone.report.page import embed, render
+from plusone.report.ranking_table import results
 from plusone.report.settings import settings
 from plusone.report.style import NARROW
 from plusone.report.surfaces import surfaces

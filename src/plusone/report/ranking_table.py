@@ -1,4 +1,4 @@
-"""Results: one table of methods per data set and mode, and all trainings as a CSV file."""
+"""Results: one table of methods per data set and mode, and all runs as a CSV file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from plusone.results import RunResult
 
 DOWNLOADED = ("data", "method", "mode", "seed", "lr", "options", "val_map", "test_map",
               "best_epoch", "seconds")  # fmt: skip
-ALONE = "What one training reached, measured with the weights of the epoch that was kept."
+ALONE = "What one run reached, measured with the weights of the epoch that was kept."
 COMPARED = (
     "One row per method, best first, with the settings that validation preferred. The best "
     "method is bold; methods marked = are within noise of it: closer than the least "
@@ -24,7 +24,7 @@ COMPARED = (
 )
 SEEN_ONLY = (
     "val mAP is measured against the seen labels alone: unobserved labels count as negative, so a "
-    "model that recovers hidden positives is not rewarded. It ranks trainings; it does not say how "
+    "model that recovers hidden positives is not rewarded. It ranks runs; it does not say how "
     "often a prediction is right."
 )
 
@@ -36,8 +36,8 @@ def results(material: Material) -> Section | None:
     blocks: list[Block] = [results_table(group) for group in material.groups]
     runs = [run for group in material.groups for entry in group.entries for run in entry.runs]
     if runs:
-        count = f"{len(runs)} training{'' if len(runs) == 1 else 's'}"
-        blocks.append(Download(f"{count} as CSV", "trainings.csv", _csv(runs)))
+        count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
+        blocks.append(Download(f"{count} as CSV", "runs.csv", _csv(runs)))
     alone = all(group.only is not None for group in material.groups)
     return Section("results", "Results", ALONE if alone else COMPARED, tuple(blocks))
 
