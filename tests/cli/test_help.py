@@ -105,6 +105,21 @@ def test_earlier_names_of_the_analyses_still_work(cli, name):
     assert f"│ {name} " not in cli("--help").out
 
 
+def test_the_same_option_has_the_same_name_in_every_command():
+    commands = dict(typer.main.get_command(app).commands)
+    commands |= commands.pop("analyse").commands
+    options = {
+        name: {text for param in command.params for text in param.opts}
+        for name, command in commands.items()
+    }
+    for own in options.values():
+        assert "--epochs" in own or "--lr" not in own
+        assert "--seed" in own
+        assert "--set" in own or "--recipe" not in own
+    for name in ("train", "sweep", "ablate", "loop", "doctor"):
+        assert "--recipe" in options[name], name
+
+
 def test_a_mistyped_command_gets_a_suggestion(cli):
     answer = cli("trian")
     assert answer.code == 2

@@ -46,6 +46,26 @@ def test_the_command_in_the_result_repeats_it(cli, data, tmp_path):
     assert again.json["rows"] == first["rows"]
 
 
+def test_a_recipe_file_is_that_of_train(cli, bad, folder, tmp_path):
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text('method = "em"\nepochs = 9\nlr = 0.02\n[options]\nalpha = 0.3\n')
+    data = (folder / "labels.csv", "-x", folder / "x.npz", "-r", recipe, "--seeds", "0")
+    words = ("--epochs", 1, "--out", tmp_path / "s", "--json")
+    swept = cli("sweep", *data, "--over", "batch_size=8", *words)
+    assert swept.code == 0, swept.err
+    (row,) = swept.json["rows"]
+    assert (row["method"], row["lr"]) == ("em", 0.02)
+    (run,) = (tmp_path / "s" / "journal.jsonl").read_text().splitlines()
+    assert json.loads(run)["options"] == {"alpha": 0.3}
+    alone = cli(
+        "train", *data[:-2], "-s", "batch_size=8", "--epochs", 1, "-o", tmp_path / "r", "--json"
+    )
+    assert row["test_map"] == pytest.approx(alone.json["test_map"], abs=1e-6)
+    assert "em has no parts" in bad("ablate", *data, "--epochs", 1, "--out", tmp_path / "a").err
+    both = bad("sweep", *data, "--over", "epochs=1,2", "--epochs", 1, "-o", tmp_path / "e")
+    assert "--over epochs and --epochs are the same setting" in both.err
+
+
 def test_an_ablation_says_what_each_part_is_worth(cli, data, tmp_path):
     answer = cli("ablate", *data, "-m", "lasd", "--seeds", "0", "--out", tmp_path)
     assert answer.code == 0, answer.err

@@ -9,9 +9,11 @@ import typer
 
 from plusone.cli.board import run_shown
 from plusone.cli.checks import check_folder
+from plusone.cli.loading import given_settings
 from plusone.cli.options import (
     Data,
     Device,
+    Epochs,
     Features,
     Form,
     Hints,
@@ -20,10 +22,12 @@ from plusone.cli.options import (
     OneSeed,
     Plugin,
     Rates,
+    RecipeFile,
     Rules,
     Seeds,
     Set,
     Workers,
+    by_rules,
     parts,
     with_device,
 )
@@ -36,15 +40,20 @@ if TYPE_CHECKING:
 def ablate(
     context: typer.Context,
     data: Data,
-    method: Annotated[str, typer.Option("--method", "-m", help="The method to ablate.")] = "gr",
+    method: Annotated[
+        str | None,
+        typer.Option("--method", "-m", help="The method to ablate; the recipe's or gr by default."),
+    ] = None,
     seeds: Seeds = "0,1,2",
     lrs: Rates = None,
     to: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.")] = Path("ablation"),
     features: Features = None,
     hints: Hints = None,
+    recipe: RecipeFile = None,
+    epochs: Epochs = None,
     settings: Set = None,
     device: Device = None,
-    rules: Rules = True,
+    rules: Rules = None,
     workers: Workers = 2,
     form: Form = "auto",
     meaning: Meaning = "auto",
@@ -62,17 +71,18 @@ def ablate(
     """
     from plusone.compare.ablate import run_ablation, write_ablation
     from plusone.compare.jobs import make_source
-    from plusone.recipe import parse_settings
+    from plusone.recipe import make_recipe
 
     check_folder(to)
+    given = given_settings(recipe, with_device(settings, device), {"epochs": epochs})
     result = run_ablation(
         make_source(data, features or (), form, meaning, hints),
-        method,
+        method or make_recipe(given).method,
         to,
         seeds=[seed] if seed is not None else parts(seeds, int, "--seeds"),
         rates=parts(lrs, float, "--lr") or [None],
-        settings=parse_settings(with_device(settings, device)),
-        rules=rules,
+        settings=given,
+        rules=by_rules(rules, recipe),
         command=command_line(context, ("as_json", "workers")),
         run=lambda jobs: run_shown(jobs, to, workers),
     )

@@ -13,12 +13,16 @@ from plusone.cli.checks import check_folder
 from plusone.cli.comparison import finish
 from plusone.cli.options import (
     Device,
+    Epochs,
     Features,
     Form,
     Hints,
     Json,
     Meaning,
+    OneSeed,
     Plugin,
+    Rates,
+    Report,
     Set,
     parts,
     with_device,
@@ -52,13 +56,8 @@ def bench(
         str | None,
         typer.Option(help="linear, finetune, linear_init, comma-separated; default by the data."),
     ] = None,
-    lrs: Annotated[
-        str | None,
-        typer.Option("--lr", help="Learning rates, comma-separated; validation picks one each."),
-    ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(min=1, help="Epochs, as -s epochs=N; by the data by default.")
-    ] = None,
+    lrs: Rates = None,
+    epochs: Epochs = None,
     to: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.")] = Path("bench"),
     features: Features = None,
     hints: Hints = None,
@@ -97,11 +96,9 @@ def bench(
     ] = None,
     form: Form = "auto",
     meaning: Meaning = "auto",
-    seed: Annotated[int | None, typer.Option(help="One seed instead of --seeds.")] = None,
+    seed: OneSeed = None,
     as_json: Json = False,
-    report: Annotated[
-        bool, typer.Option("--report/--no-report", help="Write report.html too.")
-    ] = True,
+    report: Report = True,
     plugin: Plugin = None,
 ) -> None:
     """Compare methods over data sets, modes and seeds.

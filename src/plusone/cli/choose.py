@@ -12,8 +12,10 @@ import typer
 
 from plusone.cli.loading import kept_features, load
 from plusone.cli.options import (
+    Backbone,
     Data,
     Device,
+    Epochs,
     Features,
     Form,
     Hints,
@@ -23,6 +25,7 @@ from plusone.cli.options import (
     Rules,
     Seed,
     Set,
+    by_rules,
     parts,
     with_device,
 )
@@ -56,12 +59,9 @@ def choose(
     hints: Hints = None,
     settings: Set = None,
     device: Device = None,
-    rules: Rules = True,
-    backbone: Annotated[
-        str | None,
-        typer.Option(help="For images: cnn, lite0, lite1, lite2 or timm/NAME; lite0 if installed."),
-    ] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs; default 25.")] = None,
+    rules: Rules = None,
+    backbone: Backbone = None,
+    epochs: Epochs = None,
     form: Form = "auto",
     meaning: Meaning = "auto",
     seed: Seed = 0,
@@ -91,7 +91,7 @@ def choose(
     for name in methods:  # refused before anything is read
         get_method(name).make_options(make_recipe(given_settings, {"method": name}).options)
     dataset = load(data, features, form, meaning, hints=hints)
-    facts = partial(facts_of, dataset) if rules else None
+    facts = partial(facts_of, dataset) if by_rules(rules, None) else None
     recipes = [
         compose(
             facts, given_settings, {"method": name, "mode": "linear", "lr": rate}, name=data

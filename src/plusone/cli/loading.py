@@ -90,6 +90,16 @@ def layers(
     return from_file, parse_settings(settings), given
 
 
+def given_settings(
+    recipe: Path | None, settings: Sequence[str], flags: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The `layers` in one, for commands that train many runs."""
+    from plusone.compare.spec import merge_settings
+
+    from_file, by_set, by_flags = layers(recipe, settings, flags)
+    return {**merge_settings(from_file, by_set), **by_flags}
+
+
 def source_of(
     data: str, features: list[Path] | None, form: str, meaning: str, hints: Path | None
 ) -> dict[str, Any]:

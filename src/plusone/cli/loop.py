@@ -5,28 +5,37 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from plusone.cli.checks import check_folder
-from plusone.cli.loading import load
+from plusone.cli.loading import layers, load
 from plusone.cli.options import (
     Data,
     Device,
+    Epochs,
     Features,
     Form,
     Json,
     Meaning,
+    OneMethod,
+    OneSeed,
     Plugin,
+    Rate,
+    RecipeFile,
+    Report,
     Rules,
+    Seeds,
     Set,
+    by_rules,
     parts,
     with_device,
 )
 from plusone.cli.printing import command_line, emit, out, percent, progress, resume_hint, say, table
 
 if TYPE_CHECKING:
+    from plusone.compare.documents import Loop
     from plusone.data.dataset import Dataset
     from plusone.recipe import Recipe
 
@@ -41,27 +50,24 @@ def loop(
         str,
         typer.Option(help="worth, uncertain, frequent, balanced, likely, random, item."),
     ] = "worth,likely",
-    method: Annotated[
-        str | None,
-        typer.Option("--method", "-m", help="A name in plusone methods; by the data by default."),
-    ] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate; by the data by default.")] = None,
-    seeds: Annotated[str, typer.Option(help="Seeds, comma-separated.")] = "0,1,2",
+    method: OneMethod = None,
+    lr: Rate = None,
+    epochs: Epochs = None,
+    seeds: Seeds = "0,1,2",
     folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-fitting.")] = 5,
     to: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.")] = Path("loop"),
     features: Features = None,
     backbone: Annotated[
         str, typer.Option(help="For images: what extracts their features, once.")
     ] = "lite0",
+    recipe: RecipeFile = None,
     settings: Set = None,
     device: Device = None,
-    rules: Rules = True,
-    report: Annotated[
-        bool, typer.Option("--report/--no-report", help="Write report.html too.")
-    ] = True,
+    rules: Rules = None,
+    report: Report = True,
     form: Form = "auto",
     meaning: Meaning = "auto",
-    seed: Annotated[int | None, typer.Option("--seed", help="One seed instead of --seeds.")] = None,
+    seed: OneSeed = None,
     as_json: Json = False,
     plugin: Plugin = None,
 ) -> None:
@@ -76,36 +82,33 @@ def loop(
     Example: [bold]plusone loop ucmerced/labels.csv --questions 100,500[/bold]
     """
     check_folder(to)
-    from plusone.autorecipe import compose, facts_of
-    from plusone.compare.loop import ANY, check, simulate, steps
-    from plusone.compare.results_table import spread
+    from plusone import autorecipe
+    from plusone.compare.loop import check, simulate, steps
+    from plusone.data.source import EMBEDDED
     from plusone.io.files import write_json
-    from plusone.recipe import make_recipe, parse_settings
 
-    flags = {"method": method, "lr": lr}
-    given: list[dict[str, Any]] = [
-        {name: value for name, value in flags.items() if value is not None},
-        parse_settings(with_device(settings, device)),
-    ]
-    make_recipe(*given, source="settings")  # refused before anything is read
+    ruled = by_rules(rules, recipe)
+    flags = {"method": method, "lr": lr, "epochs": epochs}
+    given = layers(recipe, with_device(settings, device), flags)
+    asked = autorecipe.check(*given, rules=ruled and data not in EMBEDDED)
     numbers = parts(questions, int, "--questions")
     names = parts(orders, str, "--orders")
     chosen = [seed] if seed is not None else parts(seeds, int, "--seeds")
     dataset = load(data, features, form, meaning)
     if dataset.features is None:
-        trial = compose(None, *given, name=data).recipe
-        check(dataset, trial, numbers, names, chosen)  # before features are extracted
-        dataset = _with_features(dataset, to / "features.npz", backbone, trial)
-        given[1].pop("crops", None)
-    facts = partial(facts_of, dataset) if rules else None
-    recipe = compose(facts, *given, name=data).recipe
-    check(dataset, recipe, numbers, names, chosen)
+        check(dataset, asked, numbers, names, chosen)  # before features are extracted
+        dataset = _with_features(dataset, to / "features.npz", backbone, asked)
+        for layer in given:
+            layer.pop("crops", None)
+    facts = partial(autorecipe.facts_of, dataset) if ruled else None
+    full = autorecipe.compose(facts, *given, name=data).recipe
+    check(dataset, full, numbers, names, chosen)
     total = steps(numbers, names, chosen)
     again = resume_hint(f"run the same command again to continue ({to})")
     with again, progress("simulating", total) as (bar, task):
         result = simulate(
             dataset,
-            recipe,
+            full,
             to,
             questions=numbers,
             orders=names,
@@ -123,31 +126,37 @@ def loop(
     if as_json:
         emit(document)
     else:
-        left = result.all_labels - result.before
-        before = ("no questions", 0, None, spread(result.before, result.before_sd))
-        rows = [
-            (
-                "random questions" if row.order == ANY else row.order,
-                row.questions,
-                f"{row.yes:.0f}",
-                spread(row.test_map, row.test_sd),
-                f"{100 * row.gain:+.2f}",
-                None if row.over_random is None else f"{100 * row.over_random:+.2f}",
-                f"{100 * row.gain / left:.0f} %" if left > 0 else None,
-            )
-            for row in result.rows
-        ]
-        same = ", same lr" if result.reference == "bce" else ""
-        name, gain = f"all labels ({result.reference}{same})", f"{100 * left:+.2f}"
-        first = (*before, None, None, None)
-        end = (name, None, None, percent(result.all_labels), gain, None, None)
-        columns = (
-            "questions chosen by", "asked", "yes", "test mAP", "gain", "over random", "gap closed",
-        )  # fmt: skip
-        rate = "" if result.reference == result.method else f", lr {result.lr:g}"  # a closed form
-        title = f"{result.method} on {result.data}{rate}, seeds: {len(chosen)}"
-        out.print(table(title, columns, [first, *rows, end]))
+        _print(result, len(chosen))
     say(f"written: {to / 'loop.json'}{', ' + str(to / 'report.html') if report else ''}")
+
+
+def _print(result: Loop, seeds: int) -> None:
+    """A line before all questions, one per number and order of questions, one with all labels."""
+    from plusone.compare.loop import ANY
+    from plusone.compare.results_table import spread
+
+    left = result.all_labels - result.before
+    first = ("no questions", 0, None, spread(result.before, result.before_sd), None, None, None)
+    rows = [
+        (
+            "random questions" if row.order == ANY else row.order,
+            row.questions,
+            f"{row.yes:.0f}",
+            spread(row.test_map, row.test_sd),
+            f"{100 * row.gain:+.2f}",
+            None if row.over_random is None else f"{100 * row.over_random:+.2f}",
+            f"{100 * row.gain / left:.0f} %" if left > 0 else None,
+        )
+        for row in result.rows
+    ]
+    closed = result.reference == result.method
+    name = f"all labels ({result.reference}{'' if closed else ', same lr'})"
+    end = (name, None, None, percent(result.all_labels), f"{100 * left:+.2f}", None, None)
+    columns = (
+        "questions chosen by", "asked", "yes", "test mAP", "gain", "over random", "gap closed",
+    )  # fmt: skip
+    title = f"{result.method} on {result.data}{'' if closed else f', lr {result.lr:g}'}"
+    out.print(table(f"{title}, seeds: {seeds}", columns, [first, *rows, end]))
 
 
 def _with_features(dataset: Dataset, path: Path, backbone: str, recipe: Recipe) -> Dataset:

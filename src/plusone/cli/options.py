@@ -80,12 +80,32 @@ AtOnce = Annotated[
     ),
 ]
 Rules = Annotated[
-    bool,
+    bool | None,
     typer.Option(
         "--rules/--no-rules",
-        help="Choose what is not set by rules that look at the data, or leave the defaults.",
+        help="Choose what is not set by rules that look at the data; by default unless there is a "
+        "recipe file.",
     ),
 ]
+RecipeFile = Annotated[
+    Path | None, typer.Option("--recipe", "-r", metavar="FILE", help="TOML file with settings.")
+]
+OneMethod = Annotated[
+    str | None,
+    typer.Option("--method", "-m", help="A name in plusone methods; by the data by default."),
+]
+Epochs = Annotated[
+    int | None, typer.Option("--epochs", help="Epochs of each stage; by the data by default.")
+]
+Rate = Annotated[float | None, typer.Option("--lr", help="Learning rate; by the data by default.")]
+Backbone = Annotated[
+    str | None,
+    typer.Option(
+        "--backbone",
+        help="For images: cnn, lite0, lite1, lite2 or timm/NAME; lite0 if installed.",
+    ),
+]
+Report = Annotated[bool, typer.Option("--report/--no-report", help="Write report.html too.")]
 Run = Annotated[
     Path, typer.Argument(help="A run folder made by plusone train, or a folder of plusone export.")
 ]
@@ -148,3 +168,8 @@ def parts(text: str | None, kind: type, flag: str) -> list[Any]:
         what = "names" if kind is str else "numbers"
         raise InputError(f"{flag} {text!r}: write {what} separated by commas")
     return list(dict.fromkeys(values))
+
+
+def by_rules(rules: bool | None, recipe: Path | None) -> bool:
+    """Whether rules choose what is not set: as asked, or unless there is a recipe file."""
+    return recipe is None if rules is None else rules

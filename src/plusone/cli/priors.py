@@ -42,7 +42,10 @@ def priors(
             "--audit", metavar="FILE", help="Labels of some items in full: any form of labels."
         ),
     ] = None,
-    rows: Annotated[int, typer.Option(min=1, help="Classes to show, most frequent first.")] = 20,
+    rows: Annotated[
+        int,
+        typer.Option("--classes", "--rows", min=1, help="How many classes to list."),
+    ] = 20,
     settings: Set = None,
     device: Device = None,
     form: Form = "auto",
@@ -158,7 +161,7 @@ def _print(result: dict[str, Any], rows: int) -> None:
     out.print(table("per cent of the items", *_class_rows(result, rows)))
     left = len(result["classes"]) - rows
     if left > 0:
-        say(f"{left} more classes; --rows {len(result['classes'])} shows all, --json gives all")
+        say(f"{left} more classes; --classes {len(result['classes'])} shows all, --json gives all")
     if single is not None:
         say(result["statement"])
     if audit is None:

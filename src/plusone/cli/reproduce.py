@@ -12,11 +12,15 @@ import typer
 from plusone.cli.board import run_shown
 from plusone.cli.checks import check_folder
 from plusone.cli.comparison import write_report_of
+from plusone.cli.loading import given_settings
 from plusone.cli.options import (
     Device,
+    Epochs,
     Features,
     Json,
+    OneSeed,
     Plugin,
+    Report,
     Seeds,
     Set,
     Workers,
@@ -64,13 +68,13 @@ def reproduce(
     batches: Annotated[
         str | None, typer.Option("--batch-size", help="Batch sizes to search, comma-separated.")
     ] = None,
+    epochs: Epochs = None,
     settings: Set = None,
     device: Device = None,
     workers: Workers = 2,
+    seed: OneSeed = None,
     as_json: Json = False,
-    report: Annotated[
-        bool, typer.Option("--report/--no-report", help="Write report.html too.")
-    ] = True,
+    report: Report = True,
     plugin: Plugin = None,
 ) -> None:
     """Train the rows of a published table, and compare the figures.
@@ -100,7 +104,6 @@ def reproduce(
     )
     from plusone.compare.results_files import write_outputs
     from plusone.data.public import PUBLIC
-    from plusone.recipe import parse_settings
 
     if data not in PUBLIC:
         raise InputError(f"{data!r} is no data set; choose one of {', '.join(PUBLIC)}")
@@ -116,10 +119,10 @@ def reproduce(
             block | {"name": PUBLIC[data].title},
             methods=parts(names, str, "--methods"),
             modes=parts(modes, str, "--modes") or ["linear"] * bool(files),
-            seeds=parts(seeds, int, "--seeds"),
+            seeds=[seed] if seed is not None else parts(seeds, int, "--seeds"),
             rates=parts(lrs, float, "--lr"),
             batches=parts(batches, int, "--batch-size"),
-            settings=parse_settings(with_device(settings, device)),
+            settings=given_settings(None, with_device(settings, device), {"epochs": epochs}),
             workers=workers,
         )
 

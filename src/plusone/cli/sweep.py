@@ -9,9 +9,11 @@ import typer
 
 from plusone.cli.board import run_shown
 from plusone.cli.checks import check_folder
+from plusone.cli.loading import given_settings
 from plusone.cli.options import (
     Data,
     Device,
+    Epochs,
     Features,
     Form,
     Hints,
@@ -20,10 +22,12 @@ from plusone.cli.options import (
     OneSeed,
     Plugin,
     Rates,
+    RecipeFile,
     Rules,
     Seeds,
     Set,
     Workers,
+    by_rules,
     parts,
     with_device,
 )
@@ -44,7 +48,12 @@ def sweep(
             help="A recipe setting or options.NAME, and its values; 0.1,0.2,...,1.0 works too.",
         ),
     ],
-    names: Annotated[str, typer.Option("--methods", "-m", help="Methods, comma-separated.")] = "gr",
+    names: Annotated[
+        str | None,
+        typer.Option(
+            "--methods", "-m", help="Methods, comma-separated; the recipe's or gr by default."
+        ),
+    ] = None,
     baseline: Annotated[
         str | None, typer.Option(help="A method trained without the setting, to compare with.")
     ] = None,
@@ -53,9 +62,11 @@ def sweep(
     to: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.")] = Path("sweep"),
     features: Features = None,
     hints: Hints = None,
+    recipe: RecipeFile = None,
+    epochs: Epochs = None,
     settings: Set = None,
     device: Device = None,
-    rules: Rules = True,
+    rules: Rules = None,
     workers: Workers = 2,
     form: Form = "auto",
     meaning: Meaning = "auto",
@@ -78,22 +89,23 @@ def sweep(
     """
     from plusone.compare.jobs import make_source
     from plusone.compare.sweep import parse_over, run_sweep, write_sweep
-    from plusone.recipe import parse_settings
+    from plusone.recipe import make_recipe
 
     check_folder(to)
     name, values = parse_over(over)
-    if lrs and name == "lr":
-        raise InputError("--over lr and --lr are the same setting; give one of them")
+    if {"lr": lrs, "epochs": epochs}.get(name) is not None:
+        raise InputError(f"--over {name} and --{name} are the same setting; give one of them")
+    given = given_settings(recipe, with_device(settings, device), {"epochs": epochs})
     result = run_sweep(
         make_source(data, features or (), form, meaning, hints),
-        parts(names, str, "--methods"),
+        parts(names, str, "--methods") or [make_recipe(given).method],
         name,
         values,
         to,
         seeds=[seed] if seed is not None else parts(seeds, int, "--seeds"),
         rates=parts(lrs, float, "--lr") or [None],
-        settings=parse_settings(with_device(settings, device)),
-        rules=rules,
+        settings=given,
+        rules=by_rules(rules, recipe),
         baseline=baseline,
         command=command_line(context, ("as_json", "workers")),
         run=lambda jobs: run_shown(jobs, to, workers),

@@ -14,16 +14,23 @@ import typer
 from plusone.cli.checks import check_folder
 from plusone.cli.loading import layers, load, source_of
 from plusone.cli.options import (
+    Backbone,
     Data,
     Device,
+    Epochs,
     Features,
     Form,
     Hints,
     Json,
     Meaning,
+    OneMethod,
     Plugin,
+    Rate,
+    RecipeFile,
+    Rules,
     Set,
     Verbose,
+    by_rules,
     with_device,
 )
 from plusone.cli.printing import (
@@ -76,31 +83,21 @@ K_FROM = {
 
 def train(
     data: Data = "digits",
-    method: Annotated[
-        str | None,
-        typer.Option("--method", "-m", help="A name in plusone methods; by the data by default."),
-    ] = None,
+    method: OneMethod = None,
     to: Annotated[
         Path | None, typer.Option("--out", "-o", help="Run folder; default runs/DATA-METHOD-seedN.")
     ] = None,
     features: Features = None,
     hints: Hints = None,
-    recipe: Annotated[
-        Path | None, typer.Option("--recipe", "-r", help="TOML file with settings.")
-    ] = None,
+    recipe: RecipeFile = None,
     settings: Set = None,
     device: Device = None,
     mode: Annotated[
         str | None, typer.Option(help="linear, finetune or linear_init; by the data by default.")
     ] = None,
-    backbone: Annotated[
-        str | None,
-        typer.Option(help="For images: cnn, lite0, lite1, lite2 or timm/NAME; lite0 if installed."),
-    ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(help="Epochs; 25 linear, 10 or more finetune.")
-    ] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate; by the data by default.")] = None,
+    backbone: Backbone = None,
+    epochs: Epochs = None,
+    lr: Rate = None,
     batch_size: Annotated[
         int | None, typer.Option(help="Items per step; by the data by default.")
     ] = None,
@@ -111,14 +108,7 @@ def train(
         str | None,
         typer.Option(help="Where all labels are known: the scheme that hides some, or given."),
     ] = None,
-    rules: Annotated[
-        bool | None,
-        typer.Option(
-            "--rules/--no-rules",
-            help="Choose what is not set by rules that look at the data; by default unless there "
-            "is a recipe file.",
-        ),
-    ] = None,
+    rules: Rules = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume a stopped run.")] = False,
     track: Annotated[
         list[str] | None,
@@ -168,14 +158,14 @@ def train(
     }  # fmt: skip
     given = layers(recipe, with_device(settings, device), flags)
     where = str(recipe) if recipe else "settings"
-    by_rules = recipe is None if rules is None else rules
-    asked = check(*given, rules=by_rules and data not in EMBEDDED, source=where)
+    ruled = by_rules(rules, recipe)
+    asked = check(*given, rules=ruled and data not in EMBEDDED, source=where)
     resolve(asked.device)
     if to is not None:
         _check_new(to, resume)
     with progress("reading", None) as (bar, reading):
         dataset = load(data, features, form, meaning, hints=hints, shown=(bar, reading))
-        facts = partial(facts_of, dataset) if by_rules else None
+        facts = partial(facts_of, dataset) if ruled else None
         composed = compose(facts, *given, name=data, source=where)
         name = f"{_name(data)}-{composed.recipe.method}-seed{composed.recipe.seed}"
         folder = to or Path("runs") / name
