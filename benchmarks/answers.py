@@ -39,9 +39,9 @@ from plusone.recipe import Recipe
 from plusone.review import apply_answers
 from plusone.seeds import generator
 from plusone.suggest.find import suggest
+from plusone.training.closed_fit import fit_for
 from plusone.training.stack import StackedHead
 from plusone.training.step import training_step
-from plusone.training.trainer import Training
 from plusone.types import Batch, TrainLabels
 
 SEEDS = (1200, 1, 2)  # of the hidden labels
@@ -185,7 +185,7 @@ def maps(asked: Asked, method: str, weights: str, sizes: dict[str, int]) -> list
 def stacked(asked: Asked, settings: Recipe) -> list[Tensor]:
     """Test scores of linear heads, one per table, that are trained as one stack."""
     task = asked.task
-    training = Training(task, settings)
+    training = fit_for(task, settings)
     first, method, size = training.model.head, training.method, settings.batch_size
     assert isinstance(first, LinearHead)
     head = StackedHead([[copy.deepcopy(first) for _ in asked.tables]])
@@ -214,12 +214,15 @@ def stacked(asked: Asked, settings: Recipe) -> list[Tensor]:
 
 def solved(asked: Asked, settings: Recipe) -> list[Tensor]:
     """Test scores of a closed form; all tables share the vectors of the items."""
-    training = Training(asked.task, settings)
+    training = fit_for(asked.task, settings)
     training.enter_space()
-    assert training.space is not None
-    assert training.space.fitted is not None
+    assert training.inputs.space is not None
+    assert training.inputs.space.fitted is not None
     assert asked.task.test is not None
-    ridge, x = Ridge(training.space.fitted), training.space.of(asked.task.test.inputs).x
+    ridge, x = (
+        Ridge(training.inputs.space.fitted),
+        training.inputs.space.of(asked.task.test.inputs).x,
+    )
     seen = torch.cat([observed(asked, split) for split in ("train", "val")], 1)
     scores = []
     for table, labels in zip(asked.tables, seen, strict=True):
@@ -235,7 +238,7 @@ def alone(asked: Asked, settings: Recipe) -> list[Tensor]:
     """Test scores of trainings one by one."""
     scores = []
     for table in asked.tables:
-        training = Training(make_task(replace(asked.dataset, table=table), settings), settings)
+        training = fit_for(make_task(replace(asked.dataset, table=table), settings), settings)
         list(training.epochs())
         assert training.task.test is not None
         scores.append(training.predict(training.task.test))

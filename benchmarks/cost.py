@@ -40,8 +40,8 @@ from plusone.methods import METHODS as ALL
 from plusone.methods import get_method
 from plusone.recipe import make_recipe
 from plusone.training import cost
+from plusone.training.closed_fit import fit_for
 from plusone.training.probe import Speeds, measure_speeds
-from plusone.training.trainer import Training
 from plusone.types import Clock
 
 POINTS = Path(__file__).resolve().parent / "results" / "cost.json"
@@ -194,7 +194,7 @@ def _solve(task: Any, recipe: Any) -> dict[str, float]:
     """A closed form: the map with the choice of gamma, and the solution with its folds."""
     runs = []
     while not runs or (len(runs) < 2 and runs[0]["seconds"] < SHORT):
-        training, parts = Training(task, recipe), {}
+        training, parts = fit_for(task, recipe), {}
 
         def timed(name: str, act: Any, parts: dict[str, float] = parts) -> Any:
             def run() -> Any:
@@ -237,7 +237,7 @@ def _steps(task: Any, recipe: Any) -> dict[str, float]:
             if late or (now - began > SECONDS and len(windows) >= WINDOWS):
                 raise _Enough
 
-    training = Training(task, recipe, on_step=on_step)
+    training = fit_for(task, recipe, on_step=on_step)
     began = time.process_time()
     with contextlib.suppress(_Enough):
         while True:

@@ -34,10 +34,10 @@ from plusone.inputs.task import make_task
 from plusone.methods.role import FactoredEstimator, NetworkEstimator, Role, RoleOptions
 from plusone.models.classifier import Classifier
 from plusone.recipe import Recipe
+from plusone.training.closed_fit import fit_for
 from plusone.training.optim import make_optimizer, row_state
 from plusone.training.step import training_step
 from plusone.training.summary import summarise
-from plusone.training.trainer import Training
 from plusone.types import Batch, Clock, Stage, TrainLabels
 
 IMAGENET = (1_281_167, 1000)
@@ -113,7 +113,7 @@ def timed_steps(name: str, n: int, options: dict[str, Any]) -> dict[str, Any]:
 def trained(dataset: Dataset, settings: dict[str, Any]) -> dict[str, Any]:
     """One linear training; what it scored and recovered."""
     recipe = Recipe(method="role", batch_size=BATCH, expected_positives=1.5, **settings)
-    training, started = Training(make_task(dataset, recipe), recipe), time.perf_counter()
+    training, started = fit_for(make_task(dataset, recipe), recipe), time.perf_counter()
     for _ in training.epochs():
         pass
     found = summarise(training, None, time.perf_counter() - started).to_json()

@@ -33,6 +33,7 @@ from plusone.data.dataset import Dataset
 from plusone.inputs.loader import ArrayInputs
 from plusone.inputs.task import make_task
 from plusone.recipe import Recipe
+from plusone.training.closed_fit import fit_for
 from plusone.training.step import training_step
 from plusone.training.trainer import Training
 from plusone.types import Batch, Clock
@@ -104,7 +105,7 @@ def in_turn(
 def step_ratio(method: str, backbone: str, size: int, count: int) -> dict[str, Any]:
     """Our step over the bare one."""
     settings = recipe(method, backbone)
-    training = Training(make_task(in_memory(9 * BATCH, size), settings), settings)
+    training = fit_for(make_task(in_memory(9 * BATCH, size), settings), settings)
     training.model.train()
     bare, data, pairs = Bare(training), batches(training), []
     for number in range(WARM + count):
@@ -150,7 +151,7 @@ def summary(pairs: list[tuple[float, float]]) -> dict[str, Any]:
 
 def from_memory(backbone: str, size: int, repeats: int) -> dict[str, Any]:
     settings = recipe("an", backbone)
-    training = Training(make_task(in_memory(11 * BATCH, size), settings), settings)
+    training = fit_for(make_task(in_memory(11 * BATCH, size), settings), settings)
     assert isinstance(training.task.train.inputs, ArrayInputs)
     return epoch_ratio(training, repeats)
 

@@ -22,6 +22,7 @@ from plusone.data.dataset import Dataset
 from plusone.data.source import load_source
 from plusone.metrics import mean_average_precision
 from plusone.training.api import fit
+from plusone.training.closed_fit import ClosedFormFit
 
 ITEMS, COPIES, NOISE, SEEDS = 400, 3, 0.3, (0, 1, 2)
 COLUMNS = (
@@ -59,7 +60,8 @@ def measured(data: Dataset, method: str, seed: int, grouped: bool) -> tuple[floa
     )
     fitted = fit(items, method)
     training = fitted.training
-    parts = (training.task.val,) if training.left_out is None else training.learned_parts
+    solved = isinstance(training, ClosedFormFit)
+    parts = training.learned_parts if solved else (training.task.val,)
     own = np.concatenate([part.ids for part in parts]).astype(int)
     held_out = training.held_out().log_odds
     tests = table.rows_of("test")

@@ -26,7 +26,7 @@ from plusone.data.table import LabelTable
 from plusone.inputs.task import make_task
 from plusone.methods import get_method
 from plusone.recipe import make_recipe
-from plusone.training.trainer import Training
+from plusone.training.closed_fit import fit_for
 from plusone.types import Clock
 
 BATCH, EPOCH, EPOCHS = 256, 6, 25
@@ -134,7 +134,7 @@ def measure(point: Point) -> dict[str, float]:
         if len(ticks) > WARM and (len(ticks) > STEPS or ticks[-1] - ticks[WARM] > SECONDS):
             raise _Enough
 
-    training = Training(task, recipe, on_step=on_step)
+    training = fit_for(task, recipe, on_step=on_step)
     training.epoch = EPOCH
     try:
         next(training.epochs())

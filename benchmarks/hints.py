@@ -27,6 +27,7 @@ from plusone.methods import METHODS
 from plusone.metrics import mean_average_precision
 from plusone.probabilities.hint_prior import with_prior
 from plusone.recipe import make_recipe
+from plusone.training.closed_fit import fit_for
 from plusone.training.crossfit import cross_fit
 from plusone.training.stack import train_stacked
 from plusone.training.trainer import Training
@@ -74,7 +75,7 @@ def _test_map(training: Training) -> float:
 def solved(data: Dataset, **more: Any) -> float:
     """Test mAP of recovery, which has neither seed nor rate."""
     recipe = make_recipe({"method": "recovery"}, more)
-    training = Training(make_task(data, recipe), recipe)
+    training = fit_for(make_task(data, recipe), recipe)
     for _ in training.epochs():
         pass
     return _test_map(training)

@@ -32,8 +32,8 @@ from plain_loop import plain_loop
 from plusone.data.source import load_source
 from plusone.inputs.task import Task, make_task
 from plusone.recipe import Recipe
+from plusone.training.closed_fit import fit_for
 from plusone.training.stack import train_stacked, why_alone
-from plusone.training.trainer import Training
 
 METHODS = ("an", "em", "gr", "epr", "splc", "lasd")
 WORKERS = (0, 2, 4)
@@ -78,11 +78,11 @@ def measure(
             times["plain", f"{workers} workers"] += found
         for method in methods:
             recipe = Recipe(method=method, batch_size=16, lr=1e-3, epochs=epochs, probe="off")
-            found, record = seconds(Training(task, recipe).epochs(), epochs)
+            found, record = seconds(fit_for(task, recipe).epochs(), epochs)
             times[method, "alone"] += found
             maps[method] = record.val_map
             probed = recipe.model_copy(update={"probe": "on"})
-            times[method, "alone, probed"] += seconds(Training(task, probed).epochs(), epochs)[0]
+            times[method, "alone, probed"] += seconds(fit_for(task, probed).epochs(), epochs)[0]
             if why_alone(task, recipe) is None:
                 runs = [{"lr": lr, "seed": seed} for seed in SEEDS for lr in RATES]
                 recipes = [recipe.model_copy(update=run) for run in runs]

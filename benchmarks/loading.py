@@ -45,6 +45,7 @@ from plusone.inputs.forward import ROWS
 from plusone.inputs.loader import FileInputs
 from plusone.inputs.task import make_task
 from plusone.inputs.workers import PREFETCHED
+from plusone.training.closed_fit import fit_for
 from plusone.training.trainer import Training
 
 GOAL = 0.95
@@ -192,7 +193,7 @@ def main() -> None:
     assert isinstance(own, FileInputs)
     timed = Timed(own.paths, own.size, own.flip, own.workers, own.aspect, own.crops)
     object.__setattr__(task.train, "inputs", timed)
-    training = Training(task, settings)
+    training = fit_for(task, settings)
     row = epochs(training, speeds["weak"])
     workers = task.workers.count
     print(

@@ -42,7 +42,7 @@ from plusone.io.files import write_json, write_text
 from plusone.methods import get_method
 from plusone.metrics import mean_average_precision
 from plusone.metrics.seen_labels import weighted_auc
-from plusone.training.trainer import Training
+from plusone.training.closed_fit import fit_for
 from plusone.types import TrainLabels
 
 SETS = ("yeast", "ucmerced", "digits", "voc")
@@ -95,11 +95,11 @@ class Draw:
         part = part_of(dataset, ITEMS, seed) if more else dataset
         assert part is not None
         self.task = make_task(part, recipe)
-        self.training = Training(self.task, recipe)
+        self.training = fit_for(self.task, recipe)
         self.training.enter_space()
-        assert self.training.space is not None
-        assert self.training.space.fitted is not None
-        self.vectors = self.training.space.fitted
+        assert self.training.inputs.space is not None
+        assert self.training.inputs.space.fitted is not None
+        self.vectors = self.training.inputs.space.fitted
         labels = LabelMatrix.concatenate([self.task.train.observed, self.task.val.observed])
         self.observed = torch.from_numpy(labels.dense()).float()
 
@@ -118,10 +118,13 @@ class Draw:
 
     def test_maps(self, variants: list[Variant]) -> list[float]:
         """Test mAP of variants in per cent."""
-        assert self.training.space is not None
+        assert self.training.inputs.space is not None
         assert self.task.test is not None
         assert self.task.test.truth is not None
-        x, truth = self.training.space.of(self.task.test.inputs).x, self.task.test.truth.dense()
+        x, truth = (
+            self.training.inputs.space.of(self.task.test.inputs).x,
+            self.task.test.truth.dense(),
+        )
         return [
             100 * mean_average_precision(x @ each.weight.T + each.bias, truth, empty="zero")
             for each in solutions(Ridge(self.vectors), self.observed, variants)

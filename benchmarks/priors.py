@@ -50,8 +50,8 @@ from plusone.probabilities import (
 )
 from plusone.probabilities.picks import pick
 from plusone.recipe import Recipe
+from plusone.training.closed_fit import fit_for
 from plusone.training.summary import summarise
-from plusone.training.trainer import Training
 
 NAMES = ("voc", "ucmerced", "yeast", "emotions", "corel5k", "bibtex", "digits-features")
 AUDITS, DRAWS = (20, 50, 100), 500
@@ -202,7 +202,7 @@ def cost(dataset: Dataset, lr: float) -> dict[str, Any]:
     for method in METHODS:
         for given in ("truth", "estimate"):
             recipe = Recipe(method=method, lr=lr, expected_positives=given, probe="off")
-            training = Training(make_task(dataset, recipe), recipe)
+            training = fit_for(make_task(dataset, recipe), recipe)
             for _ in training.epochs():
                 pass
             found = summarise(training, None, 0.0).to_json()

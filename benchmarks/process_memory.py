@@ -27,7 +27,7 @@ from plusone.data.matrix import LabelMatrix
 from plusone.inputs.task import make_task
 from plusone.parallel.processes import start, wait_for_main_process, world
 from plusone.recipe import make_recipe
-from plusone.training.trainer import Training
+from plusone.training.closed_fit import fit_for
 
 SECONDS = 0.05  # between looks at the memory
 
@@ -55,7 +55,7 @@ def measured(file: Path, method: str, classes: int) -> tuple[float, float]:
     dataset = Dataset.from_arrays(features.x, labels)
     settings = {"epochs": 2, "batch_size": 256, "probe": "off", "expected_positives": 2.0}
     recipe = make_recipe({"method": method}, settings)
-    training = Training(make_task(dataset, recipe), recipe)
+    training = fit_for(make_task(dataset, recipe), recipe)
     next(training.epochs())
     ended.set()
     watcher.join()

@@ -23,7 +23,7 @@ from plusone.data.dataset import Dataset
 from plusone.inputs.task import make_task
 from plusone.parallel.processes import is_main_process, start, wait_for_main_process
 from plusone.recipe import Recipe
-from plusone.training.trainer import Training
+from plusone.training.closed_fit import fit_for
 
 CLASSES, STEPS, EPOCHS, ROUNDS = 20, 4, 3, 2
 
@@ -42,7 +42,7 @@ def least_seconds(backbone: str, size: int, batch: int) -> float:
         batch_size=batch,
         epochs=EPOCHS,
     )
-    training = Training(make_task(Dataset.from_arrays(pixels, labels, split=split), recipe), recipe)
+    training = fit_for(make_task(Dataset.from_arrays(pixels, labels, split=split), recipe), recipe)
     seconds = []
     for epoch in range(EPOCHS):
         started = time.process_time()

@@ -45,6 +45,7 @@ from plusone.io.files import write_json, write_text
 from plusone.methods import get_method
 from plusone.metrics import mean_average_precision
 from plusone.recipe import Recipe
+from plusone.training.closed_fit import fit_for
 from plusone.training.stack import train_stacked, why_alone
 from plusone.training.trainer import Training
 from plusone.types import TrainLabels
@@ -102,7 +103,7 @@ def trained(task: Task, recipes: list[Recipe]) -> list[Training]:
     """Finished trainings, as one stack where possible."""
     if len(recipes) > 1 and why_alone(task, recipes[0]) is None:
         return [training for training, _ in train_stacked(task, recipes)]
-    made = [Training(task, recipe) for recipe in recipes]
+    made = [fit_for(task, recipe) for recipe in recipes]
     for training in made:
         for _ in training.epochs():
             pass
@@ -127,13 +128,13 @@ def own_map(dataset: Dataset, more: dict[str, Any], seed: int) -> dict[str, floa
 
 def ablation_maps(dataset: Dataset, seed: int) -> dict[str, float]:
     """Test mAP of recovery and its variants, all in the same kernel."""
-    training = Training(task := make_task(dataset, recipe := settings("recovery", seed)), recipe)
+    training = fit_for(task := make_task(dataset, recipe := settings("recovery", seed)), recipe)
     training.enter_space()
-    assert training.space is not None
-    assert training.space.fitted is not None
+    assert training.inputs.space is not None
+    assert training.inputs.space.fitted is not None
     assert task.test is not None
     assert task.test.truth is not None
-    ridge, x = Ridge(training.space.fitted), training.space.of(task.test.inputs).x
+    ridge, x = Ridge(training.inputs.space.fitted), training.inputs.space.of(task.test.inputs).x
     observed = LabelMatrix.concatenate([task.train.observed, task.val.observed])
     truth, k = task.test.truth.dense(), float(task.train.truth.per_item(1).mean())  # type: ignore[union-attr]
     info = get_method("recovery")

@@ -33,8 +33,9 @@ from plusone.io.files import write_json, write_text
 from plusone.metrics import mean_average_precision
 from plusone.metrics.seen_labels import DEFAULT, SCORES
 from plusone.recipe import Recipe
+from plusone.training.selection import Validation
 from plusone.training.stack import train_stacked, why_alone
-from plusone.training.trainer import Training, Validation
+from plusone.training.trainer import Training
 
 RATES = (1e-2, 1e-3, 1e-4, 1e-5)
 METHODS = ("an", "an_ls", "wan", "asl", "hill", "splc", "softmax", "en", "lasd", "em", "gr", "role")

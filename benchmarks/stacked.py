@@ -22,8 +22,8 @@ import torch
 from plusone.data.source import load_source
 from plusone.inputs.task import Task, make_task
 from plusone.recipe import Recipe
+from plusone.training.closed_fit import fit_for
 from plusone.training.stack import train_stacked, why_alone
-from plusone.training.trainer import Training
 
 RATES, SEEDS = (1e-3, 1e-2, 1e-4, 1e-5), (0, 1, 2)
 GOAL = 3.0
@@ -36,7 +36,7 @@ def measure(task: Task, recipes: list[Recipe], rounds: int) -> dict[str, object]
     alone, together = [], []
     for _ in range(rounds):
         started = time.process_time()
-        one = list(Training(task, recipes[0]).epochs())
+        one = list(fit_for(task, recipes[0]).epochs())
         alone.append(time.process_time() - started)
         started = time.process_time()
         stack = train_stacked(task, recipes)

@@ -15,7 +15,7 @@ import torch
 from plusone.data.dataset import Dataset
 from plusone.inputs.task import make_task
 from plusone.recipe import make_recipe
-from plusone.training.trainer import Training
+from plusone.training.closed_fit import fit_for
 
 ITEMS, SIZE = 16, 224
 BACKBONES = ("timm/resnet18", "timm/vit_tiny_patch16_224")
@@ -37,7 +37,7 @@ def kept(backbone: str, settings: dict[str, object]) -> int:
     given = {"method": "an", "backbone": backbone, "weights": "random", "device": "cpu"}
     given |= {"batch_size": ITEMS, "epochs": 1, "image_size": SIZE}
     recipe = make_recipe(given, settings)
-    training = Training(make_task(data, recipe), recipe)
+    training = fit_for(make_task(data, recipe), recipe)
     weights = {weight.untyped_storage().data_ptr() for weight in training.model.parameters()}
     saved: list[dict[int, int]] = [{}]
 

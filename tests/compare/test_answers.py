@@ -11,7 +11,7 @@ from plusone.methods import METHODS
 from plusone.metrics import mean_average_precision
 from plusone.recipe import make_recipe
 from plusone.review import apply_answers
-from plusone.training.trainer import Training
+from plusone.training.closed_fit import fit_for
 
 SINGLE = [
     name
@@ -62,7 +62,7 @@ def gain(tables, method, **settings) -> float:
     }
     recipe = make_recipe(info.defaults, given, settings)
     for table in both:
-        training = Training(make_task(replace(dataset, table=table), recipe), recipe)
+        training = fit_for(make_task(replace(dataset, table=table), recipe), recipe)
         for _ in training.epochs():
             pass
         truth = training.task.test.truth.dense() == 1

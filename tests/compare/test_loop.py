@@ -14,7 +14,7 @@ from plusone.inputs.task import make_task
 from plusone.metrics import mean_average_precision
 from plusone.recipe import make_recipe
 from plusone.suggest import read_suggestions
-from plusone.training.trainer import Training
+from plusone.training.closed_fit import fit_for
 
 pytestmark = pytest.mark.slow
 
@@ -164,7 +164,7 @@ def test_unknown_labels_are_left_out_of_test_items_and_refused_elsewhere(tmp_pat
 
     partly = with_truth(states)
     found = _measure(partly, partly.table, RECIPE)
-    training = Training(make_task(partly, RECIPE), RECIPE)
+    training = fit_for(make_task(partly, RECIPE), RECIPE)
     for _ in training.epochs():
         pass
     assert training.task.test is not None

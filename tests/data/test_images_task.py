@@ -23,8 +23,8 @@ from plusone.prediction.load import load_run
 from plusone.prediction.tags import predict_all
 from plusone.recipe import make_recipe
 from plusone.training import run
+from plusone.training.closed_fit import fit_for
 from plusone.training.run import train
-from plusone.training.trainer import Training
 
 pytestmark = pytest.mark.slow
 
@@ -105,7 +105,7 @@ def test_the_next_epoch_begins_before_the_evaluation(dataset):
         passes.append("train" if self is task.train.inputs else "val")
         return original(self, *arguments)
 
-    training = Training(task, recipe)
+    training = fit_for(task, recipe)
     with patch.object(FileInputs, "batches", batches), closing(task.workers):
         first = next(training.epochs())
         assert passes == ["train", "train", "val"]
@@ -115,7 +115,7 @@ def test_the_next_epoch_begins_before_the_evaluation(dataset):
         assert passes[3:] == ["train", "val", "val"]
     assert children() == before
     alone = recipe_for(workers=0, cache_mb=0, epochs=3)
-    straight = Training(make_task(dataset, alone), alone).epochs()
+    straight = fit_for(make_task(dataset, alone), alone).epochs()
     assert [one.losses for one in straight] == [one.losses for one in (first, *rest)]
 
 

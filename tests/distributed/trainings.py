@@ -20,7 +20,7 @@ from plusone.inputs.task import make_task
 from plusone.methods import METHODS
 from plusone.parallel import processes
 from plusone.recipe import make_recipe
-from plusone.training.trainer import Training
+from plusone.training.closed_fit import fit_for
 
 FEATURES = {"data": "features", "epochs": 2, "batch_size": 10}  # the last batch has 7
 IMAGES = {"data": "images", "epochs": 2, "batch_size": 9, "optimizer": "sgd", "flip": True}
@@ -105,7 +105,7 @@ def data(kind: str) -> Dataset:
     return Dataset.from_arrays(x, y, complete=True, split=split, hints=hints)
 
 
-def training(case: str) -> Training:
+def training(case: str):
     about = dict(CASES[case])
     kind = about.pop("data")
     options = dict(METHODS[about["method"]].quick)
@@ -113,11 +113,11 @@ def training(case: str) -> Training:
     recipe = make_recipe(general, about)
     task = make_task(data(kind), recipe)
     if kind != "images":
-        return Training(task, recipe)
+        return fit_for(task, recipe)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         backbone = Backbone()
-    return Training(task, recipe, backbone=backbone)
+    return fit_for(task, recipe, backbone=backbone)
 
 
 def trained(case: str) -> dict[str, Any]:

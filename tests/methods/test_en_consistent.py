@@ -12,7 +12,7 @@ from plusone.inputs.task import make_task
 from plusone.methods import METHODS
 from plusone.methods.en import missing_negatives
 from plusone.recipe import Recipe
-from plusone.training.trainer import Training
+from plusone.training.closed_fit import fit_for
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
 
 CLOCK = Clock(0, 1, 5, 0, 1)
@@ -84,7 +84,7 @@ def features(n=240):
 def test_it_learns_on_features_and_resumes_exactly(name):
     recipe = Recipe(method=name, epochs=6, lr=0.03, expected_positives="truth")
     task = make_task(features(), recipe)
-    whole, first, second = (Training(task, recipe) for _ in range(3))
+    whole, first, second = (fit_for(task, recipe) for _ in range(3))
     records = list(whole.epochs())
     assert whole.best.score > 0.8
     assert name == "en" or records[-1].losses["consistency"] > 0

@@ -13,7 +13,8 @@ from plusone.methods import METHODS
 from plusone.models.classifier import Classifier
 from plusone.models.heads import SpatialHead
 from plusone.recipe import Recipe
-from plusone.training.trainer import Training
+from plusone.training.batches import batches_of
+from plusone.training.closed_fit import fit_for
 from plusone.types import Batch, Clock, Outputs, TrainLabels
 
 CLOCK = Clock(0, 1, 5, 0, 1)
@@ -191,10 +192,10 @@ def test_training_on_crops_resumes_exactly():
 
     def training():
         torch.manual_seed(0)
-        return Training(task, recipe, backbone=Backbone(nn.Conv2d(1, 4, 4, stride=4)))
+        return fit_for(task, recipe, backbone=Backbone(nn.Conv2d(1, 4, 4, stride=4)))
 
     whole, first, second = training(), training(), training()
-    boxes = torch.cat([each.boxes for each in first._batches()])
+    boxes = torch.cat([each.boxes for each in batches_of(first)])
     assert boxes.shape == (len(task.train), 1, 4)
     sides = (boxes[:, 0, 2:] - boxes[:, 0, :2]).abs()
     assert ((sides > 0.4) & (sides <= 1)).all()

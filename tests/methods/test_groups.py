@@ -12,9 +12,10 @@ from plusone.errors import InputError
 from plusone.inputs.task import make_task
 from plusone.methods._groups import GroupConsistency
 from plusone.recipe import make_recipe
+from plusone.training.closed_fit import fit_for
+from plusone.training.selection import Validation
 from plusone.training.stack import AloneError, train_stacked
 from plusone.training.step import training_step
-from plusone.training.trainer import Training, Validation
 from plusone.types import Batch, Clock, TrainLabels
 
 LABELS = np.array([[1, 0, 0], [0, 0, -1], [0, 1, 0], [0, 0, 1], [1, 0, 0]])
@@ -86,7 +87,7 @@ def test_items_of_a_group_become_alike_whatever_the_method(method):
     spread = []
     for weight in (0.0, 8.0):
         given = GIVEN | {"method": method, "group_weight": weight}
-        training = Training(make_task(recordings(), make_recipe(given)), make_recipe(given))
+        training = fit_for(make_task(recordings(), make_recipe(given)), make_recipe(given))
         records = list(training.epochs())
         assert ("groups" in records[0].losses) == (weight > 0)
         train = training.task.train
@@ -99,7 +100,7 @@ def test_stopped_and_resumed_it_ends_the_same():
     recipe = make_recipe(GIVEN | {"method": "an", "epochs": 4})
 
     def new():
-        return Training(make_task(recordings(), recipe), recipe)
+        return fit_for(make_task(recordings(), recipe), recipe)
 
     whole, first, second = new(), new(), new()
     list(whole.epochs())
@@ -115,7 +116,7 @@ def test_stopped_and_resumed_it_ends_the_same():
 def test_a_stage_begins_with_the_means_of_the_best_epoch():
     stages = [{"inputs": "features", "epochs": epochs} for epochs in (3, 1)]
     recipe = make_recipe(GIVEN | {"method": "an", "stages": stages})
-    training, means = Training(make_task(recordings(), recipe), recipe), []
+    training, means = fit_for(make_task(recordings(), recipe), recipe), []
     scores = iter([0.5, 0.9, 0.1, 0.5])
     training.validator = lambda log_odds: Validation(0.5, next(scores))
     training.validator.selected_on = training.validator.selected_by = "truth"
@@ -123,7 +124,7 @@ def test_a_stage_begins_with_the_means_of_the_best_epoch():
     for _ in range(2):
         next(epochs)
         means.append(training.groups.means.clone())
-    resumed = Training(make_task(recordings(), recipe), recipe)
+    resumed = fit_for(make_task(recordings(), recipe), recipe)
     resumed.validator = training.validator
     resumed.load_state(*training.state())
     next(resumed.epochs())  # the third epoch is worse than the second

@@ -15,8 +15,8 @@ from plusone.methods.role import Role, RoleOptions
 from plusone.prediction import checkpoint
 from plusone.prediction.load import load_run
 from plusone.recipe import make_recipe
+from plusone.training.closed_fit import fit_for
 from plusone.training.run import train
-from plusone.training.trainer import Training
 from plusone.types import Clock, Stage
 
 pytestmark = pytest.mark.slow
@@ -61,7 +61,7 @@ def make_training(data, estimator, *, images=False, **settings):
     with torch.random.fork_rng():
         torch.manual_seed(0)
         backbone = Backbone() if images else None
-    return Training(make_task(data, recipe), recipe, backbone=backbone)
+    return fit_for(make_task(data, recipe), recipe, backbone=backbone)
 
 
 def state_of(training):
@@ -181,7 +181,7 @@ def test_a_run_folder_can_be_read_again(estimator, tmp_path):
     task = make_task(feature_data(), recipe)
     train(task, recipe, tmp_path)
     read = load_run(tmp_path)
-    again = Training(task, recipe)
+    again = fit_for(task, recipe)
     list(again.epochs())
     assert torch.equal(read.method.estimates(), again.method.estimates())
 

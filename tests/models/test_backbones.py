@@ -23,8 +23,8 @@ from plusone.models.heads import LinearHead
 from plusone.models.weights import load_weights, read_weights
 from plusone.prediction.load import load_run
 from plusone.recipe import make_recipe
+from plusone.training.closed_fit import fit_for
 from plusone.training.run import train
-from plusone.training.trainer import Training
 
 IMAGES = torch.randint(0, 256, (2, 3, 16, 16), dtype=torch.uint8)
 
@@ -206,7 +206,7 @@ def test_own_modules(form, mode):
     torch.manual_seed(0)
     net = Own(form)
     before = net.conv.weight.clone()
-    training = Training(make_task(small_data(), recipe), recipe, backbone=net)
+    training = fit_for(make_task(small_data(), recipe), recipe, backbone=net)
     assert training.model.head.linear.in_features == 6
     (record,) = training.epochs()
     assert 0 <= record.val_map <= 1
@@ -216,7 +216,7 @@ def test_own_modules(form, mode):
 @pytest.mark.parametrize(("form", "given"), [("list", "list"), ("number", r"\(\)")])
 def test_own_modules_that_return_something_else(form, given):
     recipe = recipe_for()
-    training = Training(make_task(small_data(), recipe), recipe, backbone=Own(form))
+    training = fit_for(make_task(small_data(), recipe), recipe, backbone=Own(form))
     with pytest.raises(InputError, match=rf"a backbone must return .*; Own returned {given}$"):
         next(training.epochs())
 
@@ -225,7 +225,7 @@ def test_own_modules_without_a_size():
     recipe = recipe_for()
     task = make_task(small_data(), recipe)
     with pytest.raises(InputError, match="Conv2d has no attribute dim"):
-        Training(task, recipe, backbone=nn.Conv2d(1, 6, 4))
+        fit_for(task, recipe, backbone=nn.Conv2d(1, 6, 4))
 
 
 def test_feature_sizes():

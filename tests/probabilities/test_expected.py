@@ -9,9 +9,9 @@ from plusone.inputs.task import make_task
 from plusone.prediction.run_folder import read_description, read_metrics
 from plusone.recipe import make_recipe
 from plusone.training import expected as module
+from plusone.training.closed_fit import fit_for
 from plusone.training.expected import expected
 from plusone.training.run import train
-from plusone.training.trainer import Training
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +59,7 @@ def test_it_is_computed_once_and_never_from_the_truth(monkeypatch):
     again, given = task_of(blind, observe="given", select_on="observed")
     assert again.train.truth is None
     assert expected(given, again) == first
-    assert Training(task, recipe).k == first.k
+    assert fit_for(task, recipe).k == first.k
     assert len(calls) == 1
 
 

@@ -6,9 +6,10 @@ import torch
 from torch import nn
 
 from plusone.data.dataset import Dataset
+from plusone.inputs.forward import predict
 from plusone.inputs.task import make_task
 from plusone.recipe import make_recipe
-from plusone.training.trainer import Training
+from plusone.training.closed_fit import fit_for
 
 
 class TinyBackbone(nn.Module):
@@ -57,14 +58,20 @@ def image_data(n=64, n_classes=3) -> Dataset:
     return Dataset.from_arrays(x, y, complete=True, split=split, hints=hints_for(y))
 
 
-def make_training(data: Dataset, *, backbone=None, **settings) -> Training:
+def make_training(data: Dataset, *, backbone=None, **settings):
     recipe = make_recipe({"method": "an", "flip": False}, settings)
     if backbone:
         with torch.random.fork_rng():
             torch.manual_seed(0)
             module = TinyBackbone() if backbone is True else backbone
-        return Training(make_task(data, recipe), recipe, backbone=module)
-    return Training(make_task(data, recipe), recipe)
+        return fit_for(make_task(data, recipe), recipe, backbone=module)
+    return fit_for(make_task(data, recipe), recipe)
+
+
+def scores_of(training, inputs):
+    """Scores in [0, 1] of any inputs under the weights of a run."""
+    model, kind = training.model, "images" if training.task.images else "features"
+    return training.method.probabilities(predict(model, model, inputs, kind=kind))
 
 
 @pytest.fixture(name="feature_data", scope="session")

@@ -22,6 +22,7 @@ from plusone.inputs.task import make_task
 from plusone.methods import METHODS
 from plusone.recipe import make_recipe
 from plusone.suggest.find import suggest
+from plusone.training.closed_fit import fit_for
 from plusone.training.expected import estimated
 from plusone.training.stack import train_stacked
 from plusone.training.trainer import Training
@@ -59,7 +60,7 @@ def digest(training: Training) -> str:
 
 def trained(data: Dataset, **settings) -> str:
     recipe = make_recipe(settings)
-    training = Training(make_task(data, recipe), recipe)
+    training = fit_for(make_task(data, recipe), recipe)
     maps = [record.val_map for record in training.epochs()]
     return f"{digest(training)} {maps}"
 

@@ -22,9 +22,9 @@ from plusone.prediction.load import load_run
 from plusone.prediction.tags import predict_all
 from plusone.recipe import make_recipe
 from plusone.training.api import fit
+from plusone.training.closed_fit import fit_for
 from plusone.training.crossfit import cross_fit
 from plusone.training.run import train
-from plusone.training.trainer import Training
 
 FIVE = {
     "method": "an",
@@ -116,7 +116,7 @@ def test_a_run_predicts_new_photos_as_it_was_trained(method, photos, tmp_path):
     predictor = load_run(tmp_path / "run").raw
     (items,) = find_items(predictor, [str(photos.table.root)])
     (new,) = predict_all(predictor, [items])
-    training = Training(task, recipe)
+    training = fit_for(task, recipe)
     for _ in training.epochs():
         pass
     rows = [items.ids.index(name) for name in task.val.ids.tolist()]

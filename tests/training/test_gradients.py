@@ -17,6 +17,7 @@ from plusone.prediction import load
 from plusone.prediction.load import load_run
 from plusone.recipe import make_recipe
 from plusone.training import trainer
+from plusone.training.batches import batches_of
 from plusone.training.pieces import Pieces
 from plusone.training.run import train
 from plusone.training.step import training_step
@@ -40,7 +41,7 @@ def test_both_passes_draw_the_same_dropout_and_statistics_move_once(training, im
     data, ends = image_data(), []
     for two_passes in (False, True):
         made = training(data, backbone=True)
-        model, batch = made.model.train(), next(made._batches())
+        model, batch = made.model.train(), next(batches_of(made))
         torch.manual_seed(7)
         if two_passes:
             pieces = Pieces(model, batch.views, 3)
@@ -78,7 +79,7 @@ def test_clipping(precision, training, image_data):
     data, gradients = image_data(), []
     for clip in (None, 1e-2):
         made = training(data, backbone=True, clip=clip, optimizer="sgd", precision=precision)
-        batch, model = next(made._batches()), made.model
+        batch, model = next(batches_of(made)), made.model
         torch.manual_seed(0)  # of the dropout
         training_step(
             model, model.head, made.method, made.optimizer, batch, made.clock(),

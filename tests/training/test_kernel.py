@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from tests.training.conftest import scores_of
 from tests.training.test_linear import assert_as_alone
 
 from plusone.closed_form.kernel import KernelHead
@@ -13,9 +14,9 @@ from plusone.inputs.loader import ArrayInputs
 from plusone.inputs.task import make_task
 from plusone.prediction.load import load_run
 from plusone.recipe import make_recipe
+from plusone.training.closed_fit import fit_for
 from plusone.training.crossfit import cross_fit
 from plusone.training.run import train
-from plusone.training.trainer import Training
 
 SETTINGS = {"head": "kernel", "epochs": 3, "batch_size": 16, "lr": 0.01, "expected_positives": 1.7}
 
@@ -30,11 +31,11 @@ def test_a_run_predicts_as_its_training_did(name, feature_data, tmp_path):
     assert 0 < result.val_map <= 1
     loaded = load_run(tmp_path / "run")
     assert isinstance(loaded.model.head, KernelHead) == (name != "lac")
-    trained = Training(task, recipe)
+    trained = fit_for(task, recipe)
     assert len(list(trained.epochs())) == (1 if name == "recovery" else 3 + 3 * (name == "lac"))
     x = ArrayInputs(torch.from_numpy(np.asarray(data.features[90:])))
     torch.testing.assert_close(
-        loaded.raw.probabilities(x), trained.predict_inputs(x), rtol=1e-5, atol=1e-6
+        loaded.raw.probabilities(x), scores_of(trained, x), rtol=1e-5, atol=1e-6
     )
 
 
@@ -48,12 +49,12 @@ def test_a_stack_shares_one_map(feature_data):
 def test_a_kernel_head_needs_fixed_features(image_data):
     recipe = make_recipe({"method": "an", "head": "kernel", "mode": "finetune"})
     with pytest.raises(InputError, match="--mode linear"):
-        Training(make_task(image_data(), recipe), recipe)
+        fit_for(make_task(image_data(), recipe), recipe)
 
 
 def test_images_and_tokens_have_vectors_too(image_data, feature_data):
     recipe = make_recipe({"method": "recovery", "mode": "linear", "backbone": "cnn"})
-    training = Training(make_task(image_data(), recipe), recipe)
+    training = fit_for(make_task(image_data(), recipe), recipe)
     (record,) = training.epochs()
     assert isinstance(training.model.head, KernelHead)
     assert record.val_map > 0
@@ -62,8 +63,20 @@ def test_images_and_tokens_have_vectors_too(image_data, feature_data):
     maps = []
     for features in (data.features, tokens):
         task = make_task(replace(data, features=features), recipe)
-        maps += [record.val_map for record in Training(task, recipe).epochs()]
+        maps += [record.val_map for record in fit_for(task, recipe).epochs()]
     assert maps[0] == pytest.approx(maps[1], abs=1e-6)
+
+
+def test_a_stage_after_a_closed_form_is_evaluated_by_its_own_weights(training, image_data):
+    made = training(
+        image_data(), method="recovery", backbone=True, mode="linear_init", finetune_epochs=2
+    )
+    records = list(made.epochs())
+    assert [(record.stage, record.epoch) for record in records] == [(0, 1), (1, 1), (1, 2)]
+    assert {*records[0].losses} == {"left_out_error"}
+    scores = made.log_odds(made.task.val)
+    assert made.validator(scores).score == pytest.approx(made.best.score, abs=1e-6)
+    assert made.held_out().log_odds.equal(scores)
 
 
 def test_leave_one_out_stands_for_folds(feature_data):
@@ -77,10 +90,10 @@ def test_leave_one_out_stands_for_folds(feature_data):
     penalty = {"options": {"penalty": 1.0}}
     whole = cross_fit(data, make_recipe({"method": "ridge", "observe": "given"}, penalty))
     settings = make_recipe({"method": "ridge", "observe": "given"}, penalty)
-    training = Training(make_task(rest, settings), settings)
+    training = fit_for(make_task(rest, settings), settings)
     assert len(list(training.epochs())) == 1
     x = torch.from_numpy(np.asarray(data.features)[[left]])
-    expected = training.predict_inputs(ArrayInputs(x))[0]
+    expected = scores_of(training, ArrayInputs(x))[0]
     # The kernel itself is fitted without the item here, so it is close and not equal.
     found = torch.from_numpy(whole.probabilities[left])
     torch.testing.assert_close(found, expected.double(), atol=0.03, rtol=0)
@@ -104,7 +117,7 @@ def test_sample_weights_count(head, close, feature_data):
     # Weights are 1 on average, so the penalty is relative to their mean.
     for part, penalty in ((twice, 1.0), (replace(task.train, weights=weights), 1 / weights.mean())):
         recipe = make_recipe(given, {"gamma": 1.5, "options": {"penalty": penalty}})
-        training = Training(replace(task, train=part), recipe)
+        training = fit_for(replace(task, train=part), recipe)
         assert len(list(training.epochs())) == 1
         scores.append(training.predict(task.test))
     assert (scores[0] - scores[1]).abs().max() < close

@@ -13,6 +13,7 @@ from plusone.inputs.task import make_task
 from plusone.methods import METHODS
 from plusone.methods._pointwise import Pointwise
 from plusone.recipe import make_recipe
+from plusone.training.closed_fit import fit_for
 from plusone.training.stack import AloneError, train_stacked
 from plusone.training.summary import summarise
 from plusone.training.trainer import Training
@@ -36,7 +37,7 @@ def assert_as_alone(task, recipes):
     stacked = train_stacked(task, recipes)
     assert len(stacked) == len(recipes)
     for recipe, (training, records) in zip(recipes, stacked, strict=True):
-        alone = Training(task, recipe)
+        alone = fit_for(task, recipe)
         expected = list(alone.epochs())
         assert training.recipe is recipe
         assert training.done
@@ -84,7 +85,7 @@ def test_gradients_of_a_stack_are_those_of_its_runs(name, feature_data):
     """Adam hardly notices the size of gradients, so they are compared here."""
     recipe = recipes_of(name)[0]
     task = make_task(feature_data(200), recipe)
-    method, clock = Training(task, recipe).method, Clock(0, 1, 3, 4, 5)
+    method, clock = fit_for(task, recipe).method, Clock(0, 1, 3, 4, 5)
     torch.manual_seed(0)
     index = torch.stack([torch.randperm(len(task.train))[:6] for _ in range(2)])
     observed = torch.from_numpy(task.train.observed.dense()).float()[index]
@@ -195,7 +196,7 @@ def test_finished_trainings_can_be_summarised(feature_data):
     recipes = recipes_of("em")
     task = make_task(feature_data(), recipes[0])
     for recipe, (training, records) in zip(recipes, train_stacked(task, recipes), strict=True):
-        alone = Training(task, recipe)
+        alone = fit_for(task, recipe)
         list(alone.epochs())
         mine, theirs = summarise(training, None, 1.0), summarise(alone, None, 1.0)
         assert mine.to_json().keys() == theirs.to_json().keys()

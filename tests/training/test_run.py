@@ -209,9 +209,9 @@ def test_a_loaded_run_predicts_what_training_predicted(task, tmp_path):
     assert predictor.classes == task.classes
     assert predictor.shape == (8,)
     scores = predictor.raw.probabilities(task.test.inputs)
-    from plusone.training.trainer import Training
+    from plusone.training.closed_fit import fit_for
 
-    again = Training(task, RECIPE)
+    again = fit_for(task, RECIPE)
     list(again.epochs())
     assert torch.equal(scores, again.predict(task.test))
     calibration, thresholds = calibrate(again)

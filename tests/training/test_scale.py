@@ -22,7 +22,7 @@ from plusone.inputs.sampling import blockwise, sample
 from plusone.parallel.sharing import Share
 from plusone.recipe import Recipe
 from plusone.training import summary
-from plusone.training.trainer import Training
+from plusone.training.closed_fit import fit_for
 
 N, L, D = 600, 8, 12
 
@@ -61,10 +61,10 @@ def test_mapped_features_train_to_the_same_bits(tmp_path, monkeypatch, method, d
 def test_k_is_estimated_alike(tmp_path, monkeypatch) -> None:
     data = small(tmp_path)
     recipe = Recipe(method="epr", expected_positives="estimate", epochs=1)
-    held = Training(task.make_task(data, recipe), recipe).k
+    held = fit_for(task.make_task(data, recipe), recipe).k
     monkeypatch.setattr(task, "LARGE", 1)
     monkeypatch.setattr("plusone.training.expected._estimates", {})
-    assert Training(task.make_task(data, recipe), recipe).k == held
+    assert fit_for(task.make_task(data, recipe), recipe).k == held
 
 
 @pytest.mark.parametrize("share", [Share(), Share(0, 2), Share(1, 2), Share(1, 2, pieces=3)])

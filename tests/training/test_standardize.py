@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from tests.training.conftest import scores_of
 
 from plusone.errors import InputError
 from plusone.export import export_run
@@ -13,8 +14,8 @@ from plusone.inputs.loader import ArrayInputs
 from plusone.inputs.task import make_task
 from plusone.prediction.load import load_run
 from plusone.recipe import make_recipe
+from plusone.training.closed_fit import fit_for
 from plusone.training.run import train
-from plusone.training.trainer import Training
 
 LAC = {"width": 8, "heads": 2, "feedforward": 8}
 CASES = [("gr", "linear", {}), ("an", "kernel", {}), ("lac", "linear", LAC),
@@ -44,17 +45,17 @@ def test_it_is_a_training_on_standardized_features(method, head, options, featur
         feature_data, method=method, head=head, options=options
     )
     train(*raw, tmp_path / "run")
-    expected = Training(*by_hand)
+    expected = fit_for(*by_hand)
     for _ in expected.epochs():
         pass
     found = load_run(tmp_path / "run").raw.probabilities(ArrayInputs(torch.from_numpy(x)))
-    wanted = expected.predict_inputs(ArrayInputs(torch.from_numpy(scaled)))
+    wanted = scores_of(expected, ArrayInputs(torch.from_numpy(scaled)))
     torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-4)
 
 
 def test_a_resumed_training_ends_the_same(feature_data):
     _, _, (task, recipe), _ = raw_and_scaled(feature_data, method="lac", head="linear", options=LAC)
-    whole, stopped = Training(task, recipe), Training(task, recipe)
+    whole, stopped = fit_for(task, recipe), fit_for(task, recipe)
     for number, _ in enumerate(whole.epochs()):
         if number == 3:  # in the second stage
             stopped.load_state(*deepcopy(whole.state()))
@@ -62,7 +63,7 @@ def test_a_resumed_training_ends_the_same(feature_data):
         pass
     for name, weight in whole.model.state_dict().items():
         assert torch.equal(weight, stopped.model.state_dict()[name]), name
-    finished = Training(task, recipe)
+    finished = fit_for(task, recipe)
     finished.load_state(*whole.state())
     assert finished.done
 
@@ -83,9 +84,9 @@ def test_the_onnx_model_takes_raw_features(feature_data, tmp_path):
 def test_it_needs_one_fixed_vector_for_each_item(feature_data, image_data):
     recipe = make_recipe({"method": "an", "standardize": True, "mode": "finetune"})
     with pytest.raises(InputError, match="changes the backbone; use --mode linear"):
-        Training(make_task(image_data(), recipe), recipe)
+        fit_for(make_task(image_data(), recipe), recipe)
     data = feature_data(120)
     recipe = make_recipe({"method": "lac", "standardize": True, "options": LAC})
     tokens = np.repeat(np.asarray(data.features)[:, None], 3, 1)
     with pytest.raises(InputError, match="lac is trained on several vectors"):
-        Training(make_task(replace(data, features=tokens), recipe), recipe)
+        fit_for(make_task(replace(data, features=tokens), recipe), recipe)

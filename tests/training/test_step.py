@@ -22,6 +22,8 @@ from plusone.models.heads import Head
 from plusone.recipe import make_recipe
 from plusone.seeds import generator
 from plusone.training import step as step_module
+from plusone.training.batches import batches_of
+from plusone.training.closed_fit import fit_for
 from plusone.training.stack import AloneError, train_stacked
 from plusone.training.step import SMALL_STEP, LossMeter, suitable_threads, training_step
 from plusone.training.trainer import Training
@@ -121,7 +123,7 @@ def recipe(request, monkeypatch):
 
 def reference(task, recipe):
     """Weights after a loop that has nothing but torch, the method and the order of the items."""
-    made = Training(task, recipe)  # for the initial weights
+    made = fit_for(task, recipe)  # for the initial weights
     head, method, train = made.model.head, made.method, task.train
     parameters = [*head.parameters(), *method.parameters()]
     optimizer = torch.optim.Adam(parameters, lr=recipe.lr)
@@ -145,7 +147,7 @@ def reference(task, recipe):
 
 def trained(task, recipe):
     """The last weights of a training; `epochs()` itself ends with the best ones."""
-    made = Training(task, recipe)
+    made = fit_for(task, recipe)
     for _ in range(recipe.epochs):
         made.train_epoch()
         made.epoch += 1
@@ -163,7 +165,7 @@ def test_what_a_method_reads_counts_in_every_path(recipe, feature_data):
             train_stacked(task, recipes)
         return
     for training, records in train_stacked(task, recipes):
-        alone = Training(task, training.recipe)
+        alone = fit_for(task, training.recipe)
         for mine, theirs in zip(records, alone.epochs(), strict=True):
             assert mine.losses == pytest.approx(theirs.losses, rel=1e-4)
         for name, value in training.model.state_dict().items():
@@ -203,14 +205,15 @@ class HostReads(TorchDispatchMode):
 def test_a_step_reads_no_value_on_the_host(name, feature_data):
     given = {"method": name, "epochs": 2, "batch_size": 16, "expected_positives": 1.7}
     recipe = make_recipe(METHODS[name].defaults, given, {"head": "linear"})
-    made = Training(make_task(feature_data(120), recipe), recipe)
+    task = make_task(feature_data(120), recipe)
+    made = Training(task, recipe)  # the loop, also where there is a closed form
     made.begin_training()
     for stage in range(len(made.stages)):
         made.stage, made.epoch = stage, 0
         made.begin_stage()
         made.train_epoch()
         made.epoch = 1
-        batches = list(made._batches())[:3]
+        batches = list(batches_of(made))[:3]
         _, _, forward = made.forward(made.task.train, made.model)
         with HostReads() as reads:
             for step, batch in enumerate(batches):
@@ -226,7 +229,7 @@ def test_a_step_reads_no_value_on_the_host(name, feature_data):
 def test_what_a_seen_negative_weighs(method, settings, weighted, feature_data):
     given = {"method": method, "observe": "positives_and_negatives(1, 1)", "epochs": 1}
     recipe = make_recipe(given, {"batch_size": 30}, settings)
-    made = Training(make_task(feature_data(), recipe), recipe)
+    made = fit_for(make_task(feature_data(), recipe), recipe)
     charged, loss = [], made.method.loss
 
     def listening(outs, batch, clock):
@@ -234,7 +237,7 @@ def test_what_a_seen_negative_weighs(method, settings, weighted, feature_data):
         return loss(outs, batch, clock)
 
     made.loss = listening
-    batches = list(made._batches())
+    batches = list(batches_of(made))
     made.train_epoch()
     for (logits, got), batch in zip(charged, batches, strict=True):
         expected, p = batch.observed.clone(), logits.sigmoid()
@@ -248,7 +251,7 @@ def test_what_a_seen_negative_weighs(method, settings, weighted, feature_data):
 def test_without_seen_negatives_nothing_is_weighted(feature_data, monkeypatch):
     monkeypatch.setattr(step_module, "weigh_negatives", None)  # calling it would fail
     recipe = make_recipe({"method": "em", "epochs": 1})
-    list(Training(make_task(feature_data(), recipe), recipe).epochs())
+    list(fit_for(make_task(feature_data(), recipe), recipe).epochs())
 
 
 @pytest.mark.parametrize("check", [1, 3, 64])
@@ -278,7 +281,7 @@ def test_the_meter_gives_means():
 
 def test_a_training_that_diverges_keeps_its_best_weights(feature_data):
     recipe = make_recipe({"method": "an", "epochs": 3, "batch_size": 16})
-    made = Training(make_task(feature_data(120), recipe), recipe)
+    made = fit_for(make_task(feature_data(120), recipe), recipe)
     epochs = made.epochs()
     next(epochs)
     good = {name: value.clone() for name, value in made.best.model.items()}
@@ -318,7 +321,7 @@ def test_compiled_and_plain_agree(feature_data, image_data, monkeypatch):
         for compiled in (False, True):
             given = {"method": "gr", "epochs": 1, "compile": compiled, "batch_size": 16}
             recipe = make_recipe(given)
-            made = Training(make_task(data, recipe), recipe)
+            made = fit_for(make_task(data, recipe), recipe)
             (record,) = made.epochs()
             ends.append(record.losses["loss"])
         assert ends[0] == pytest.approx(ends[1], rel=1e-3)

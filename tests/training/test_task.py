@@ -9,8 +9,8 @@ from plusone.data.dataset import Dataset
 from plusone.errors import InputError
 from plusone.inputs.task import make_task, seen_labels
 from plusone.recipe import make_recipe
+from plusone.training.closed_fit import fit_for
 from plusone.training.summary import summarise
-from plusone.training.trainer import Training
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_labels_seen_are_one_per_item_or_all(data):
 
 def test_a_share_is_trained_and_told(data):
     recipe = make_recipe({"method": "em", "train_share": 0.5, "epochs": 2})
-    training = Training(make_task(data, recipe), recipe)
+    training = fit_for(make_task(data, recipe), recipe)
     list(training.epochs())
     result = summarise(training, None, 0.0)
     assert result.items == {"train": 72, "val": 36, "test": 60}

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from tests.training.conftest import scores_of
 from torch import nn
 
 from plusone.data.dataset import Dataset
@@ -16,7 +17,8 @@ from plusone.metrics import mean_average_precision
 from plusone.metrics.seen_labels import DEFAULT, SCORES, get_score
 from plusone.prediction import checkpoint
 from plusone.recipe import Recipe, make_recipe
-from plusone.training.trainer import Training, Validator
+from plusone.training.closed_fit import fit_for
+from plusone.training.selection import Validator
 
 FAST = {"epochs": 3, "lr": 0.02, "batch_size": 32}
 
@@ -150,7 +152,7 @@ def test_steps_are_reported(feature_data):
 
     clocks = []
     recipe = make_recipe({"method": "an", "epochs": 2, "batch_size": 32})
-    run(Training(make_task(feature_data(100), recipe), recipe, on_step=clocks.append))
+    run(fit_for(make_task(feature_data(100), recipe), recipe, on_step=clocks.append))
     assert [(c.epoch, c.step, c.steps) for c in clocks] == [
         (0, 0, 2), (0, 1, 2), (1, 0, 2), (1, 1, 2),
     ]  # fmt: skip
@@ -356,7 +358,7 @@ def test_features_are_extracted_again_after_the_backbone_has_changed(training, i
     made = training(image_data(), backbone=True, stages=stages, lr=0.05)
     run(made)
     val = made.task.val
-    torch.testing.assert_close(made.predict(val), made.predict_inputs(val.inputs))
+    torch.testing.assert_close(made.predict(val), scores_of(made, val.inputs))
 
 
 def test_k_is_counted_or_estimated_or_given(training, feature_data):
@@ -471,13 +473,13 @@ def test_items_of_several_tokens(training, method):
 def test_what_an_own_backbone_keeps_fixed_stays_so(training, image_data, tiny_backbone):
     from plusone.inputs.task import make_task
     from plusone.recipe import make_recipe
-    from plusone.training.trainer import Training
+    from plusone.training.closed_fit import fit_for
 
     tiny_backbone.layers[0].requires_grad_(False)
     before = [weight.clone() for weight in tiny_backbone.layers[0].parameters()]
     norm = tiny_backbone.layers[1].weight.clone()
     recipe = make_recipe({"method": "an", "mode": "linear_init", "epochs": 1, "finetune_epochs": 1})
-    list(Training(make_task(image_data(), recipe), recipe, backbone=tiny_backbone).epochs())
+    list(fit_for(make_task(image_data(), recipe), recipe, backbone=tiny_backbone).epochs())
     after = list(tiny_backbone.layers[0].parameters())
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
     assert not torch.equal(tiny_backbone.layers[1].weight, norm)

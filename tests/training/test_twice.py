@@ -18,7 +18,7 @@ from plusone.data.dataset import Dataset
 from plusone.inputs.task import make_task
 from plusone.methods import METHODS
 from plusone.recipe import make_recipe
-from plusone.training.trainer import Training
+from plusone.training.closed_fit import fit_for
 
 from .everything_once import everything
 
@@ -79,7 +79,7 @@ def test_threads_change_the_last_digits_only(data, method):
         given = {"method": method, "epochs": 2, "batch_size": 128 if data is wide else 8,
                  "threads": threads, "backbone": "cnn", "expected_positives": 2.0}  # fmt: skip
         recipe = make_recipe(given)
-        training = Training(make_task(data(), recipe), recipe)
+        training = fit_for(make_task(data(), recipe), recipe)
         maps = [record.val_map for record in training.epochs()]
         found.append((maps, training.model.state_dict()))
     (one, first), (two, second) = found

@@ -536,10 +536,10 @@ def checkpoint_folder(folder: Path) -> Seeds:
     from plusone.inputs.task import make_task
     from plusone.prediction import checkpoint
     from plusone.recipe import make_recipe
-    from plusone.training.trainer import Training
+    from plusone.training.closed_fit import fit_for
 
     recipe = make_recipe(settings() | {"ema": 0.9})
-    training = Training(make_task(data_set(), recipe), recipe)
+    training = fit_for(make_task(data_set(), recipe), recipe)
     next(iter(training.epochs()))
     tensors, plain = training.state()
     checkpoint.save(folder / "checkpoint.safetensors", tensors, plain | {"seconds": 1.0})
@@ -551,11 +551,11 @@ def read_checkpoint(folder: Path) -> None:
     """Reads them as a command does."""
     from plusone.inputs.task import make_task
     from plusone.recipe import make_recipe
+    from plusone.training.closed_fit import fit_for
     from plusone.training.run import _restore
-    from plusone.training.trainer import Training
 
     recipe = make_recipe(settings() | {"ema": 0.9})
-    _restore(Training(make_task(data_set(), recipe), recipe), folder)
+    _restore(fit_for(make_task(data_set(), recipe), recipe), folder)
 
 
 def weights(folder: Path) -> Seeds:

@@ -293,7 +293,7 @@ def _compiler() -> str:
 
 def _compile(device: str) -> str:
     """Whether torch.compile works on a device."""
-    from plusone.training.trainer import compiler_problem
+    from plusone.training.guards import compiler_problem
 
     return compiler_problem(device) or "torch.compile works"
 

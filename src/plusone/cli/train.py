@@ -235,7 +235,7 @@ def _announce(task: Task, composed: Composed, remarks: Sequence[str], asked: set
     """
     from plusone.build import in_closed_form
     from plusone.device import describe, resolve
-    from plusone.training.trainer import compiler_problem
+    from plusone.training.guards import compiler_problem
 
     recipe = composed.recipe
     say(

@@ -14,6 +14,7 @@ from plusone.inputs.task import Task, apply_observation, make_task
 from plusone.methods import get_method
 from plusone.metrics.seen_labels import score_name
 from plusone.recipe import Recipe
+from plusone.training.closed_fit import fit_for
 from plusone.training.stack import AloneError, train_stacked
 from plusone.training.trainer import Training
 
@@ -170,7 +171,7 @@ def _train(
     outcomes: list[tuple[Recipe, Training | str]] = []
     for given, recipe in zip(group, trained, strict=True):
         try:
-            training = Training(task, recipe)
+            training = fit_for(task, recipe)
             for _ in training.epochs():
                 tick(1)
             outcomes.append((given, training))

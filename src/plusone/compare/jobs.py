@@ -293,10 +293,10 @@ def run_unit(unit: Unit, features: Path | None = None) -> list[JobResult] | Refu
 def run_job(job: Job, features: Path | None = None) -> JobResult:
     """Trains one job in this process."""
     from plusone.inputs.task import make_task
-    from plusone.training.trainer import Training
+    from plusone.training.closed_fit import fit_for
 
     task = make_task(_load(job.source), job.recipe)
-    training = Training(task, job.recipe, features=features if task.images else None)
+    training = fit_for(task, job.recipe, features=features if task.images else None)
     with closing(task.workers):
         return _result(job, training, list(training.epochs()), 1)
 

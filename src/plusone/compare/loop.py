@@ -32,8 +32,8 @@ from plusone.review.questions import Selection, Suggested
 from plusone.review.store import Verdict
 from plusone.suggest import Suggestions, read_suggestions, write_suggestions
 from plusone.suggest.find import suggest
+from plusone.training.closed_fit import fit_for
 from plusone.training.run import fingerprint
-from plusone.training.trainer import Training
 
 ANY = "any"  # questions drawn at random from all unobserved labels, suggested or not
 BEFORE = "before"
@@ -241,7 +241,7 @@ def check(
 def _measure(dataset: Dataset, table: LabelTable, settings: Recipe) -> float:
     """Test mAP of a run on these labels; unknown test labels are left out."""
     task = make_task(replace(dataset, table=table), settings)
-    training = Training(task, settings)
+    training = fit_for(task, settings)
     for _ in training.epochs():
         pass
     assert task.test is not None

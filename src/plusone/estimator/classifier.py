@@ -343,8 +343,8 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 each of its items is a group of its own.
         """
         from plusone.autorecipe import facts_of
+        from plusone.training.closed_fit import fit_for
         from plusone.training.rates import pick_rate
-        from plusone.training.trainer import Training
 
         x, labels = self._inputs(X, reset=True), read_labels(y)
         weights = self._weights(sample_weight, x)
@@ -401,7 +401,7 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             composed = composed.revised(picked.choice)
             self._keep(picked.training, picked.records, labels)
         else:
-            training = Training(task, composed.recipe)
+            training = fit_for(task, composed.recipe)
             self._keep(training, training.epochs(), labels)
         self.rules_ = composed.rules
         return self

@@ -25,9 +25,11 @@ from plusone.prediction.load import Predictor
 from plusone.probabilities.calibration import Calibration
 from plusone.probabilities.thresholds import Thresholds
 from plusone.results import EpochRecord, RunResult
+from plusone.training.closed_fit import fit_for
+from plusone.training.guards import compiler_problem
 from plusone.training.rates import pick_rate
 from plusone.training.summary import calibrate, summarise
-from plusone.training.trainer import Training, compiler_problem
+from plusone.training.trainer import Training
 
 
 @dataclass(frozen=True, repr=False)
@@ -157,7 +159,7 @@ def fit(
         picked = pick_rate(task, recipe) if "lr" in composed.chosen else None
         if picked is not None:
             composed = composed.revised(picked.choice)
-        training = picked.training if picked else Training(task, recipe, backbone=module)
+        training = picked.training if picked else fit_for(task, recipe, backbone=module)
         records = []
         for record in picked.records if picked else training.epochs():
             records.append(record)

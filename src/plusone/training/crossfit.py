@@ -26,7 +26,7 @@ from plusone.inputs.task import input_shape, make_task
 from plusone.io.arrays import write_array
 from plusone.io.keys import content_key, file_state
 from plusone.recipe import Recipe
-from plusone.training.trainer import Training
+from plusone.training.closed_fit import ClosedFormFit, fit_for
 from plusone.version import __version__
 
 SHOWN = 100  # items that the record of a closed form is measured on
@@ -137,10 +137,11 @@ def _left_out(
         share = min(recipe.val_share, SHOWN / len(rows))  # they are learned from, too
         settings = recipe.model_copy(update={"use_validation": True, "val_share": share})
         task = make_task(replace(dataset, table=replace(dataset.table, split=split)), settings)
-        training = Training(task, settings)
+        training = fit_for(task, settings)
         with closing(task.workers):
             for _ in training.epochs():
                 pass
+        assert isinstance(training, ClosedFormFit)
         assert training.left_out is not None
         scores = training.method.log_odds(training.left_out).numpy()
         ids = np.concatenate([part.ids for part in training.learned_parts])
@@ -157,7 +158,7 @@ def _train_and_predict(
     """Trains on the training items and predicts the test items."""
     task = make_task(dataset, recipe)
     assert task.test is not None
-    training = Training(task, recipe)
+    training = fit_for(task, recipe)
     with closing(task.workers):
         for _ in training.epochs():
             if on_epoch is not None:

@@ -136,7 +136,7 @@ def expected_by_calibration(training: Training, held_out: HeldOut) -> Expected:
             scores = torch.sigmoid(held_out.log_odds.double()).numpy()
             k = labels_per_item(scores, held_out.labels).k
         else:
-            k = estimated(training.recipe, training.task, training.vectors)
+            k = estimated(training.recipe, training.task, training.inputs.vectors)
     except InputError:
         return training.expected
     return Expected(k, "estimated")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plusone.autorecipe import Choice
@@ -14,6 +14,7 @@ from plusone.methods import get_method
 from plusone.recipe import Recipe
 from plusone.results import EpochRecord
 from plusone.training.stack import AloneError, train_stacked
+from plusone.training.state import copy_of
 from plusone.training.trainer import Training
 
 MOST_ITEMS = 20_000
@@ -77,6 +78,15 @@ def pick_rate(
     by = f"{'mAP' if validator.selected_by == 'map' else 'the score'} on {seen}"
     why = f"the best of {listed} by {by} labels of the validation items"
     if whole is not None:
-        whole.take_over(best)
+        _take_over(whole, best)
         best = whole
     return Picked(best, tuple(records), Choice({"lr": rate}, why))
+
+
+def _take_over(whole: Training, run: Training) -> None:
+    """Gives head and learning rate of a finished run on features to the run on their images."""
+    assert run.best is not None
+    whole.recipe = whole.recipe.model_copy(update={"lr": run.recipe.lr})
+    whole.model.head = run.model.head
+    whole.stage, whole.epoch, whole.stage_maps = run.stage, run.epoch, run.stage_maps
+    whole.best = replace(run.best, model=copy_of(whole.model))

@@ -56,8 +56,10 @@ from plusone.probabilities.calibration import Calibration, write_calibration
 from plusone.probabilities.thresholds import Thresholds, write_thresholds
 from plusone.recipe import FORMAT, Recipe
 from plusone.results import EpochRecord, RunDescription, RunResult
+from plusone.training.closed_fit import fit_for
 from plusone.training.expected import Expected
 from plusone.training.rates import Picked
+from plusone.training.state import memory, weights
 from plusone.training.summary import calibrate, summarise
 from plusone.training.tracking import Listener, Tracking
 from plusone.training.trainer import Training
@@ -112,7 +114,7 @@ def train(
     check_same(f"{recipe.to_toml()} {data}", "the settings or the data")
     # Before anything is written: invalid settings must not leave a run behind.
     training = (
-        Training(task, recipe, on_step=on_step, on_extract=on_extract, features=features)
+        fit_for(task, recipe, on_step=on_step, on_extract=on_extract, features=features)
         if picked is None
         else picked.training
     )
@@ -216,12 +218,12 @@ def _saving_best(training: Training, folder: Path) -> Iterator[None]:
 
 def _write_model(training: Training, folder: Path) -> tuple[Calibration, Thresholds]:
     """Writes the current weights, their calibration and their thresholds."""
-    tensors, memory = training.weights(), training.memory()
+    tensors, tables = weights(training), memory(training)
     calibration, thresholds = calibrate(training)
     if is_main_process():
         checkpoint.save(folder / "model.safetensors", tensors, {"version": __version__})
-        if memory:
-            checkpoint.save(folder / MEMORY, memory, {"version": __version__})
+        if tables:
+            checkpoint.save(folder / MEMORY, tables, {"version": __version__})
         write_calibration(folder, training.task.classes, calibration)
         write_thresholds(folder, training.task.classes, thresholds)
     return calibration, thresholds

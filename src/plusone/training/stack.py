@@ -27,6 +27,7 @@ from plusone.parallel.processes import world
 from plusone.recipe import Recipe
 from plusone.results import EpochRecord
 from plusone.seeds import generator
+from plusone.training.guards import check_weights, computing
 from plusone.training.step import LossMeter, refusing_options, training_step
 from plusone.training.trainer import Training
 from plusone.types import Batch, Outputs
@@ -114,7 +115,7 @@ def train_stacked(
     check_model(trainings[0])
     trainings += [kind(task, recipe) for recipe in recipes[1:]]
     for training in trainings:
-        training.enter_space(trainings[0].space)
+        training.inputs.enter_space(training.stages[0], trainings[0].inputs.space)
         if head is not None:
             training.model.head.load_state_dict(head)
     stacks = [Stack(grid) for grid in _grids(trainings)]
@@ -202,10 +203,10 @@ class Stack:
         """Trains and evaluates all runs for one epoch."""
         started, clock = time.perf_counter(), self.trainings[0].clock()
         work = self.recipe.batch_size * sum(weight.numel() for weight in self.head.parameters())
-        with self.trainings[0].computing(work):
+        with computing(self.trainings[0], work):
             losses = self._train()
             for training in self.trainings:
-                training.check_weights()
+                check_weights(training)
             train, val = self._logits(self.task.train), self._logits(self.task.val)
             with torch.no_grad():
                 for run, training in enumerate(self.trainings):

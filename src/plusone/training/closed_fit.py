@@ -1,0 +1,129 @@
+"""A fit in closed form, with the same records and the same run folder as the loop.
+
+A stage on fixed features is one solution for all items instead of epochs of steps. Stages that
+train a backbone have no closed form; there, and in them alone, the loop goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from plusone.closed_form.folds import solve
+from plusone.data.matrix import LabelMatrix
+from plusone.device import CPU
+from plusone.errors import InputError
+from plusone.inputs.task import Part, Task, numbered_groups
+from plusone.methods import get_method
+from plusone.models.classifier import Classifier
+from plusone.models.heads import LinearHead
+from plusone.probabilities.calibration import HeldOut
+from plusone.recipe import Recipe
+from plusone.training.selection import State, Validation
+from plusone.training.trainer import Training
+from plusone.types import Stage
+
+
+def fit_for(task: Task, recipe: Recipe, *, features: Path | None = None, **rest: Any) -> Training:
+    """The fit of a recipe: in closed form where the method has one, else by the loop.
+
+    Args:
+        task: The data.
+        recipe: The settings.
+        features: Folder where features of image files are cached for later runs.
+        **rest: Other arguments of `Training`.
+    """
+    kind = ClosedFormFit if get_method(recipe.method).closed_form else Training
+    return kind(task, recipe, features=features, **rest)
+
+
+class ClosedFormFit(Training):
+    """A run of a method with a closed form.
+
+    Attributes:
+        left_out: Logits `[n, L]` of the items of `learned_parts`, each predicted by a model fitted
+            without it and its group; None before a stage was solved.
+    """
+
+    solved = True
+    left_out: Tensor | None = None
+
+    @property
+    def learned_parts(self) -> tuple[Part, ...]:
+        """The parts that are learned from: also validation items, if nothing is chosen by them."""
+        together = self.recipe.use_validation
+        return (self.task.train, self.task.val) if together else (self.task.train,)
+
+    @property
+    def solves(self) -> bool:
+        """Whether the current stage is solved."""
+        return self.stages[self.stage].inputs == "features"
+
+    def _stages(self) -> tuple[Stage, ...]:
+        stages = tuple(
+            replace(stage, epochs=1) if stage.inputs == "features" else stage  # once is enough
+            for stage in super()._stages()
+        )
+        if self.recipe.group_weight and any(stage.inputs == "features" for stage in stages):
+            raise InputError(
+                f"group_weight is a term of gradient steps, and {self.recipe.method} has a closed "
+                "form on fixed features; choose another method, or leave group_weight out"
+            )
+        return stages
+
+    def train_epoch(self) -> dict[str, float]:
+        if self.solves:
+            return self.solve_head()
+        self.left_out = None  # of another model
+        return super().train_epoch()
+
+    def solve_head(self) -> dict[str, float]:
+        """Fits the head in closed form; returns the mean squared error, leaving each item out."""
+        assert self.inputs.space is not None
+        assert isinstance(self.model.head, LinearHead)
+        parts, weights = self.learned_parts, self.inputs.item_weights()
+        observed = torch.cat([torch.from_numpy(part.observed.dense()) for part in parts])
+        observed = observed.to(self.device).float()
+        vectors = self.inputs.space.fit([part.inputs for part in parts], weights)
+        with torch.no_grad():
+            own = get_method(self.recipe.method).leave_one_out
+            groups = numbered_groups(parts)
+            solution = solve(
+                self.method.solve, vectors, observed, weights, groups, leave_one_out=own
+            )
+            self.method.after_solving(solution)
+            self.model.head.weight.copy_(solution.weight)
+            self.model.head.bias.copy_(solution.bias)
+        error = (solution.left_out - observed.clamp(min=0)).square().mean()
+        self.left_out = solution.left_out.to(CPU)
+        return {"left_out_error": float(error)}
+
+    def held_out(self) -> HeldOut:
+        """Every item that was learned from, each left out in turn, and the validation items."""
+        if self.left_out is None:
+            return super().held_out()
+        z = self.method.log_odds(self.left_out)
+        if len(self.learned_parts) == 1:
+            z = torch.cat([z, self.log_odds(self.task.val)])
+        labels = self.validator.labels.with_default(self.task.train.observed.default)
+        known = LabelMatrix.concatenate([self.task.train.observed, labels])
+        return HeldOut(z, known, "items that were each left out")
+
+    def other_state(self) -> State:
+        return {} if self.left_out is None else {"left_out": self.left_out}
+
+    def load_other_state(self, tensors: State) -> None:
+        self.left_out = tensors.get("left_out")
+
+    def _work(self) -> int | None:
+        return None if self.solves else super()._work()
+
+    def _evaluate(self) -> tuple[Validation, str, Classifier]:
+        if self.left_out is None or len(self.learned_parts) == 1:
+            return super()._evaluate()
+        own = self.left_out[len(self.task.train) :]  # learned from, so each is left out
+        return self.validated(own), "raw", self.model

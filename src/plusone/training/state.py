@@ -1,0 +1,160 @@
+"""The state of a run as tensors by name and plain values: what is saved, resumed and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from plusone.build import below
+from plusone.device import CPU
+from plusone.methods._tables import holder_of
+from plusone.parallel.processes import broadcast_tensors
+from plusone.training.selection import Best, State
+
+if TYPE_CHECKING:
+    from plusone.training.trainer import Training
+
+BESTS = ("best", "before")
+FIELDS = ("score", "val_map", "epoch", "weights")  # of a `Best` that are plain
+
+
+@dataclass(frozen=True)
+class Divided:
+    """The tensors of a state of which each process holds some rows.
+
+    Args:
+        tables: Names of tables.
+        slots: Weights whose moments are divided as they are; a count of steps is not.
+    """
+
+    tables: frozenset[str]
+    slots: frozenset[str]
+
+    def __call__(self, name: str, tensor: Tensor) -> bool:
+        return name in self.tables or (tensor.ndim > 0 and name.rpartition(".")[0] in self.slots)
+
+
+def divided(training: Training) -> Divided:
+    """Which tensors of the state of a run are divided among processes."""
+    places = ("method", *(f"{name}.method" for name in BESTS))
+    weights = [weight for group in training.optimizer.param_groups for weight in group["params"]]
+    return Divided(
+        frozenset(f"{place}.{name}" for place in places for name in training.tables.names),
+        frozenset(
+            f"optimizer.{number}"
+            for number, weight in enumerate(weights)
+            if holder_of(weight) is not None
+        ),
+    )
+
+
+def weights(training: Training) -> State:
+    """The tensors that prediction needs: those of the model, and of the method but `memory`."""
+    state, tables = training.method.state_dict(), training.method.per_item
+    kept = {name: tensor for name, tensor in state.items() if name not in tables}
+    return _named("model", training.model.state_dict()) | _named("method", kept)
+
+
+def memory(training: Training) -> State:
+    """The method's tables with a row for each item; of several processes as in `state`."""
+    state, tables = training.method.state_dict(), training.method.per_item
+    kept = {name: tensor for name, tensor in state.items() if name in tables}
+    return training.tables.whole(_named("method", kept), divided(training))
+
+
+def state(training: Training) -> tuple[State, dict[str, Any]]:
+    """Everything that changes in a run: tensors by name, and plain values.
+
+    All ranks must call it, and rank 0 alone gets the tables of the method that have a row for each
+    item: they are too large to be whole in every process.
+    """
+    tensors = _named("model", training.model.state_dict())
+    tensors |= _named("method", training.method.state_dict())
+    if not training.done:
+        if training.groups is not None:
+            tensors |= _named("groups", training.groups.state_dict())
+        for number, slot in training.optimizer.state_dict()["state"].items():
+            moments = {key: value for key, value in slot.items() if value is not None}
+            tensors |= _named(f"optimizer.{number}", moments)
+        for name, average in training.averages.items():
+            tensors |= _named(name, average.model.state_dict())
+    tensors |= training.other_state()
+    plain: dict[str, Any] = {"stage": training.stage, "epoch": training.epoch}
+    plain["stage_maps"] = list(training.stage_maps)
+    if not training.done and training.gradients.scaler is not None:
+        plain["scaler"] = training.gradients.scaler.state_dict()
+    # The best weights of the previous stage are kept until this one has some.
+    before = training.before if training.best is None else None
+    for name, best in zip(BESTS, (training.best, before), strict=True):
+        plain[name] = None
+        if best is not None:
+            tensors |= _named(f"{name}.model", best.model)
+            tensors |= _named(f"{name}.method", best.method)
+            tensors |= _named(f"{name}.groups", best.groups)
+            plain[name] = {key: getattr(best, key) for key in FIELDS}
+    return training.tables.whole(tensors, divided(training)), plain
+
+
+def load_state(training: Training, tensors: State, plain: Mapping[str, Any]) -> None:
+    """Takes over what `state` gave; of several processes, what rank 0 is given."""
+    training.stage, training.epoch = plain["stage"], plain["epoch"]
+    training.stage_maps = list(plain["stage_maps"])
+    if not training.done:
+        training.begin_stage()
+    is_divided = divided(training)
+    tensors = broadcast_tensors(
+        tensors,
+        lambda name, whole: training.tables.cut(whole) if is_divided(name, whole) else whole,
+    )
+    training.load_other_state(tensors)
+    if training.done and training.inputs.mapped:
+        new_map = training.inputs.new_map().to(training.device)
+        training.model.head = new_map.folded(training.model.head)
+    training.model.load_state_dict(below(tensors, "model."))
+    training.method.load_state_dict(below(tensors, "method."))
+    if not training.done:
+        _load_unfinished(training, tensors, plain)
+    training.best, training.before = (
+        None
+        if plain.get(name) is None
+        else Best(
+            **plain[name],
+            model=below(tensors, f"{name}.model."),
+            method=below(tensors, f"{name}.method."),
+            groups=below(tensors, f"{name}.groups."),
+        )
+        for name in BESTS
+    )
+
+
+def _load_unfinished(training: Training, tensors: State, plain: Mapping[str, Any]) -> None:
+    """Groups, optimizer, scaler and averages of a run that goes on."""
+    if training.groups is not None:
+        training.groups.load_state_dict(below(tensors, "groups."))
+    slots: dict[int, State] = {}
+    for key, value in below(tensors, "optimizer.").items():
+        number, name = key.split(".", 1)
+        slots.setdefault(int(number), {})[name] = value
+    groups = training.optimizer.state_dict()["param_groups"]
+    training.optimizer.load_state_dict({"state": slots, "param_groups": groups})
+    for weight, slot in training.optimizer.state.items():
+        for name, value in slot.items():  # fused kernels take one layout for all
+            if value.shape == weight.shape and value.stride() != weight.stride():
+                slot[name] = torch.empty_like(weight).copy_(value)
+    if training.gradients.scaler is not None and "scaler" in plain:
+        training.gradients.scaler.load_state_dict(plain["scaler"])
+    for name, average in training.averages.items():
+        average.model.load_state_dict(below(tensors, f"{name}."))
+
+
+def copy_of(module: nn.Module) -> State:
+    """A copy of the state in the memory of the CPU."""
+    return {key: value.detach().to(CPU, copy=True) for key, value in module.state_dict().items()}
+
+
+def _named(prefix: str, tensors: State) -> State:
+    return {f"{prefix}.{key}": value for key, value in tensors.items()}
