@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 from shlex import join, quote
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,8 +28,13 @@ from plusone.cli.printing import (
 from plusone.errors import InputError
 from plusone.io.files import alone_in, clear_leftovers
 
-PROBABILITIES = "probabilities"
-FORMS = ("json", "parquet", "label-studio", "fiftyone", PROBABILITIES)
+if TYPE_CHECKING:
+    from plusone.data.dataset import Dataset
+    from plusone.data.table import LabelTable
+    from plusone.recipe import Recipe
+    from plusone.suggest.find import Found
+
+FORMS = ("json", "parquet", "label-studio", "fiftyone", "probabilities")
 
 
 def suggest(
@@ -93,20 +98,16 @@ def suggest(
     Example: [bold]plusone suggest runs/photos-gr-seed0 --precision 0.95[/bold]
     Example: [bold]plusone suggest runs/photos-gr-seed0 --audit checked.csv[/bold]
     """
-    from plusone.data.broken import write_broken
     from plusone.data.formats import read
     from plusone.features.extraction import FOLDER
-    from plusone.methods import get_method
-    from plusone.prediction.run_folder import read_recipe
-    from plusone.probabilities.accept import accept, summary
-    from plusone.suggest import write_suggestions
-    from plusone.suggest.find import find, head_only, run_labels
+    from plusone.probabilities.accept import accept
+    from plusone.suggest.find import head_only, run_labels, run_recipe
     from plusone.suggest.outputs import (
         ACCEPTED,
+        PROBABILITIES,
         check_accepted,
         check_form,
-        write_accepted,
-        write_as,
+        write_found,
     )
 
     forms = list(dict.fromkeys(also or ()))
@@ -119,12 +120,7 @@ def suggest(
     check_folder(folder)
     more_labels = labels or folder / ACCEPTED
     check_file(more_labels, flag="--accepted")
-    recipe = read_recipe(run).model_copy(update={"device": device or "auto"})
-    for name in ("expected_positives", "class_priors"):
-        if getattr(recipe, name) == "truth":  # which must not be used here
-            recipe = recipe.model_copy(update={name: "estimate"})
-    if seed is not None:
-        recipe = recipe.model_copy(update={"seed": seed})
+    recipe = run_recipe(run, device or "auto", seed)
     dataset = dataset_of(run, data, features, form, meaning, hints)
     dataset = replace(dataset, table=run_labels(run, dataset.table, recipe))
     try:
@@ -135,7 +131,7 @@ def suggest(
         if name != PROBABILITIES:
             check_form(name, dataset.table)
     checked = None if audit is None else read(audit, check_images=False).table
-    beside = run.parent / FOLDER  # features of the training
+    beside = run.parent / FOLDER  # features of the run
     shared = not linear and beside.is_dir() and os.access(beside, os.W_OK)
     cached = beside if shared else folder / "folds"
     if linear:
@@ -143,6 +139,42 @@ def suggest(
             dataset, recipe = head_only(
                 run, dataset, recipe, lambda n: bar.advance(making, n), cached
             )
+    found = _find(dataset, recipe, folds, checked, positives, folder, cached)
+    accepted = accept(
+        found.calibrated, found.observed, precision, per_class=per_class, groups=found.groups
+    )
+    about: dict[str, Any] = {"run": str(run), "backbone_saw_items": linear}
+    result = write_found(
+        found,
+        accepted,
+        found.suggestions(least=least, top=top),
+        folder,
+        labels=more_labels,
+        forms=forms,
+        image_prefix=image_prefix,
+        about=about | ({"broken": len(dataset.broken)} if dataset.broken else {}),
+    )
+    if as_json:
+        emit(result)
+        return
+    files_of_images = dataset.table.root is not None
+    _print(result, _training(run, data, features, more_labels, images=files_of_images))
+
+
+def _find(
+    dataset: Dataset,
+    recipe: Recipe,
+    folds: int,
+    audit: LabelTable | None,
+    positives: float | None,
+    folder: Path,
+    cached: Path,
+) -> Found:
+    """Trains the models of all folds, with a progress bar; those that are done are kept."""
+    from plusone.data.broken import write_broken
+    from plusone.methods import get_method
+    from plusone.suggest.find import find
+
     images = dataset.features is None or dataset.features.ndim == 4
     stages = recipe.resolved_stages(images=images, phases=get_method(recipe.method).phases)
     if images and any(stage.inputs == "images" for stage in stages):
@@ -151,11 +183,7 @@ def suggest(
     again = resume_hint(
         f"run the same command again to continue ({folder} keeps the folds that are done)"
     )
-    with (
-        again,
-        alone_in(folder),
-        progress("training", None) as bar_and_task,
-    ):
+    with again, alone_in(folder), progress("training", None) as bar_and_task:
         steps = Steps(*bar_and_task)
         done = 0
         clear_leftovers(folder)
@@ -172,11 +200,11 @@ def suggest(
             done += 1
             steps.to(f"training {folds} models", done, folds * epochs)
 
-        fitted = find(
+        return find(
             dataset,
             recipe,
             folds,
-            audit=checked,
+            audit=audit,
             positives=positives,
             keep=folder / "folds",
             on_epoch=on_epoch,
@@ -184,41 +212,6 @@ def suggest(
             on_extract=lambda count: steps.extracted(count, len(dataset.table)),
             features_folder=cached,
         )
-    accepted = accept(
-        fitted.calibrated,
-        fitted.observed,
-        precision,
-        per_class=per_class,
-        groups=fitted.groups,
-    )
-    suggestions = fitted.suggestions(least=least, top=top)
-    truth, hidden = fitted.truth, 0
-    if truth is not None:
-        hidden = int((truth & (fitted.observed == 0)).sum())
-    more = {
-        "run": str(run),
-        "backbone_saw_items": linear,
-        "accepted": summary(accepted, dataset.table.classes, truth, hidden),
-    }
-    more |= {"broken": len(dataset.broken)} if dataset.broken else {}
-    suggestions = replace(suggestions, about=dict(suggestions.about) | more)
-    write_suggestions(suggestions, folder)
-    row, label = (accepted.mask | fitted.confirmed).nonzero()
-    write_accepted(dataset.table, fitted.rows[row], label, more_labels)
-    files: list[str] = []
-    for name in forms:
-        if name == PROBABILITIES:
-            files.append(fitted.write_probabilities(folder))
-        else:
-            files += write_as(suggestions, folder, name, image_prefix=image_prefix)
-    result = {"out": str(folder), "suggestions": len(suggestions)} | dict(suggestions.about)
-    result["files"] = ["suggestions.csv", "seen.npz", "about.json", *files]
-    result["accepted_labels"] = str(more_labels)
-    if as_json:
-        emit(result)
-        return
-    files_of_images = dataset.table.root is not None
-    _print(result, _training(run, data, features, more_labels, images=files_of_images))
 
 
 def _print(result: dict[str, Any], training: list[str]) -> None:

@@ -21,6 +21,7 @@ from plusone.inputs.task import apply_observation
 from plusone.io.files import replacing
 from plusone.prediction.evaluate import difference
 from plusone.prediction.load import load_run
+from plusone.prediction.run_folder import read_recipe
 from plusone.probabilities import k_from_features, labels_per_item, usable_rows
 from plusone.probabilities.answers import Answers, answers_from
 from plusone.probabilities.hint_prior import with_prior
@@ -258,6 +259,22 @@ def _k(
     else:
         estimate = labels_per_item(fit.probabilities, table.labels)
     return (estimate.cautious, "cautious") if answers is None else (estimate.k, "estimated")
+
+
+def run_recipe(run: Path, device: str = "auto", seed: int | None = None) -> Recipe:
+    """The recipe of a run, to train its folds by: what it counted on the truth is estimated.
+
+    Args:
+        run: The run folder.
+        device: What trains.
+        seed: Seed of folds and weights; the run's by default.
+    """
+    recipe = read_recipe(run)
+    changed: dict[str, object] = {"device": device} | ({} if seed is None else {"seed": seed})
+    for name in ("expected_positives", "class_priors"):
+        if getattr(recipe, name) == "truth":
+            changed[name] = "estimate"
+    return recipe.model_copy(update=changed)
 
 
 def run_labels(run: Path, data: LabelTable, recipe: Recipe) -> LabelTable:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import numpy as np
@@ -20,9 +20,14 @@ from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.extras import install_command
 from plusone.io.files import replacing, write_json, write_text
-from plusone.suggest.folder import GROUP, Suggestions
+from plusone.probabilities.accept import Accepted, summary
+from plusone.suggest.folder import GROUP, Suggestions, write_suggestions
+
+if TYPE_CHECKING:
+    from plusone.suggest.find import Found
 
 ACCEPTED = "accepted.csv"
+PROBABILITIES = "probabilities"  # a format that holds all labels, not suggestions alone
 
 
 def check_form(form: str, table: LabelTable) -> None:
@@ -58,6 +63,48 @@ def write_as(
     if form == "label-studio":
         return _label_studio(suggestions, folder, image_prefix)
     return FORMS[form](suggestions, folder)
+
+
+def write_found(
+    found: Found,
+    accepted: Accepted,
+    suggestions: Suggestions,
+    folder: Path,
+    *,
+    labels: Path,
+    forms: Sequence[str] = (),
+    image_prefix: str = "",
+    about: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Writes suggestions, accepted labels and further formats; returns what `--json` prints.
+
+    Args:
+        found: Calibrated labels of all items.
+        accepted: Those that are accepted.
+        suggestions: Those that are suggested.
+        folder: The folder of suggestions.
+        labels: The file for seen and accepted labels.
+        forms: Further formats, names in `FORMS` or `PROBABILITIES`.
+        image_prefix: Put before the names of images for Label Studio.
+        about: Further facts for `about.json`.
+    """
+    truth, hidden = found.truth, 0
+    if truth is not None:
+        hidden = int((truth & (found.observed == 0)).sum())
+    facts = {"accepted": summary(accepted, found.table.classes, truth, hidden)}
+    everything = dict(suggestions.about) | dict(about or {}) | facts
+    suggestions = replace(suggestions, about=everything)
+    write_suggestions(suggestions, folder)
+    row, label = (accepted.mask | found.confirmed).nonzero()
+    write_accepted(found.table, found.rows[row], label, labels)
+    files = ["suggestions.csv", "seen.npz", "about.json"]
+    for form in forms:
+        if form == PROBABILITIES:
+            files.append(found.write_probabilities(folder))
+        else:
+            files += write_as(suggestions, folder, form, image_prefix=image_prefix)
+    result = {"out": str(folder), "suggestions": len(suggestions)} | everything
+    return result | {"files": files, "accepted_labels": str(labels)}
 
 
 def by_item(suggestions: Suggestions) -> Iterator[tuple[int, slice]]:
