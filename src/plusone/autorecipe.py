@@ -202,7 +202,7 @@ def compose(
 
     1. The general defaults of `Recipe`.
     2. What the rules choose from facts about the data. The rules are silent without facts: where
-       the user switched them off, or gave a recipe file, which describes a training in full. An
+       the user switched them off, or gave a recipe file, which describes a run in full. An
        embedded data set has fixed settings instead of rules.
     3. The defaults of the method.
     4. What the user gave: a recipe file, then `--set` or keywords, then flags.

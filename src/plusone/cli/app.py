@@ -6,7 +6,6 @@ command's docstring, read from its source without importing it.
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import sys
@@ -159,14 +158,14 @@ class _Analyses(LazyGroup):
 
 @cache
 def summary(package: str, name: str) -> str:
-    """The first line of a command's docstring, read from its source."""
+    """The first line of a command's docstring, read from its source without importing it."""
     place = Path(__file__).parent / package.removeprefix(__package__).strip(".") / name
     if place.is_dir():
-        found: Any = ast.parse((place / "__init__.py").read_text(encoding="utf-8"))
+        source, pattern = place / "__init__.py", r'^"""(.*)'
     else:
-        body = ast.parse(place.with_suffix(".py").read_text(encoding="utf-8")).body
-        found = next(x for x in body if isinstance(x, ast.FunctionDef) and x.name == name)
-    return (ast.get_docstring(found) or "").partition("\n")[0]
+        source, pattern = place.with_suffix(".py"), rf'^def {name}\(.*?^    """(.*?)$'
+    found = re.search(pattern, source.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    return found[1].partition("\n")[0] if found else ""
 
 
 def _load(package: str, name: str) -> Any:

@@ -92,7 +92,7 @@ def bench(
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Parallel trainings, one core each; default 2.")
+        int | None, typer.Option(min=1, help="Parallel runs, one core each; default 2.")
     ] = None,
     form: Form = "auto",
     meaning: Meaning = "auto",

@@ -28,10 +28,10 @@ Kind = tuple[str, str, str]  # data, method, mode
 def run_shown(jobs: Sequence[Job], folder: Path, workers: int) -> list[JobResult]:
     """Runs the jobs that are not in the journal of `folder`; returns the results of all, in order.
 
-    A terminal shows a live table; anything else gets a line per training.
+    A terminal shows a live table; anything else gets a line per run.
 
     Args:
-        jobs: The trainings.
+        jobs: The runs.
         folder: Where their journal is.
         workers: Parallel processes.
     """
@@ -56,7 +56,7 @@ def run_shown(jobs: Sequence[Job], folder: Path, workers: int) -> list[JobResult
 
 
 def line_of(result: JobResult, before: bool) -> str:
-    """A finished training in a line."""
+    """A finished run in a line."""
     options = "".join(f"  {name} {value}" for name, value in result.options.items())
     return (
         f"{result.method:12s} seed {result.seed}  lr {result.lr:g}{options}  "
@@ -69,7 +69,7 @@ class Board:
     """A table of what is done, and a bar with the time left.
 
     Args:
-        jobs: All trainings.
+        jobs: All runs.
         workers: How many run at a time.
     """
 
@@ -86,7 +86,7 @@ class Board:
         self.touched = time.monotonic()
 
     def add(self, result: JobResult) -> None:
-        """Adds a finished training."""
+        """Adds a finished run."""
         kind = self.open.pop(result.key)
         self.done.append((kind, result.seconds))
         self.rows[kind] = [*self.rows.pop(kind), result]  # what changed last comes last
@@ -140,13 +140,13 @@ def seconds_left(
 ) -> float | None:
     """An estimate in seconds; None before anything is done.
 
-    A training is expected to take the mean time of those of its kind; if none is done yet, of those
+    A run is expected to take the mean time of those of its kind; if none is done yet, of those
     on the same data, and failing these of all.
 
     Args:
-        open_jobs: Kinds of the trainings that are not done.
+        open_jobs: Kinds of the runs that are not done.
         done: Kinds and seconds of those that are.
-        workers: Number of parallel trainings.
+        workers: Number of parallel runs.
     """
     if not done:
         return None

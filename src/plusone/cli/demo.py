@@ -20,7 +20,7 @@ TITLE = "Scenes of handwritten digits, one positive label per image"
 def demo(
     context: typer.Context,
     to: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path("demo"),
-    workers: Annotated[int, typer.Option(min=1, help="Parallel trainings, one core each.")] = 2,
+    workers: Annotated[int, typer.Option(min=1, help="Parallel runs, one core each.")] = 2,
     seed: Seed = 0,
     as_json: Json = False,
     report: Annotated[

@@ -68,7 +68,7 @@ SPLIT_WORDS = {
 }
 LEARNED = (
     "note: the model learned from the seen labels of these items too, so the figures are too good; "
-    "those of the training (val_map in metrics.json) leave each item out"
+    "those of the run itself (val_map in metrics.json) leave each item out"
 )
 
 

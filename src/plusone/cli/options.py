@@ -131,7 +131,7 @@ Rates = Annotated[
     str | None,
     typer.Option("--lr", help="Learning rates, comma-separated; validation picks one each."),
 ]
-Workers = Annotated[int, typer.Option(min=1, help="Parallel trainings, one core each.")]
+Workers = Annotated[int, typer.Option(min=1, help="Parallel runs, one core each.")]
 OneSeed = Annotated[int | None, typer.Option("--seed", help="One seed instead of --seeds.")]
 Plugin = Annotated[
     list[Path] | None,

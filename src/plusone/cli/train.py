@@ -133,7 +133,7 @@ def train(
     """Train a multi-label model from one positive label per item.
 
     What you do not set is chosen by rules that look at the data; each says why. A recipe file
-    describes a training in full and switches them off; the embedded digits have fixed settings.
+    describes a run in full and switches them off; the embedded digits have fixed settings.
     Where all labels are known, all but one positive per item are hidden first,
     as in the papers; partial labels are used as they are. Unknown test labels are left out of the
     figures; mAP if all were negative, and if all were positive, is shown beside.

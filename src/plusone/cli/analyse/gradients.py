@@ -23,7 +23,7 @@ def gradients(
         list[int] | None,
         typer.Option("--epoch", min=1, help="Epoch to show (repeatable); first and last."),
     ] = None,
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs of the training.")] = 10,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs of the run.")] = 10,
     settings: Annotated[
         list[str] | None,
         typer.Option(
