@@ -106,7 +106,8 @@ def report(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "method": "gr",
         "data": "digits-features",
         "rows": [
-            {"name": name, "options": {}, "test_map": result.test_map, "test_sd": None,
+            {"data": "digits-features", "method": "gr", "name": name, "options": {},
+             "test_map": result.test_map, "test_sd": None,
              "val_map": result.val_map, "seeds": 1, "keys": [],
              "change": result.test_map - results[4].test_map}
             for name, result in (("none: AN", results[0]), ("all of it", results[4]))
