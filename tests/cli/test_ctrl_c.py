@@ -92,9 +92,10 @@ def test_bench_goes_on_after_ctrl_c(cli, start, folder, tmp_path):
     assert [row["seeds"] for row in again.json["rows"]] == [3, 3]
 
 
-def test_a_killed_bench_leaves_no_process_behind(start, tmp_path):
+def test_a_killed_bench_leaves_no_process_behind(start, folder, tmp_path):
     forever = ("-s", "epochs=1000000", "--workers", 2)  # they must not end because they are done
-    process = start("bench", "digits-features", "-m", "an", *forever, "--out", tmp_path)
+    data = (folder / "labels.csv", "-x", folder / "x.npz")
+    process = start("bench", *data, "-m", "an", *forever, "--out", tmp_path)
     workers = []
 
     def working():
@@ -109,9 +110,10 @@ def test_a_killed_bench_leaves_no_process_behind(start, tmp_path):
     assert psutil.wait_procs(workers, timeout=PATIENCE)[1] == []
 
 
-def test_a_worker_that_dies_fails_the_bench(start, tmp_path):
-    options = ("-m", "an", "-s", "epochs=10000", "--workers", 1, "--seed", 0, "--out", tmp_path)
-    process = start("bench", "digits-features", *options)
+def test_a_worker_that_dies_fails_the_bench(start, folder, tmp_path):
+    options = ("-m", "an", "-s", "epochs=1000000", "--workers", 1, "--seed", 0, "--lr", 0.001)
+    data = (folder / "labels.csv", "-x", folder / "x.npz")
+    process = start("bench", *data, *options, "--out", tmp_path)
     workers = []
 
     def working():

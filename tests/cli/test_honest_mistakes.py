@@ -119,6 +119,7 @@ def test_heic_and_avif_are_read(cli, tmp_path):
     assert (answer.json["items"], answer.json["broken"]) == (6, [])
 
 
+@pytest.mark.slow
 def test_heic_that_cannot_be_read_is_counted_and_named(cli, tmp_path, photo_run):
     only, some, table = tmp_path / "photos", tmp_path / "more", tmp_path / "table"
     for number in range(3):

@@ -27,10 +27,11 @@ def devkit(root: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_stopped_and_continued(cli, tmp_path, monkeypatch):
+def test_stopped_and_continued(cli, tmp_path, monkeypatch, in_this_process):
     features = devkit(tmp_path / "voc")
     words = ("reproduce", "voc", tmp_path / "voc", "-x", features, "-m", "an,wan", "--lr", 1e-1)
     words += ("-s", "epochs=1", "--seeds", "0,1", "--workers", 1, "-o", tmp_path / "out")
+    monkeypatch.setattr("plusone.report.writing.find_spec", lambda name: None)  # as tables
     append, calls = plusone.compare.jobs.append_jsonl, []
 
     def stop_at_the_third(*arguments):
@@ -39,13 +40,13 @@ def test_stopped_and_continued(cli, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         append(*arguments)
 
-    monkeypatch.setattr(plusone.compare.jobs, "append_jsonl", stop_at_the_third)
-    stopped = cli(*words)
+    with monkeypatch.context() as patch:
+        patch.setattr(plusone.compare.jobs, "append_jsonl", stop_at_the_third)
+        stopped = cli(*words)
     assert stopped.code == 130
     assert "run the same command again to continue" in stopped.err
     assert "| an |" in (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
     first = (tmp_path / "out" / "linear-batch8" / "journal.jsonl").read_bytes()
-    monkeypatch.undo()
 
     done = cli(*words)
     assert done.code == 0, done.err

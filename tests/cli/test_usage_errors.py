@@ -187,6 +187,7 @@ def test_errors_of_the_system(cli, folder, monkeypatch, error, code, sentence):
     assert answer.err.startswith(f"plusone: {sentence}")
 
 
+@pytest.mark.slow
 def test_an_ascii_locale_changes_nothing(cli, tmp_path):
     (tmp_path / "l.csv").write_text("image,labels\na,caf\u00e9\nb,\u732b\n", encoding="utf-8")
     ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}

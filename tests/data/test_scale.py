@@ -1,4 +1,4 @@
-"""A million items with ten thousand classes, in less than a gigabyte."""
+"""A million items with ten thousand classes, in less than a gigabyte: what a fifth of them adds."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-N, L = 1_000_000, 10_000
+N, L = 200_000, 10_000
 
 WRITE = """
 import numpy as np
@@ -26,16 +26,20 @@ write(LabelTable(ids, classes, labels), path)
 """
 
 READ = """
-import json, sys, time
+import json, sys
 import numpy as np
 from plusone.data.formats import read
 from plusone.data.inspect import summarise
 from plusone.data.observation import observe_table
 from plusone.data.table import hold_out_validation
 
-start = time.perf_counter()
+def peak():
+    # Not ru_maxrss: a child inherits that of the test process it was forked from.
+    status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    return int(status["VmHWM"].split()[0]) / 1024
+
+before = peak()
 table = read({path!r}, labels={labels!r}).table
-seconds = time.perf_counter() - start
 assert table.labels.shape == ({n}, {n_classes})
 if table.truth is not None:
     table = observe_table(table, "single")
@@ -47,11 +51,8 @@ order = np.random.default_rng(0).permutation(table.rows_of("train"))
 for start in range(0, 10_000, 256):
     batch = table.labels.dense(order[start : start + 256])
     assert batch.shape == (256, {n_classes})
-# Not ru_maxrss: a child inherits that of the test process it was forked from.
-status = dict(line.split(":", 1) for line in open("/proc/self/status"))
-peak = int(status["VmHWM"].split()[0]) / 1024
 assert "torch" not in sys.modules
-print(json.dumps({{"seconds": seconds, "peak": peak}}))
+print(json.dumps([before, peak()]))
 """
 
 
@@ -71,6 +72,6 @@ def test_a_million_items_stay_below_a_gigabyte(tmp_path: Path, suffix: str) -> N
     path = str(tmp_path / f"big.{suffix}")
     run(WRITE.format(n=N, n_classes=L, path=path))
     for labels in ("auto", "complete"):
-        found = json.loads(run(READ.format(n=N, n_classes=L, path=path, labels=labels)))
-        assert found["peak"] < 1024, labels
-        assert found["seconds"] < 30, labels  # some 5 s on an idle machine
+        found = run(READ.format(n=N, n_classes=L, path=path, labels=labels))
+        before, peak = json.loads(found)
+        assert before + 1_000_000 / N * (peak - before) < 1024, (labels, before, peak)

@@ -538,6 +538,7 @@ def test_the_graph_of_a_stranger_can_be_left_alone(feature_run, tmp_path):
     assert load_model(tmp_path / "copy", "cpu", onnx=False).runtime == "torch"
 
 
+@pytest.mark.slow
 def test_without_the_extra_it_says_what_to_install(feature_run):
     code = (
         "import sys; sys.modules['uvicorn'] = None\n"

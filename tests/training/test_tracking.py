@@ -89,6 +89,7 @@ def test_unknown_and_missing_trackers_are_refused(monkeypatch):
             make_listeners([name])
 
 
+@pytest.mark.slow
 def test_nobody_is_imported_unasked():
     code = (
         "import sys, plusone, plusone.training.run, plusone.training.tracking\n"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from plusone.compare.jobs import Job, Source, run_job, run_jobs
+from plusone.compare.jobs import Job, Source, make_units, run_jobs, run_unit
 from plusone.data.dataset import Dataset
 from plusone.inputs.task import make_task
 from plusone.methods import METHODS
@@ -95,10 +95,14 @@ def test_one_process_and_two_give_the_same_comparison(tmp_path):
     y[y.sum(axis=1) == 0, 0] = 1
     np.savez(tmp_path / "d.npz", xtr=x[:40], ytr=y[:40], xte=x[40:], yte=y[40:])
     source = Source(str(tmp_path / "d.npz"))
-    recipes = [make_recipe({"method": m, "epochs": 2, "seed": 1}) for m in ("an", "role", "gr")]
+    trainings = (("an", 0), ("an", 1), ("role", 1), ("gr", 1))  # the first two as one computation
+    recipes = [make_recipe({"method": m, "epochs": 2, "seed": seed}) for m, seed in trainings]
     jobs = [Job(source, recipe) for recipe in recipes]
+    units = make_units(jobs, 2)
+    assert [len(unit.jobs) for unit in units] == [2, 1, 1]
     there = run_jobs(jobs, tmp_path / "journal.jsonl", workers=2)
-    assert [timeless(run_job(job)) for job in jobs] == [timeless(result) for result in there]
+    here = [result for unit in units for result in run_unit(unit)]
+    assert [timeless(result) for result in here] == [timeless(result) for result in there]
 
 
 def timeless(result):

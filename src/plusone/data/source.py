@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from plusone.data.broken import without_broken
 from plusone.data.dataset import Broken, Dataset
@@ -86,7 +88,7 @@ def _without(dataset: Dataset, broken: object) -> Dataset:
 
 def _digits(name: str) -> Dataset:
     # Imported here: it needs scikit-learn, which takes a second to load.
-    from plusone.data.digits import load_digits_scenes, random_conv_features
+    from plusone.data.digits import load_digits_scenes
 
     scenes = load_digits_scenes()
     table = LabelTable.complete(
@@ -97,4 +99,12 @@ def _digits(name: str) -> Dataset:
     )
     if name == "digits":
         return Dataset(table, scenes.images[:, None], name)
-    return Dataset(table, random_conv_features(scenes.images), name)
+    return Dataset(table, _digits_features().copy(), name)
+
+
+@lru_cache(maxsize=1)
+def _digits_features() -> npt.NDArray[np.float32]:
+    """Takes seconds to compute, so several runs in one process share it."""
+    from plusone.data.digits import load_digits_scenes, random_conv_features
+
+    return random_conv_features(load_digits_scenes().images)
