@@ -68,7 +68,7 @@ def one_draw(
     ridge = Ridge(items.space, groups=torch.from_numpy(groups))
     k = labels_per_item(ridge_scores(ridge, observed), observed)
     scores = recovery_scores(items, observed)
-    before = calibrate(scores, observed, k=k.k, origin="estimated").probabilities
+    before = calibrate(scores, observed, k=k).probabilities
     result: dict[str, Any] = {"items": len(groups)}
     for audited in audits:
         chosen = rng.permutation(n_groups)[:audited]

@@ -113,9 +113,8 @@ def one_draw(items: Items, seed: int) -> dict[str, Any]:
     scores = recovery_scores(items, observed)
     result: dict[str, Any] = {"k": [float(truth.sum(1).mean()), k.k, k.low, k.high]}
     result["hidden"] = int((truth & (states == 0)).sum())
-    blind = calibrate(scores, observed, k=k.cautious, origin="cautious")
-    result["0"] = measure(blind, states, truth)
-    before = calibrate(scores, observed, k=k.k, origin="estimated").probabilities
+    blind = calibrate(scores, observed, k=k)
+    result["0"], before = measure(blind, states, truth), blind.probabilities
     for audited in AUDITS:
         rows = rng.permutation(len(truth))[:audited]
         at, label = np.nonzero(states[rows] == 0)

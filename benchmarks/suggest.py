@@ -82,7 +82,7 @@ def ways(
     """Scores as they are, and calibrated with what is known."""
     raw = scores.astype(np.float64)
     yield "raw", Calibrated(raw, raw)
-    blind = calibrate(scores, table.labels, k=k.cautious, origin="cautious")
+    blind = calibrate(scores, table.labels, k=k)
     yield "no audit", blind
     rng = np.random.default_rng(1000 + seed)
     for items in AUDITS:
@@ -91,7 +91,7 @@ def ways(
         answers = answers_from(LabelTable(table.ids[rows], table.classes, labels), table)
         yield (
             f"audit of {items} items",
-            calibrate(scores, table.labels, k=k.k, origin="estimated", answers=answers),
+            calibrate(scores, table.labels, k=k, answers=answers),
         )
     likely = np.argwhere((table.labels.dense() == 0) & (blind.probabilities > 0.5))
     row, label = likely[rng.choice(len(likely), ANSWERS, replace=False)].T
@@ -100,7 +100,7 @@ def ways(
     rows = np.unique(row)
     audit = LabelTable(table.ids[rows], table.classes, LabelMatrix.from_dense(states[rows]))
     answers = answers_from(audit, table)
-    made = calibrate(scores, table.labels, k=k.k, origin="estimated", answers=answers)
+    made = calibrate(scores, table.labels, k=k, answers=answers)
     yield f"{ANSWERS} answers", made
 
 

@@ -1,5 +1,7 @@
 """The command `priors`."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -69,6 +71,29 @@ def test_bad_audits(cli, folder, tmp_path):
     path.write_text("image,ant,wolf\nitem00,1,0\n")
     answer = cli("priors", folder / "labels.csv", "--audit", path)
     assert (answer.code, "no class 'wolf'" in answer.err) == (2, True)
+
+
+def test_priors_train_predict_and_suggest_say_the_same_k(cli, tmp_path):
+    rng = np.random.default_rng(0)
+    truth = rng.random((200, 4)) < 0.35
+    truth[np.arange(200), rng.integers(4, size=200)] = True
+    x = (truth + 0.5 * rng.normal(size=truth.shape)).astype(np.float32)
+    label = (truth * rng.random(truth.shape)).argmax(axis=1)
+    lines = ["image,labels", *(f"item{n},{'abcd'[c]}" for n, c in enumerate(label))]
+    (tmp_path / "labels.csv").write_text("\n".join(lines) + "\n")
+    np.savez(tmp_path / "x.npz", x=x, ids=np.array([f"item{n}" for n in range(200)]))
+    data, run = (tmp_path / "labels.csv", "-x", tmp_path / "x.npz"), tmp_path / "run"
+    single = cli("priors", *data, "--json").json["single"]
+    assert cli("train", *data, "--out", run, "--no-report").code == 0
+    found = cli("suggest", run, "--out", tmp_path / "s", "--json").json["calibration"]
+    for said in (json.loads((run / "calibration.json").read_text()), found):
+        assert said["k"] == pytest.approx(single["k"])
+        assert said["k_range"] == pytest.approx([single["low"], single["high"]])
+    in_words = f"{single['k']:.3g} labels"
+    assert in_words in found["sentence"]
+    predicted = cli("predict", run, *data, "--out", tmp_path / "p.csv")
+    assert in_words in predicted.out + predicted.err
+    assert f"{single['low']:.3g} to {single['high']:.3g}" in found["sentence"]
 
 
 def test_training_says_that_k_is_estimated(cli, folder, tmp_path):

@@ -122,7 +122,7 @@ def test_heads_on_images_are_cross_fitted(cli, photo_run: Path, tmp_path: Path) 
 
 def test_the_next_commands_can_be_copied(cli, run_folder, folder, tmp_path) -> None:
     to = tmp_path / "a b"
-    answer = cli("suggest", run_folder, "--folds", 2, "--out", to, "--precision", 0.1)
+    answer = cli("suggest", run_folder, "--folds", 2, "--out", to, "--positives", 1.8)
     assert f"next: plusone review '{to}'" in answer.err
     assert f"plusone train '{to / 'accepted.csv'}' --features {folder / 'x.npz'}" in answer.err
     answer = cli("suggest", run_folder, "--folds", 2, "--out", to, "--precision", 0.999)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from plusone.probabilities.picks import EXPLICIT, Picked, label_means, log_likelihood, posterior
+from plusone.probabilities.picks import EXPLICIT, UNIFORM, Picked
 
 
 def by_hand(p, seen):
@@ -36,14 +36,14 @@ def test_it_is_the_sum_over_all_sets(seed):
     picked = Picked(torch.tensor([0, 3, 7]))
     for row, seen in enumerate((0, 3, 7)):
         chance, after, before = by_hand(p[row], seen)
-        assert log_likelihood(z, picked).exp()[row] == pytest.approx(chance, rel=1e-6)
-        np.testing.assert_allclose(posterior(z, picked)[row], after, rtol=1e-5)
-        np.testing.assert_allclose(label_means(z, picked)[row], before, rtol=1e-9)
+        assert UNIFORM.log_likelihood(z, picked).exp()[row] == pytest.approx(chance, rel=1e-6)
+        np.testing.assert_allclose(UNIFORM.posterior(z, picked)[row], after, rtol=1e-5)
+        np.testing.assert_allclose(UNIFORM.label_means(z, picked)[row], before, rtol=1e-9)
 
 
 def test_the_chances_of_all_labels_sum_to_one():
     z = torch.from_numpy(np.random.default_rng(0).normal(size=(1, 30))).repeat(30, 1)
-    assert log_likelihood(z, Picked(torch.arange(30))).exp().sum() == pytest.approx(1.0)
+    assert UNIFORM.log_likelihood(z, Picked(torch.arange(30))).exp().sum() == pytest.approx(1.0)
 
 
 def test_seen_negatives_are_as_if_the_class_were_not_there():
@@ -51,9 +51,11 @@ def test_seen_negatives_are_as_if_the_class_were_not_there():
     negative = torch.tensor([[False, False, True, False, True]])
     with_them, kept = Picked(torch.tensor([0]), negative), ~negative[0]
     without = Picked(torch.tensor([0]))
-    assert log_likelihood(z, with_them) == pytest.approx(log_likelihood(z[:, kept], without))
-    found = posterior(z, with_them)
-    torch.testing.assert_close(found[:, kept], posterior(z[:, kept], without))
+    assert UNIFORM.log_likelihood(z, with_them) == pytest.approx(
+        UNIFORM.log_likelihood(z[:, kept], without)
+    )
+    found = UNIFORM.posterior(z, with_them)
+    torch.testing.assert_close(found[:, kept], UNIFORM.posterior(z[:, kept], without))
     assert not found[:, ~kept].any()
     assert len(with_them[torch.tensor([0])]) == 1
 
@@ -61,11 +63,11 @@ def test_seen_negatives_are_as_if_the_class_were_not_there():
 def test_extreme_logits_stay_finite_and_have_gradients():
     z = torch.tensor([[60.0, -60.0, 0.0], [-60.0, -60.0, -60.0]], dtype=torch.float64)
     z.requires_grad_()
-    value = log_likelihood(z, Picked(torch.tensor([1, 2])))
+    value = UNIFORM.log_likelihood(z, Picked(torch.tensor([1, 2])))
     assert torch.isfinite(value).all()
     value.sum().backward()
     assert torch.isfinite(z.grad).all()
     assert torch.autograd.gradcheck(
-        lambda x: log_likelihood(x, Picked(torch.tensor([1]))),
+        lambda x: UNIFORM.log_likelihood(x, Picked(torch.tensor([1]))),
         torch.tensor([[0.3, -0.4, -4.0]], dtype=torch.float64, requires_grad=True),
     )

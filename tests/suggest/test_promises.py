@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from plusone.data.matrix import LabelMatrix
-from plusone.probabilities import k_from_features, labels_per_item
+from plusone.probabilities import LabelsPerItem, k_from_features, labels_per_item
 from plusone.probabilities.accept import accept
 from plusone.probabilities.suggested import calibrate
 
@@ -21,13 +21,13 @@ def test_without_an_audit_the_target_is_met_if_k_is_right_and_less_is_accepted_i
     for seed in range(3):
         made = make(400, seed=seed)
         observed = LabelMatrix.from_dense(made.observed)
-        low, true = labels_per_item(made.scores, observed).cautious, made.truth.sum(axis=1).mean()
-        assert low < true
-        found = calibrate(made.scores, observed, k=true, origin="given")
+        k, true = labels_per_item(made.scores, observed), made.truth.sum(axis=1).mean()
+        assert k.cautious < true
+        found = calibrate(made.scores, observed, k=LabelsPerItem.given(true))
         accepted = accept(found, made.observed, 0.9)
         assert accepted.low is None  # no audit, no confidence
         shares.append(made.truth[accepted.mask].mean())
-        found = calibrate(made.scores, observed, k=low, origin="cautious")
+        found = calibrate(made.scores, observed, k=k)
         careful += accept(found, made.observed, 0.9).count < accepted.count
     assert np.mean(shares) > 0.87
     assert careful == 3
@@ -40,7 +40,7 @@ def test_useless_scores_promise_nothing():
     k = labels_per_item(scores, observed)
     assert k.low == pytest.approx(1.0, abs=0.15)
     assert k.low <= made.truth.sum(axis=1).mean() <= k.high
-    found = calibrate(scores, observed, k=k.cautious, origin="cautious")
+    found = calibrate(scores, observed, k=k)
     assert accept(found, made.observed, 0.9).count == 0
 
 

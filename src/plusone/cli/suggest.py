@@ -31,6 +31,7 @@ from plusone.io.files import alone_in, clear_leftovers
 if TYPE_CHECKING:
     from plusone.data.dataset import Dataset
     from plusone.data.table import LabelTable
+    from plusone.probabilities import LabelsPerItem
     from plusone.recipe import Recipe
     from plusone.suggest.find import Found
 
@@ -101,7 +102,7 @@ def suggest(
     from plusone.data.formats import read
     from plusone.features.extraction import FOLDER
     from plusone.probabilities.accept import accept
-    from plusone.suggest.find import head_only, run_labels, run_recipe
+    from plusone.suggest.find import head_only, run_k, run_labels, run_recipe
     from plusone.suggest.outputs import (
         ACCEPTED,
         PROBABILITIES,
@@ -139,7 +140,8 @@ def suggest(
             dataset, recipe = head_only(
                 run, dataset, recipe, lambda n: bar.advance(making, n), cached
             )
-    found = _find(dataset, recipe, folds, checked, positives, folder, cached)
+    k = run_k(run, dataset.table) if positives is None and data is None else positives
+    found = _find(dataset, recipe, folds, checked, k, folder, cached)
     accepted = accept(
         found.calibrated, found.observed, precision, per_class=per_class, groups=found.groups
     )
@@ -166,7 +168,7 @@ def _find(
     recipe: Recipe,
     folds: int,
     audit: LabelTable | None,
-    positives: float | None,
+    positives: float | LabelsPerItem | None,
     folder: Path,
     cached: Path,
 ) -> Found:

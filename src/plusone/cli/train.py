@@ -265,7 +265,8 @@ def _say_expected(task: Task, recipe: Recipe, folder: Path | None) -> int:
         steps = Steps(*bar_and_task)
         k = expected(recipe, task, folder, partial(steps.extracted, total=_items(task)))
     if k.source in K_FROM:
-        say(f"labels per item: about {k.k:.3g}, {K_FROM[k.source]}")
+        ends = "" if k.ends is None else " ({:.3g} to {:.3g})".format(*k.ends)
+        say(f"labels per item: about {k.k:.3g}{ends}, {K_FROM[k.source]}")
     return steps.done
 
 

@@ -87,7 +87,7 @@ def accept(
     accepted where the items have groups and the audit fewer than `FEWEST_AUDITED` of them.
 
     Args:
-        calibrated: Calibrated probabilities.
+        calibrated: Calibrated probabilities; the careful ones count, where there are any.
         observed: Seen labels, `[n, L]`.
         target: The share of accepted labels that should be right.
         per_class: Whether every class must reach the target by itself.
@@ -96,6 +96,7 @@ def accept(
     if not 0 < target < 1:
         raise InputError(f"the precision must be between 0 and 1, not {target:g}")
     p, unknown, checked = calibrated.probabilities, observed == 0, calibrated.checked
+    p = p if calibrated.careful is None else calibrated.careful
     if checked is not None:
         unknown[checked.answers.row, checked.answers.label] = False
     n_classes = p.shape[1]

@@ -14,14 +14,14 @@ the range reaches down to what is seen.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
-from plusone.probabilities.curve import FEWEST, apply_curve, fit_curve
+from plusone.probabilities.curve import FEWEST, fit_to_picks
 from plusone.probabilities.log_odds import SMALLEST
 
 MIDDLE = (0.5, 1.1)  # share of 1 / a - 1 that is labels: for a model without skill, and with it
@@ -44,16 +44,23 @@ class LabelsPerItem:
         low: Lower end of its range, at least the number of labels that are seen.
         high: Upper end.
         items: Number of items with a seen positive.
+        source: Whether it is given, and has no range, or estimated from seen labels.
     """
 
     k: float
     low: float
     high: float
     items: int
+    source: Literal["given", "estimated"] = "estimated"
+
+    @classmethod
+    def given(cls, k: float) -> LabelsPerItem:
+        """A k that is known."""
+        return cls(k, k, k, 0, "given")
 
     @property
     def cautious(self) -> float:
-        """A low estimate, for probabilities that nobody checks: the lower, the fewer the items."""
+        """A low estimate, to accept labels that nobody checks: the lower, the fewer the items."""
         return self.low + (self.k - self.low) * self.items / (self.items + CAUTION)
 
 
@@ -183,7 +190,7 @@ def from_single_positives(probabilities: npt.ArrayLike, observed: LabelMatrix) -
         raise InputError("scores must be probabilities from 0 to 1")
     estimate, states = labels_per_item(scores, observed), observed.dense()
     rows = (states == 1).any(axis=1)
-    means = apply_curve(fit_curve(scores, states, estimate.k), scores, states)
+    means = fit_to_picks(scores, states, estimate.k).given_seen(scores, states)
     seen_share = (states[rows] == 1).mean(axis=0)
     hidden = means[rows].mean(axis=0) - seen_share
     hidden *= (estimate.k - seen_share.sum()) / max(float(hidden.sum()), SMALLEST)

@@ -9,7 +9,7 @@ tell how good the corrected probabilities are (`plusone.probabilities.accept`).
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,25 +17,21 @@ import numpy.typing as npt
 from plusone.data.matrix import LabelMatrix
 from plusone.probabilities.answers import Answers
 from plusone.probabilities.correction import Correction, counted_once, fit_correction
-from plusone.probabilities.curve import Floats, States, apply_curve, fit_curve
+from plusone.probabilities.curve import Floats, States, fit_to_picks
+from plusone.probabilities.k import LabelsPerItem
 
 FOLDS = 10  # of the audited items
 NO_AUDIT = (
     "No audit: nobody checked any of these labels, so there is no confidence to state. The "
     "probabilities come from the seen labels alone and assume that each was picked at random among "
-    "the labels of its item, and that an item has {k:.2f} labels on average ({origin}). If that is "
-    "wrong, so are they."
+    "the labels of its item, and that an item has {k} labels on average ({origin}). If that is "
+    "wrong, so are they.{careful}"
 )
+CAREFUL = " Labels are accepted as if items had fewer labels, closer to the lower end of the range."
 AUDIT = (
     "Calibrated on {answers} answers about {items} items{of_groups} ({yes} of them yes), "
-    "and on the seen labels with {k:.2f} labels per item ({origin})."
+    "and on the seen labels with {k} labels per item ({origin})."
 )
-ORIGINS = {
-    "given": "as given",
-    "estimated": "estimated from the seen labels",
-    "cautious": "a low estimate from the seen labels",
-}
-Origin = Literal["given", "estimated", "cautious"]
 
 
 @dataclass(frozen=True)
@@ -61,27 +57,33 @@ class CalibrationSummary:
 
     Args:
         k: Mean number of labels per item.
-        k_from: Where k comes from, a name in `ORIGINS`.
         audit: Size of the audit; None if there was none.
     """
 
-    k: float
-    k_from: Origin
+    k: LabelsPerItem
     audit: AuditCounts | None = None
 
     @property
     def sentence(self) -> str:
         """The same as a sentence."""
-        origin = ORIGINS[self.k_from]
+        k, given = f"{self.k.k:.3g}", self.k.source == "given"
+        estimated = f"estimated from the seen labels, {self.k.low:.3g} to {self.k.high:.3g}"
+        origin = "as given" if given else estimated
         if self.audit is None:
-            return NO_AUDIT.format(k=self.k, origin=origin)
+            return NO_AUDIT.format(k=k, origin=origin, careful="" if given else CAREFUL)
         groups = self.audit.groups
         of_groups = "" if groups is None else f" of {groups} groups"
-        return AUDIT.format(k=self.k, origin=origin, of_groups=of_groups, **asdict(self.audit))
+        return AUDIT.format(k=k, origin=origin, of_groups=of_groups, **asdict(self.audit))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        return asdict(self) | {"sentence": self.sentence}
+        return {
+            "k": self.k.k,
+            "k_from": self.k.source,
+            "k_range": None if self.k.source == "given" else [self.k.low, self.k.high],
+            "audit": None if self.audit is None else asdict(self.audit),
+            "sentence": self.sentence,
+        }
 
 
 @dataclass(frozen=True)
@@ -111,20 +113,22 @@ class Calibrated:
         before: Probabilities before the correction by an audit, `[n, L]`.
         checked: The audit; None without one.
         summary: What the calibration was based on; None for probabilities from elsewhere.
+        careful: Probabilities for a low estimate of k, by which labels are accepted that nobody
+            checked, `[n, L]`; None with an audit or a k that is given.
     """
 
     probabilities: Floats
     before: Floats
     checked: Checked | None = None
     summary: CalibrationSummary | None = None
+    careful: Floats | None = None
 
 
 def calibrate(
     scores: npt.ArrayLike,
     observed: LabelMatrix,
     *,
-    k: float,
-    origin: Origin,
+    k: LabelsPerItem,
     answers: Answers | None = None,
     seed: int = 0,
 ) -> Calibrated:
@@ -134,7 +138,6 @@ def calibrate(
         scores: Out-of-sample scores in `[0, 1]`, `[n, L]`.
         observed: Seen labels, `[n, L]`.
         k: Mean number of labels per item.
-        origin: Where k comes from, a name in `ORIGINS`.
         answers: Answers of an audit or a review.
         seed: Seed of the parts of the audit.
     """
@@ -142,13 +145,17 @@ def calibrate(
     without_answers = states.copy()
     if answers is not None:
         without_answers[answers.row, answers.label] = 0  # a run may have seen the answers
-    curve = fit_curve(values, without_answers, k, seed=seed)
-    before = apply_curve(curve, values, states)
+    curve = fit_to_picks(values, without_answers, k.k, seed=seed)
+    before = curve.given_seen(values, states)
     if answers is None:
-        return Calibrated(before, before, None, CalibrationSummary(k, origin))
-    audited = apply_curve(curve, values, without_answers)[answers.row, answers.label]
+        careful = None
+        if k.source == "estimated":
+            low = fit_to_picks(values, states, k.cautious, seed=seed)
+            careful = low.given_seen(values, states)
+        return Calibrated(before, before, None, CalibrationSummary(k), careful)
+    audited = curve.given_seen(values, without_answers)[answers.row, answers.label]
     counts = AuditCounts(len(answers), answers.items, int(answers.yes.sum()), answers.n_groups)
-    summary = CalibrationSummary(k, origin, counts)
+    summary = CalibrationSummary(k, counts)
     return replace(correct(before, states, answers, audited, seed=seed), summary=summary)
 
 

@@ -22,10 +22,11 @@ from plusone.io.files import replacing
 from plusone.prediction.evaluate import difference
 from plusone.prediction.load import load_run
 from plusone.prediction.run_folder import read_recipe
-from plusone.probabilities import k_from_features, labels_per_item, usable_rows
-from plusone.probabilities.answers import Answers, answers_from
+from plusone.probabilities import LabelsPerItem, k_from_features, labels_per_item, usable_rows
+from plusone.probabilities.answers import answers_from
+from plusone.probabilities.calibration import read_calibration
 from plusone.probabilities.hint_prior import with_prior
-from plusone.probabilities.suggested import Calibrated, Origin, calibrate
+from plusone.probabilities.suggested import Calibrated, calibrate
 from plusone.recipe import Recipe
 from plusone.suggest.folder import Suggestions
 from plusone.training.crossfit import CrossFit, cross_fit
@@ -190,7 +191,7 @@ def find(
     folds: int = 5,
     *,
     audit: LabelTable | None = None,
-    positives: float | None = None,
+    positives: float | LabelsPerItem | None = None,
     keep: Path | None = None,
     on_epoch: Callable[[int], None] | None = None,
     on_fold: Callable[[int, bool], None] | None = None,
@@ -199,7 +200,7 @@ def find(
 ) -> Found:
     """Cross-fits and calibrates; the labels of the table are used as they are.
 
-    See `suggest` and `cross_fit` for the arguments.
+    See `suggest` and `cross_fit` for the arguments; `positives` may be an estimate with its range.
     """
     rows = np.flatnonzero(
         np.isin(np.arange(len(dataset.table)), dataset.table.rows_of("test"), invert=True)
@@ -225,12 +226,11 @@ def find(
     )
     if positives is None and isinstance(recipe.expected_positives, float):
         positives = recipe.expected_positives
-    k, origin = _k(fit, table, positives, answers)
     scores, weight = fit.probabilities, None
     if table.hints is not None:
         scores, weight = with_prior(scores, table.hints, table.labels, seed=recipe.seed)
     calibrated = calibrate(
-        scores, table.labels, k=k, origin=origin, answers=answers, seed=recipe.seed
+        scores, table.labels, k=_k(fit, table, positives), answers=answers, seed=recipe.seed
     )
     return Found(
         dataset.table,
@@ -245,20 +245,32 @@ def find(
     )
 
 
-def _k(
-    fit: CrossFit, table: LabelTable, positives: float | None, answers: Answers | None
-) -> tuple[float, Origin]:
-    """Mean number of labels per item, and where it comes from."""
-    if positives is not None:
-        return positives, "given"
-    if fit.features is not None:
-        rows = usable_rows(table.labels)  # a sample where there are more than it needs
-        x = torch.from_numpy(np.asarray(fit.features[rows], dtype=np.float32))
-        groups = None if table.groups is None else table.groups[rows]
-        estimate = k_from_features(x, table.labels.take(rows), groups)
-    else:
-        estimate = labels_per_item(fit.probabilities, table.labels)
-    return (estimate.cautious, "cautious") if answers is None else (estimate.k, "estimated")
+def _k(fit: CrossFit, table: LabelTable, known: float | LabelsPerItem | None) -> LabelsPerItem:
+    """Mean number of labels per item: as it is known, else estimated."""
+    if isinstance(known, LabelsPerItem):
+        return known
+    if known is not None:
+        return LabelsPerItem.given(known)
+    if fit.features is None:
+        return labels_per_item(fit.probabilities, table.labels)
+    rows = usable_rows(table.labels)  # a sample where there are more than it needs
+    x = torch.from_numpy(np.asarray(fit.features[rows], dtype=np.float32))
+    groups = None if table.groups is None else table.groups[rows]
+    return k_from_features(x, table.labels.take(rows), groups)
+
+
+def run_k(run: Path, table: LabelTable) -> LabelsPerItem | None:
+    """The estimate of k that a run was calibrated with; None where it was counted or is not known.
+
+    Args:
+        run: The run folder.
+        table: Its items and their seen labels.
+    """
+    calibration = read_calibration(run, table.classes)
+    if calibration.k is None or calibration.k_range is None:
+        return None
+    items = int((table.labels.per_item(1) > 0).sum())
+    return LabelsPerItem(calibration.k, *calibration.k_range, items)
 
 
 def run_recipe(run: Path, device: str = "auto", seed: int | None = None) -> Recipe:

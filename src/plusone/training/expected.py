@@ -22,6 +22,7 @@ from plusone.recipe import Recipe
 if TYPE_CHECKING:
     from plusone.inputs.task import Task
     from plusone.probabilities.calibration import HeldOut
+    from plusone.probabilities.k import LabelsPerItem
     from plusone.training.trainer import Training
 
 Source = Literal["none", "given", "truth", "validation", "estimated"]
@@ -36,7 +37,7 @@ ORIGINS = {
     "estimated": "estimated",
 }
 
-_estimates: dict[str, float] = {}
+_estimates: dict[str, LabelsPerItem] = {}
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,17 @@ class Expected:
         k: The number; None if the method does not need it and none was given.
         source: "given", "truth" (counted on the training items), "validation" (counted on the
             validation items), "estimated" (from single positives of the training items) or "none".
+        ends: The range of an estimate.
     """
 
     k: float | None
     source: Source
+    ends: tuple[float, float] | None = None
+
+    @classmethod
+    def of(cls, estimate: LabelsPerItem) -> Expected:
+        """An estimate with its range."""
+        return cls(estimate.k, "estimated", (estimate.low, estimate.high))
 
 
 def expected(
@@ -77,14 +85,14 @@ def expected(
             raise InputError("expected_positives = 'truth' needs a data set with all labels")
         return Expected(float(task.train.truth.per_item(1).mean()), "truth")
     if given == "estimate":
-        return Expected(estimated(recipe, task, folder=folder, tick=tick), "estimated")
+        return Expected.of(estimated(recipe, task, folder=folder, tick=tick))
     check_expected_positives(recipe, len(task.classes))
     if given is not None:
         return Expected(given, "given")
     if not get_method(recipe.method).needs_k:
         return Expected(None, "none")
     if task.val.truth is None or recipe.select_on == "observed":
-        return Expected(estimated(recipe, task, folder=folder, tick=tick), "estimated")
+        return Expected.of(estimated(recipe, task, folder=folder, tick=tick))
     return Expected(float(task.val.truth.per_item(1).mean()), "validation")
 
 
@@ -134,12 +142,10 @@ def expected_by_calibration(training: Training, held_out: HeldOut) -> Expected:
     try:
         if any(stage.inputs == "images" for stage in training.stages) and training.task.images:
             scores = torch.sigmoid(held_out.log_odds.double()).numpy()
-            k = labels_per_item(scores, held_out.labels).k
-        else:
-            k = estimated(training.recipe, training.task, training.inputs.vectors)
+            return Expected.of(labels_per_item(scores, held_out.labels))
+        return Expected.of(estimated(training.recipe, training.task, training.inputs.vectors))
     except InputError:
         return training.expected
-    return Expected(k, "estimated")
 
 
 def check_expected_positives(recipe: Recipe, n_classes: int) -> None:
@@ -158,7 +164,7 @@ def estimated(
     *,
     folder: Path | None = None,
     tick: Callable[[int], None] | None = None,
-) -> float:
+) -> LabelsPerItem:
     """Estimates k from single positives of the training items; cached for the same data.
 
     Args:
@@ -179,7 +185,7 @@ def estimated(
         rows = usable_rows(task.train.observed)
         of = vectors or partial(vectors_of, recipe, task, tick=tick, folder=folder)
         groups = None if task.train.groups is None else task.train.groups[rows]
-        k = k_from_features(of(rows), task.train.observed.take(rows), groups).k
+        k = k_from_features(of(rows), task.train.observed.take(rows), groups)
     except InputError as error:
         raise InputError(
             f"the method {recipe.method} needs the expected number of positives per item, and "

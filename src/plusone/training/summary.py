@@ -34,7 +34,7 @@ def calibrate(training: Training) -> tuple[Calibration, Thresholds]:
     """From scores to probabilities and predicted labels, by what is known of held-out items."""
     held_out = training.held_out()
     k = expected_by_calibration(training, held_out)
-    calibration = fit_calibration(held_out, k.k, ORIGINS[k.source])
+    calibration = fit_calibration(held_out, k.k, ORIGINS[k.source], k.ends)
     return calibration, find_thresholds(held_out, calibration, k.k)
 
 
