@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from plusone.recipe import Recipe
 
 
-# the methods that were best on some data set, and an
-CANDIDATES = ("gr", "em", "softmax", "wan", "hill", "en", "an")
 RATES = (1e-2, 1e-3, 1e-4, 1e-5)
 LISTED = 12  # candidates that are printed
 
@@ -46,7 +44,9 @@ def choose(
     data: Data = "digits-features",
     names: Annotated[
         str | None,
-        typer.Option("--methods", "-m", help=f"Comma-separated; default {','.join(CANDIDATES)}."),
+        typer.Option(
+            "--methods", "-m", help="Comma-separated; default: those that led on some data set."
+        ),
     ] = None,
     lrs: Annotated[
         str | None,
@@ -80,7 +80,7 @@ def choose(
     """
     from plusone.autorecipe import compose, facts_of
     from plusone.compare.choose import choose as choose_among
-    from plusone.methods import get_method
+    from plusone.methods import CANDIDATES, get_method
     from plusone.recipe import make_recipe, parse_settings
 
     methods = parts(names, str, "--methods") or list(CANDIDATES)

@@ -53,7 +53,7 @@ def prepare(
     check_folder(to)
     prepared = read(data, root, split=split, missing=missing, seed=seed)
     if strict and prepared.differences:
-        raise InputError("\n".join(count_warnings(prepared)))
+        raise InputError("\n".join(prepared.warnings))
     write(prepared.table, to / FILE)
     if as_json:
         emit(_summary(prepared, to / FILE))
@@ -65,15 +65,9 @@ def prepare(
     out.print(table(prepared.data.title, ("", "found", "published"), rows))
     for note in prepared.table.notes:
         say(f"note: {note}")
-    for warning in count_warnings(prepared):
+    for warning in prepared.warnings:
         say(f"warning: {warning}")
     say(f"next: plusone train {to / FILE} --recipe recipes/{data}/gr.toml")
-
-
-def count_warnings(prepared: Prepared) -> list[str]:
-    """One sentence for each count that is not the published one."""
-    source = prepared.expected.source
-    return [f"{prepared.data.title}, {count.sentence} ({source})" for count in prepared.differences]
 
 
 def _without_positive(prepared: Prepared) -> int:
@@ -100,6 +94,6 @@ def _summary(prepared: Prepared, file: Path) -> dict[str, Any]:
         ],
         "source": prepared.expected.source,
         "agrees": not prepared.differences,
-        "warnings": count_warnings(prepared),
+        "warnings": prepared.warnings,
         "notes": list(labels.notes),
     }

@@ -27,14 +27,13 @@ from plusone.cli.options import (
     parts,
     with_device,
 )
-from plusone.cli.prepare import FILE as LABELS
-from plusone.cli.prepare import count_warnings
 from plusone.cli.printing import command_line, emit, out, progress, say, table
 from plusone.errors import InputError
 
 if TYPE_CHECKING:
     from plusone.compare.reproduce import Line, Part
 
+LABELS = "labels.npz"  # as plusone prepare calls them
 CHOSEN = 6  # columns of the table before those of single batch sizes
 
 
@@ -129,7 +128,7 @@ def reproduce(
     plan(features or [])  # wrong names are refused before anything is read
     with progress("preparing labels", None):
         prepared, files = prepare_labels(data, root, folder / LABELS, features or [])
-    for warning in count_warnings(prepared):
+    for warning in prepared.warnings:
         say(f"warning: {warning}")
     command = command_line(context, ("as_json", "workers", "report"))
     benches, folders = [], []

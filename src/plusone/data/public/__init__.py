@@ -40,6 +40,12 @@ class Prepared:
         """The counts that do not agree with the published ones."""
         return tuple(count for count in self.counts if not count.fits)
 
+    @property
+    def warnings(self) -> list[str]:
+        """One sentence for each count that is not the published one."""
+        title, source = self.data.title, self.expected.source
+        return [f"{title}, {count.sentence} ({source})" for count in self.differences]
+
 
 def prepare(
     name: str,
