@@ -11,10 +11,10 @@ import pytest
 
 from plusone.cli import doctor as command
 from plusone.extras import install_command
-from plusone.training.probe import Speeds
+from plusone.training.dry_run import RunEstimate, RunPart
 
 ROOT = Path(__file__).parents[2]
-QUICK = ("--seconds", "0.2", "--backbone", "cnn", "--device", "cpu")
+QUICK = ("--device", "cpu")
 
 
 @pytest.fixture(autouse=True)
@@ -43,8 +43,7 @@ def test_the_report_for_people_says_also_what_is_missing_or_fails(cli, monkeypat
         assert name in answer.out
     assert "not known: the disk is gone" in answer.out
     assert "no C++ compiler" in answer.out
-    assert "decoding, one worker" in answer.out
-    assert "cnn, 64 pixels: forward and backward" in answer.out
+    assert "matrix product" in answer.out
     sentence = "missing: label tables as parquet files; in a clone of the repository: "
     assert sentence + install_command("parquet") in answer.err.replace("\n", " ")
 
@@ -55,10 +54,8 @@ def test_the_report_for_machines_has_the_same(cli):
     assert report["system"]["cores"] >= 1
     assert report["devices"][0]["device"] == "cpu"
     assert report["extras"]["plots"]["install"] == install_command("plots")
-    assert report["speeds"]["one_thread"]["product"] > 1e8
-    assert report["speeds"]["backbone"]["forward"] > 0
-    assert report["speeds"]["backbone"]["train"] > 0
-    assert report["speeds"]["backbone"]["width"] == 48
+    assert report["speeds"]["device"] == "cpu"
+    assert report["speeds"]["product"] > report["speeds"]["copy"] > 0
     assert "estimate" not in report
 
 
@@ -94,38 +91,37 @@ def embeddings(tmp_path):
 
 def test_an_estimate_of_time_and_memory(cli, embeddings):
     labels, x = embeddings
-    given = ("doctor", labels, "-x", x, "-m", "gr", "--seconds", "0.2", "-s", "lr=0.1")
-    estimate = cli(*given, "--json").json["estimate"]
-    assert estimate["data"]["train"] == 48
-    assert estimate["data"]["width"] == 7
-    assert estimate["recipe"]["method"] == "gr"
-    assert [cost["what"] for cost in estimate["costs"]] == ["25 epochs of the head"]
-    assert estimate["seconds"] > 0
+    given = (labels, "-x", x, "-m", "gr", "-s", "lr=0.1", "--device", "cpu")
+    estimate = cli("doctor", *given, "--json").json["estimate"]
+    assert estimate["items"]["train"] == 48
+    assert estimate["method"] == "gr"
+    assert "25 epochs" in [part["what"] for part in estimate["parts"]]
+    assert 0 < estimate["low"] <= estimate["seconds"] <= estimate["high"]
     assert estimate["bytes"] > 5e7
-    assert "gr on" in cli(*given).out
+    same = cli("train", *given, "--dry-run", "--json").json
+    assert same.keys() == estimate.keys()
+    shown = cli("train", *given, "--dry-run")
+    for text in ("gr on", "an epoch", "whole run", "range"):
+        assert text in shown.out
+    assert "extrapolated" in shown.err
+    assert not Path("runs").exists()
 
 
-def test_a_closed_form_and_a_backbone_are_estimated(cli, embeddings):
-    labels, x = embeddings
-    closed = cli("doctor", labels, "-x", x, "--seconds", "0.2", "--json").json["estimate"]
-    assert [cost["what"] for cost in closed["costs"]] == ["closed form"]
-    tuned = cli("doctor", "digits", *QUICK, "-s", "epochs=3", "--json").json["estimate"]
-    assert [cost["what"] for cost in tuned["costs"]] == ["3 epochs of the backbone"]
-    assert tuned["seconds"] > 0
+def test_a_run_that_would_be_refused_is_a_problem_of_the_estimate(cli, bad, embeddings):
+    given = (*embeddings[:1], "-x", embeddings[1], "-m", "vlpl")
+    assert "hints" in cli("doctor", *given, "--json").json["estimate"]["problem"]
+    assert "hints" in bad("train", *given, "--dry-run").err
 
 
 def test_wrong_settings_are_refused(bad):
     assert "unknown setting 'rate'" in bad("doctor", "-s", "rate=1").err
 
 
-def test_a_device_and_a_backbone_that_are_not_there_are_said_in_their_lines(cli):
-    given = ("--seconds", "0.2", "--backbone", "nothing", "--device", "xpu")
-    speeds = cli("doctor", *given, "--json").json["speeds"]
-    if speeds["device"] == "xpu":
+def test_a_device_that_is_not_there_is_said_in_its_line(cli):
+    speeds = cli("doctor", "--device", "xpu", "--json").json["speeds"]
+    if speeds.get("device") == "xpu":
         pytest.skip("this machine has one")
-    assert "not on this machine" in speeds["device"]["problem"]
-    assert "unknown backbone 'nothing'" in speeds["backbone"]["problem"]
-    assert speeds["one_thread"]["copy"] > 0
+    assert "not on this machine" in speeds["problem"]
 
 
 def test_the_extras_are_those_of_the_package():
@@ -154,36 +150,14 @@ def test_a_broken_torchvision_is_named(cli, tmp_path, monkeypatch, module, sente
     assert sentence in cli("doctor", *QUICK, "--json").json["torchvision"]
 
 
-def test_memory_that_does_not_suffice_is_a_warning(cli, embeddings, monkeypatch):
-    labels, x = embeddings
-    monkeypatch.setitem(command.SYSTEM, "memory", lambda: {"total": 10, "free": 10})
-    answer = cli("doctor", labels, "-x", x, "-m", "gr", "--seconds", "0.2")
-    assert "warning: 0.0 GB are free" in answer.err
+def test_memory_that_does_not_suffice_is_a_warning(capsys, monkeypatch):
+    monkeypatch.setattr(command, "_memory", lambda: {"total": 9, "free": 9})
+    parts = (RunPart("closed form", 1.0, 0.5, 2.0, "all of it"),)
+    needs = RunEstimate("gr", {"train": 3}, 2, parts, 2 * 10**9, 10**9, None)
+    command.print_estimate(needs, "photos")
+    assert "warning: 0.0 GB are free, and this run needs 3.0 GB" in capsys.readouterr().err
 
 
 def test_a_busy_machine_is_a_warning(cli, monkeypatch):
     monkeypatch.setattr(command, "BUSY", 100.0)
     assert "warning: this machine is busy" in cli("doctor", *QUICK).err
-
-
-def test_speeds_are_those_of_one_thread_and_of_the_device(monkeypatch):
-    import torch
-
-    from plusone.recipe import Recipe
-    from plusone.training import probe
-
-    threads = []
-
-    def measured(device, seconds, clock=None):
-        threads.append(torch.get_num_threads())
-        return Speeds(1.0, 1.0, 1.0, 1.0, 1.0)
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        monkeypatch.setattr(probe, "measure_speeds", measured)
-        command._speeds(Recipe(device="cpu"), None, None, 1.0)
-        assert threads == [1, 2]
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)

@@ -1,26 +1,35 @@
-"""The command doctor: what this machine can do, what is missing, and what a training would cost."""
+"""The command `doctor`: what this machine can do, what is missing, and what a run would take."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plusone.cli.loading import load
-from plusone.cli.options import Device, Features, Form, Json, Meaning, Plugin, Set, UnusedSeed
+from plusone.cli.loading import layers, load
+from plusone.cli.options import (
+    Device,
+    Features,
+    Form,
+    Hints,
+    Json,
+    Meaning,
+    Plugin,
+    Set,
+    UnusedSeed,
+)
 from plusone.cli.printing import emit, out, say, table
 from plusone.extras import install_command
 
 if TYPE_CHECKING:
     from plusone.autorecipe import Composed
     from plusone.data.dataset import Dataset
-    from plusone.recipe import Recipe
-    from plusone.training.cost import Data
-    from plusone.training.probe import Speeds
+    from plusone.training.dry_run import RunEstimate
 
 PACKAGES = (
     "torch", "numpy", "scipy", "scikit-learn", "safetensors", "pydantic", "typer", "rich",
@@ -80,18 +89,19 @@ EXTRAS = {
     "heic": Extra(("pillow_heif",), "HEIC images, as phones take them"),
 }
 COMPILERS = ("c++", "g++", "clang++", "cl")
-# Shares of the seconds: the probe twice, decoding, the backbone.
-SPEEDS, DECODING, BACKBONE = 0.1, 0.1, 0.6
+SIDE = 1024  # of the matrices that are multiplied
+COPIED = 1 << 26  # bytes, more than a processor's cache holds
+REPEATS = 5
 BUSY = 0.8  # share of a core
-DECODED = 32  # image files that are decoded in turn
 GB = 1e9
 
 
 def doctor(
     data: Annotated[
-        str | None, typer.Argument(help="A data set, to estimate what training on it costs.")
+        str | None, typer.Argument(help="A data set, to estimate time and memory of a run on it.")
     ] = None,
     features: Features = None,
+    hints: Hints = None,
     recipe: Annotated[
         Path | None, typer.Option("--recipe", "-r", help="TOML file with settings.")
     ] = None,
@@ -99,13 +109,10 @@ def doctor(
         str | None, typer.Option("--method", "-m", help="A name in plusone methods.")
     ] = None,
     backbone: Annotated[
-        str | None, typer.Option(help="Backbone to measure: cnn, lite0, lite1, lite2 or timm/NAME.")
+        str | None, typer.Option(help="For images: cnn, lite0, lite1, lite2 or timm/NAME.")
     ] = None,
     settings: Set = None,
     device: Device = None,
-    seconds: Annotated[
-        float, typer.Option(min=0.1, help="Time for all measurements together, about.")
-    ] = 10.0,
     compile_it: Annotated[
         bool, typer.Option("--compile", help="Try torch.compile; this may take a minute.")
     ] = False,
@@ -115,24 +122,21 @@ def doctor(
     as_json: Json = False,
     plugin: Plugin = None,
 ) -> None:
-    """Show what this machine can do and what is missing; estimate a training.
+    """Show what this machine can do and what is missing; estimate a run.
 
-    Versions, devices, memory, extras and speeds: what a bug report should contain. With a data set
-    also the time and memory of training on it, from formulas (docs/scale.md). What cannot be
-    found out is said in its line and does not stop the command.
+    Versions, devices, memory, extras and two speeds: what a bug report should contain. With a data
+    set also time and memory of a run on it: a few real steps are timed, and the rest is
+    extrapolated (plusone train --dry-run does the same). Failed probes are reported and skipped.
 
     Example: [bold]plusone doctor[/bold]
     Example: [bold]plusone doctor photos -m gr --backbone lite0 -s mode=finetune[/bold]
     """
-    from plusone.models.backbones import installed_lite
-    from plusone.recipe import make_recipe, parse_settings, read_toml
+    from plusone.autorecipe import compose, facts_of
+    from plusone.recipe import make_recipe
+    from plusone.training.dry_run import estimate_run
 
     flags = {"method": method, "backbone": backbone, "device": device}
-    given = (
-        read_toml(recipe) if recipe else {},
-        parse_settings(settings or []),
-        {key: value for key, value in flags.items() if value is not None},
-    )
+    given = layers(recipe, settings or [], flags)
     asked = make_recipe(*given, source=str(recipe) if recipe else "settings")
     report: dict[str, Any] = {
         "versions": _versions(),
@@ -141,22 +145,21 @@ def doctor(
         "extras": {name: _extra(name, extra) for name, extra in EXTRAS.items()},
         "torchvision": attempt(_torchvision),
         "compiler": attempt(partial(_compile, asked.device) if compile_it else _compiler),
+        "speeds": attempt(partial(_speeds, asked.device)),
     }
-    plan = None
     if data is not None:
-        dataset = load(data, features, form, meaning, check_images=False)
-        plan = _plan(dataset, data, given, by_rules=recipe is None)
-    used = asked if plan is None else plan.composed.recipe
-    name = used.backbone if backbone or plan is not None else installed_lite() or "cnn"
-    name = "cnn" if name == "auto" else name
-    needs_backbone = plan is None or plan.data.width is None
-    report["speeds"] = _speeds(used, name if needs_backbone else None, plan, seconds)
-    if plan is not None:
-        report["estimate"] = attempt(partial(_estimate, plan, report["speeds"]))
+        dataset = load(data, features, form, meaning, hints=hints, check_images=False)
+        facts = partial(facts_of, dataset) if recipe is None else None
+        composed = compose(facts, *given, name=data)
+        report["estimate"] = attempt(
+            partial(estimate_run, dataset, composed.recipe, rate_open="lr" in composed.chosen)
+        )
     if as_json:
         emit(_plain(report))
-    else:
-        _print(report, data)
+        return
+    _print(report)
+    if data is not None:
+        print_estimate(report["estimate"], data)
 
 
 @dataclass(frozen=True)
@@ -298,152 +301,55 @@ def _compile(device: str) -> str:
     return compiler_problem(device) or "torch.compile works"
 
 
-@dataclass(frozen=True)
-class Plan:
-    """A training whose cost is estimated.
-
-    Args:
-        composed: The recipe, as `plusone train` would compose it.
-        data: Sizes of the data set.
-        paths: Some image files to decode.
-    """
-
-    composed: Composed
-    data: Data
-    paths: tuple[Path, ...]
-
-
-def _plan(dataset: Dataset, name: str, given: Any, *, by_rules: bool) -> Plan:
-    """The training that `plusone train` would do."""
-    import numpy as np
-
-    from plusone.autorecipe import compose, facts_of
-    from plusone.inputs.task import input_shape
-    from plusone.training.cost import Data
-
-    composed = compose(partial(facts_of, dataset) if by_rules else None, *given, name=name)
-    labels, recipe = dataset.table, composed.recipe
-    sizes = {split: len(labels.rows_of(split)) for split in ("train", "val", "test")}
-    if not sizes["val"]:
-        sizes["val"] = round(recipe.val_share * sizes["train"])
-        sizes["train"] -= sizes["val"]
-    sizes["train"] = max(1, round(recipe.train_share * sizes["train"]))
-    x = dataset.features
-    vectors = x is not None and not (x.ndim == 4 and x.dtype == np.uint8)
-    paths: tuple[Path, ...] = ()
-    if x is None:
-        rows = np.linspace(0, len(labels) - 1, min(len(labels), DECODED)).astype(int)
-        paths = tuple(labels.path(row) for row in rows)
-    shape = input_shape(dataset, recipe)
-    data = Data(
-        **sizes,
-        classes=len(labels.classes),
-        width=shape[-1] if vectors else None,
-        number=x.dtype.itemsize if vectors and x is not None else 4,
-        files=x is None,
-        size=None if vectors else shape[-1],
-        channels=1 if vectors else shape[0],
-    )
-    return Plan(composed, data, paths)
-
-
-def _speeds(
-    recipe: Recipe, backbone: str | None, plan: Plan | None, seconds: float
-) -> dict[str, Any]:
-    """What was measured: speeds of one thread and of the device, decoding, the backbone."""
-    import time
-
+def _speeds(device: str) -> dict[str, Any]:
+    """Two speeds of a device, and the share of a core that this process had meanwhile."""
     import torch
 
-    from plusone.device import CPU, resolve
-    from plusone.models.backbones import backbone_for
-    from plusone.training.probe import backbone_speed, decode_speed, measure_speeds
+    from plusone.device import resolve
 
-    def one_thread() -> Speeds:
-        """In processor time, so that other work on the machine disturbs less."""
-        before = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
-            return measure_speeds(CPU, SPEEDS * seconds, clock=time.process_time)
-        finally:
-            torch.set_num_threads(before)
+    where = resolve(device)
+    a = torch.ones(SIDE, SIDE, device=where)
+    source = torch.zeros(COPIED // 4, device=where)
+
+    def best(run: Callable[[], object]) -> float:
+        times = []
+        for _ in range(REPEATS):
+            started = time.perf_counter()
+            run()
+            if where.type != "cpu":
+                torch.accelerator.synchronize(where)
+            times.append(time.perf_counter() - started)
+        return min(times)
 
     began = time.perf_counter(), time.process_time()
-
-    device = attempt(lambda: resolve(recipe.device))
-    where = CPU if isinstance(device, Problem) else device
-    measured: dict[str, Any] = {
-        "device": device if isinstance(device, Problem) else str(device),
-        "one_thread": attempt(one_thread),
-        "share_of_a_core": (time.process_time() - began[1]) / (time.perf_counter() - began[0]),
-        "whole_device": attempt(lambda: measure_speeds(where, SPEEDS * seconds)),
+    speeds = {
+        "device": str(where),
+        "product": 2 * SIDE**3 / best(lambda: a @ a),
+        "copy": 2 * COPIED / best(source.clone),
     }
-    if backbone is None:
-        return measured
-    size = plan.data.size if plan else recipe.image_size
-    paths = plan.paths if plan else ()
-    if plan is None or plan.data.files:
-        measured["decode"] = attempt(
-            lambda: decode_speed(size or backbone_for(backbone).size, DECODING * seconds, paths)
-        )
-    measured["backbone"] = attempt(
-        lambda: backbone_speed(
-            backbone,
-            where,
-            BACKBONE * seconds,
-            size=size,
-            channels=plan.data.channels if plan else 3,
-        )
-    )
-    return measured
-
-
-def _estimate(plan: Plan, speeds: dict[str, Any]) -> dict[str, Any]:
-    """Time and memory of the training."""
-    from plusone.device import cores
-    from plusone.training.cost import Machine, estimate
-
-    for name in ("one_thread", "whole_device"):
-        if isinstance(speeds[name], Problem):
-            return {"recipe": {}, "costs": speeds[name]}
-    known = {
-        name: None if isinstance(speeds.get(name), Problem) else speeds.get(name)
-        for name in ("decode", "backbone")
-    }
-    machine = Machine(
-        one=speeds["one_thread"],
-        all=speeds["whole_device"],
-        cores=cores(),
-        on_cpu=speeds["device"] == "cpu",
-        **known,
-    )
-    recipe, chosen = plan.composed.recipe, plan.composed.chosen
-    costs = estimate(recipe, plan.data, machine, rate_open="lr" in chosen)
-    shown = ("method", "mode", "backbone", "batch_size", "crops", "device")
-    return {
-        "data": asdict(plan.data),
-        "recipe": {name: getattr(recipe, name) for name in shown},
-        "costs": list(costs),
-        "seconds": None
-        if any(cost.seconds is None for cost in costs)
-        else sum(cost.seconds for cost in costs if cost.seconds is not None),
-        "bytes": max(cost.bytes for cost in costs),
-        "device_bytes": max(cost.device_bytes for cost in costs),
-    }
+    share = (time.process_time() - began[1]) / (time.perf_counter() - began[0])
+    return speeds | {"share_of_a_core": share}
 
 
 def _plain(value: Any) -> Any:
     """A report for machines: problems become `{"problem": sentence}`."""
+    from plusone.training.dry_run import RunEstimate
+
     if isinstance(value, Problem):
         return {"problem": value.sentence}
+    if isinstance(value, RunEstimate):
+        return estimate_json(value)
     if isinstance(value, dict):
         return {name: _plain(entry) for name, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+    return [_plain(entry) for entry in value] if isinstance(value, list) else value
 
 
-def _print(report: dict[str, Any], data: str | None) -> None:
+def estimate_json(estimate: RunEstimate) -> dict[str, Any]:
+    """An estimate for machines."""
+    return asdict(estimate) | {"bytes": estimate.bytes}
+
+
+def _print(report: dict[str, Any]) -> None:
     """The report for people."""
     versions = [(name, value or "not installed") for name, value in report["versions"].items()]
     out.print(table("", ("version", ""), versions, text=2))
@@ -464,14 +370,20 @@ def _print(report: dict[str, Any], data: str | None) -> None:
     for row in report["extras"].values():
         if not row["installed"]:
             say(f"missing: {row['gives']}; in a clone of the repository: {row['install']}")
-    out.print(table("", ("measured", "", ""), _speed_rows(report["speeds"])))
-    if (share := report["speeds"]["share_of_a_core"]) < BUSY:
+    speeds = report["speeds"]
+    if isinstance(speeds, Problem):
+        say(f"speeds: {speeds.sentence}")
+        return
+    rows = [
+        ("matrix product", f"{speeds['product'] / 1e9:.1f}", "billion operations/s"),
+        ("copy", f"{speeds['copy'] / GB:.1f}", "GB/s"),
+    ]
+    out.print(table("", (f"speed of {speeds['device']}", "", ""), rows))
+    if speeds["device"] == "cpu" and (share := speeds["share_of_a_core"]) < BUSY:
         say(
             f"warning: this machine is busy and gave this process {100 * share:.0f} % of a core; "
-            "all speeds but those of one thread are too small, times estimated from them too long"
+            "speeds are too small, and estimated times too long"
         )
-    if "estimate" in report:
-        _print_estimate(report["estimate"], data, report)
 
 
 def _text(value: Any) -> str:
@@ -485,74 +397,68 @@ def _shown(name: str, value: Any) -> str:
     return _text(value)
 
 
-def _speed_rows(speeds: dict[str, Any]) -> list[tuple[object, ...]]:
-    """Rows of what was measured."""
-    rows: list[tuple[object, ...]] = []
-    for name, what in (("one_thread", "one thread"), ("whole_device", _text(speeds["device"]))):
-        each = speeds[name]
-        if isinstance(each, Problem):
-            rows.append((what, each.sentence, ""))
-            continue
-        rows += [
-            (f"{what}: matrix product", f"{each.product / 1e9:.1f}", "billion operations/s"),
-            (f"{what}: copy", f"{each.copy / GB:.1f}", "GB/s"),
-            (f"{what}: sigmoid of a table", f"{each.table / GB:.2f}", "GB/s"),
-            (f"{what}: small operation", f"{1e6 * each.call:.1f}", "microseconds"),
-            (f"{what}: new memory", f"{each.fresh / GB:.2f}", "GB/s"),
-        ]
-    decode, net = speeds.get("decode"), speeds.get("backbone")
-    if isinstance(decode, Problem):
-        rows.append(("decoding", decode.sentence, ""))
-    elif decode is not None:
-        rows.append(("decoding, one worker", f"{decode:.0f}", "images/s"))
-    if isinstance(net, Problem):
-        rows.append(("backbone", net.sentence, ""))
-    elif net is not None:
-        what = f"{net.name}, {net.size} pixels"
-        rows.append((f"{what}: forward", f"{net.forward:.1f}", "images/s"))
-        rows.append((f"{what}: forward and backward", f"{net.train:.1f}", "images/s"))
-    return rows
+def show_estimate(dataset: Dataset, composed: Composed, data: str, *, as_json: bool) -> None:
+    """Estimates a run and prints it, for people or for machines."""
+    from plusone.training.dry_run import estimate_run
+
+    estimate = estimate_run(dataset, composed.recipe, rate_open="lr" in composed.chosen)
+    if as_json:
+        emit(estimate_json(estimate))
+    else:
+        print_estimate(estimate, data)
 
 
-def _print_estimate(estimate: Any, data: str | None, report: dict[str, Any]) -> None:
-    """Time and memory of a training, and whether memory suffices."""
-    costs = estimate if isinstance(estimate, Problem) else estimate["costs"]
-    if isinstance(costs, Problem):
-        say(f"estimate: {costs.sentence}")
+def print_estimate(estimate: RunEstimate | Problem, data: str) -> None:
+    """Time and memory of a run, what was measured, and whether memory suffices."""
+    if isinstance(estimate, Problem):
+        say(f"estimate: {estimate.sentence}")
         return
     rows = [
-        (
-            cost.what,
-            None if cost.seconds is None else duration(cost.seconds),
-            f"{(cost.bytes + cost.device_bytes) / GB:.1f} GB",
-        )
-        for cost in costs
+        (part.what, part.measured, part.epoch, part.seconds, part.low, part.high)
+        for part in estimate.parts
     ]
-    sizes, recipe = estimate["data"], estimate["recipe"]
-    title = (
-        f"estimate: {recipe['method']} on {data} ({sizes['train']:,} train, {sizes['val']:,} val "
-        f"items, {sizes['classes']:,} classes)"
-    )
-    out.print(table(title, ("part of the training", "time", "memory"), rows))
+    rows.append(("whole run", "", None, estimate.seconds, estimate.low, estimate.high))
+    shown = [
+        (
+            what,
+            measured,
+            None if epoch is None else duration(epoch),
+            duration(seconds),
+            f"{duration(low)} to {duration(high)}",
+        )
+        for what, measured, epoch, seconds, low, high in rows
+    ]
+    items = ", ".join(f"{count:,} {split}" for split, count in estimate.items.items() if count)
+    title = f"{estimate.method} on {data} ({items} items, {estimate.classes:,} classes)"
+    out.print(table(title, ("part", "measured", "an epoch", "time", "range"), shown, text=2))
     say(
-        "from formulas (docs/scale.md), without reading the data, the metrics at the end and the "
-        "report"
+        "the rest is extrapolated; the range is the spread of what was measured, and other work on "
+        "this machine changes it. Not counted: reading the data, and the report"
     )
-    memory = report["system"]["memory"]
-    free = None if isinstance(memory, Problem) else memory["free"]
-    if free is not None and estimate["bytes"] > free:
-        say(f"warning: {free / GB:.1f} GB are free, and this needs {estimate['bytes'] / GB:.1f} GB")
+    if estimate.peak_bytes is None:
+        say("memory: not known on this system")
+        return
+    needed, more = estimate.peak_bytes + estimate.more_bytes, estimate.more_bytes
+    known = f", of which {more / GB:.1f} GB by the shapes of tables" if more > GB / 20 else ""
+    say(f"memory: about {needed / GB:.1f} GB at the peak{known}")
+    if estimate.device_bytes is not None:
+        say(f"memory of the device: {estimate.device_bytes / GB:.1f} GB at the peak")
+    total = attempt(_memory)
+    free = None if isinstance(total, Problem) else total["free"]
+    if free is not None and needed > free + estimate.peak_bytes:
+        say(f"warning: {free / GB:.1f} GB are free, and this run needs {needed / GB:.1f} GB")
 
 
 def duration(seconds: float) -> str:
     """Seconds in words that are short.
 
-    >>> [duration(s) for s in (0.03, 5, 90, 7000, 200_000)]
-    ['under 1 s', '5 s', '2 min', '1.9 h', '2.3 days']
+    >>> [duration(s) for s in (0.03, 0.3, 20, 90, 3000, 7000, 200_000)]
+    ['under 0.1 s', '0.3 s', '20 s', '1.5 min', '50 min', '1.9 h', '2.3 days']
     """
-    if seconds < 1:
-        return "under 1 s"
-    for unit, size, digits in (("s", 1, 0), ("min", 60, 0), ("h", 3600, 1)):
-        if seconds < 75 * size and (unit != "h" or seconds < 48 * 3600):
-            return f"{seconds / size:.{digits}f} {unit}"
-    return f"{seconds / 86400:.1f} days"
+    if seconds < 0.1:
+        return "under 0.1 s"
+    units = {"s": 1, "min": 60, "h": 3600, "days": 86400}
+    unit = next((name for name, size in units.items() if seconds < 75 * size), "days")
+    unit = "days" if unit == "h" and seconds > 48 * 3600 else unit
+    count = seconds / units[unit]
+    return f"{count:.{1 if count < 10 else 0}f} {unit}"

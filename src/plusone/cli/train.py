@@ -110,6 +110,12 @@ def train(
     ] = None,
     rules: Rules = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume a stopped run.")] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Time a few steps, print time and memory of the run, write nothing."
+        ),
+    ] = False,
     track: Annotated[
         list[str] | None,
         typer.Option(
@@ -143,6 +149,7 @@ def train(
     Example: [bold]plusone train[/bold] (the embedded digits)
     """
     from plusone.autorecipe import check, compose, facts_of
+    from plusone.cli.doctor import show_estimate
     from plusone.data.broken import write_broken
     from plusone.data.source import EMBEDDED
     from plusone.device import resolve
@@ -167,6 +174,10 @@ def train(
         dataset = load(data, features, form, meaning, hints=hints, shown=(bar, reading))
         facts = partial(facts_of, dataset) if ruled else None
         composed = compose(facts, *given, name=data, source=where)
+    if dry_run:
+        show_estimate(dataset, composed, data, as_json=as_json)
+        return
+    with progress("reading", None) as (bar, reading):
         name = f"{_name(data)}-{composed.recipe.method}-seed{composed.recipe.seed}"
         folder = to or Path("runs") / name
         _check_new(folder, resume)

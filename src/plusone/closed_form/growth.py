@@ -1,0 +1,94 @@
+"""How time and memory of a closed form grow with the number of items.
+
+With n items, m landmarks (`n_landmarks`; D without a kernel), features of length D, L classes and s
+solutions (one for all items, one for each fold), a closed form computes s decompositions of
+`[m, m]`, one more for each kernel that is tried on some items, about four products of `[n, m]` and
+`[m, m]` for each decomposition, and products of `[n, m]` with features and labels:
+
+    seconds = a (r (s m³ + g min(n, 1500)³) + 4 s n m²) + b s n m (D + L)
+
+r, how many times longer a decomposition takes than a product, is measured; a and b follow from the
+seconds of two smaller numbers of items.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.optimize import nnls
+
+from plusone.closed_form.folds import FOLDS, MANY
+from plusone.closed_form.gamma import GAMMAS, SAMPLED
+from plusone.closed_form.kernel import n_landmarks
+
+SIDE = 700  # of the matrices by which a decomposition and a product are compared
+PRODUCTS = 4
+REPEATS = 3
+# Tables at the peak: vectors [n, m], with those of a fold, labels [n, L] and squares [m, m].
+VECTORS, TABLES, SQUARES = 3, 7, 9
+FLOAT = 4  # bytes
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A closed form, by what its cost depends on beside the number of items.
+
+    Args:
+        width: D, length of a feature vector.
+        classes: L.
+        kernel: Whether its vectors are those of a kernel.
+        folds: Whether folds are solved too.
+        tries: Whether several kernels are tried.
+    """
+
+    width: int
+    classes: int
+    kernel: bool
+    folds: bool
+    tries: bool
+
+    def bytes(self, n: int) -> int:
+        """Bytes of its tables for n items."""
+        m, vectors = self._rank(n), VECTORS if self.folds else 1
+        tables = vectors * n * m + TABLES * n * self.classes + SQUARES * m * m
+        return FLOAT * (tables + n * self.width)
+
+    def seconds(self, n: int, measured: Sequence[tuple[int, float]]) -> float:
+        """Seconds for n items, from smaller numbers of items and their seconds."""
+        ratio = decomposition_over_product()
+        terms = np.array([self._terms(items, ratio) for items in (n, *(m for m, _ in measured))])
+        terms /= terms.max(axis=0)
+        factors, _ = nnls(terms[1:], np.array([seconds for _, seconds in measured]))
+        return float(terms[0] @ factors)
+
+    def _terms(self, n: int, ratio: float) -> tuple[float, float]:
+        """What a and b are multiplied with."""
+        m, solutions = self._rank(n), 1
+        if self.folds:
+            solutions += min(FOLDS if n <= MANY else 2, n)
+        tried = len(GAMMAS) * min(n, SAMPLED) ** 3 if self.tries else 0
+        large = ratio * (solutions * m**3 + tried) + PRODUCTS * solutions * n * m**2
+        return large, solutions * n * m * (self.width + self.classes)
+
+    def _rank(self, n: int) -> int:
+        return n_landmarks(n) if self.kernel else self.width
+
+
+def decomposition_over_product() -> float:
+    """How many times longer a decomposition takes than a product of matrices of that size."""
+    square = torch.randn(SIDE, SIDE, generator=torch.Generator().manual_seed(0))
+    square = square @ square.T
+
+    def best(run: Callable[[], object]) -> float:
+        times = []
+        for _ in range(REPEATS):
+            started = time.perf_counter()
+            run()
+            times.append(time.perf_counter() - started)
+        return min(times)
+
+    return best(lambda: torch.linalg.eigh(square)) / best(lambda: square @ square)
