@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -43,10 +42,11 @@ from plusone.inputs.workers import ImageWorkers
 from plusone.methods import get_method
 from plusone.parallel.processes import world
 from plusone.recipe import Recipe
+from plusone.training.closed_fit import fit_for
 from plusone.training.rates import pick_rate
 from plusone.training.summary import calibrate, summarise
 from plusone.training.trainer import Training
-from plusone.types import Batch, Clock, TrainLabels
+from plusone.types import Clock, TrainLabels
 
 STEPS = 4  # of a measured epoch: one to warm up, three that are timed
 LAST_STEPS = 2  # of the last epoch
@@ -55,7 +55,7 @@ IMAGES = 32  # whose features are extracted
 EVALUATED = 16  # validation images, at least
 SOLVED = 500, 1500  # items of the samples that a closed form is solved for
 MARGIN = 1.25  # by which the spread of what was measured is widened
-UNSURE = 1.5  # an extrapolated closed form may take so many times more or less
+UNSURE = 2.0  # an extrapolated closed form may take so many times more or less
 FLOAT = 4  # bytes
 LEARNED, REMEMBERED = 5, 2  # copies of a weight (gradient, two moments, best epoch) and of a buffer
 FEW, SOME = 8, 16  # items that a method is built with to see how its tables grow
@@ -247,98 +247,94 @@ def _sample(dataset: Dataset, share: float) -> Dataset:
     return replace(dataset, table=table.take(rows), features=features)
 
 
-class _ShortEpochs(Training):
-    """A run whose epochs end after a few steps, and when each step ended."""
-
-    began = 0.0
-    ticks: list[float]
-    steps = STEPS
-    on_begin: Callable[[], None] = staticmethod(lambda: None)
-
-    def _batches(self) -> Iterator[Batch]:
-        batches = super()._batches()
-        self.on_begin()
-        self.began, self.ticks = time.perf_counter(), []
-        cheap = self.stages[self.stage].inputs == "features"
-        for number, batch in enumerate(batches):
-            ends = self.began + SECONDS * cheap
-            if number >= self.steps and time.perf_counter() > ends:
-                break
-            yield batch
-
-    def tick(self, clock: Clock) -> None:
-        """Notes that a step has ended."""
-        if self.device.type != "cpu":
-            torch.accelerator.synchronize(self.device)
-        self.ticks.append(time.perf_counter())
-
-
-class _Predictions:
-    """Seconds and images of the forward passes of a backbone that is not being trained.
-
-    Args:
-        backbone: The backbone; copies of it are counted too.
-    """
-
-    def __init__(self, backbone: nn.Module) -> None:
-        self.seconds, self.images = 0.0, 0
-        self._started = 0.0
-        backbone.register_forward_pre_hook(self._before)
-        backbone.register_forward_hook(self._after)
-
-    def __deepcopy__(self, memo: object) -> _Predictions:
-        return self
-
-    def _before(self, backbone: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        self._started = time.perf_counter()
-
-    def _after(self, backbone: nn.Module, inputs: tuple[Tensor, ...], out: object) -> None:
-        if not backbone.training:
-            self.seconds += time.perf_counter() - self._started
-            self.images += len(inputs[0])
-
-    def more(self, times: float, loading: float) -> float:
-        """Seconds by which so many times more images take longer; begins anew.
-
-        Args:
-            times: How many times more.
-            loading: Seconds to load an image, if that takes longer.
-        """
-        seconds = (times - 1) * max(self.seconds, loading * self.images)
-        self.seconds, self.images = 0.0, 0
-        return seconds
-
-
 @dataclass(frozen=True)
 class _Epoch:
     """A measured epoch with a few steps, in seconds.
 
     Args:
-        before: Before its first batch: features, maps, what a method does at the start.
-        first: Its first step.
-        steps: The others, in up to three blocks: the mean of each.
+        lead: Until the end of its first step: features and maps, if it is the first epoch.
+        steps: The other steps, in up to three blocks: the mean of each; none in a closed form.
         count: How many steps were timed.
-        rest: After its last step.
+        rest: After the last step.
     """
 
-    before: float
-    first: float
+    lead: float
     steps: tuple[float, ...]
     count: int
     rest: float
 
-    @classmethod
-    def of(cls, training: _ShortEpochs, started: float, before: float, rest: float) -> _Epoch:
-        """The epoch that has just ended, with more seconds before and after its steps."""
-        ended, ticks = time.perf_counter() + rest, training.ticks
+
+class _Watch:
+    """Times the epochs of a run, and ends each after a few steps.
+
+    Forward passes of a backbone that is not being trained are predictions: there are as many times
+    more of them as the run has more items than the sample.
+
+    Args:
+        times: How many times more.
+    """
+
+    def __init__(self, times: float) -> None:
+        self.times, self.loading = times, 0.0
+        self._seconds, self._images = 0.0, 0  # of predictions
+        self._forward = self._started = self._before = 0.0
+        self._ticks: list[float] = []
+        self._limit = STEPS
+
+    def follow(self, training: Training) -> None:
+        """Watches a run that was made with `step` as its `on_step`."""
+        self._training, self.loading = training, _loading(training)
+        training.model.backbone.register_forward_pre_hook(self._before_forward)
+        training.model.backbone.register_forward_hook(self._after_forward)
+
+    def __deepcopy__(self, memo: object) -> _Watch:
+        return self  # averaged models are copies of the model, and watched too
+
+    def _before_forward(self, backbone: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        self._forward = time.perf_counter()
+
+    def _after_forward(self, backbone: nn.Module, inputs: tuple[Tensor, ...], out: object) -> None:
+        if not backbone.training:
+            self._seconds += time.perf_counter() - self._forward
+            self._images += len(inputs[0])
+
+    def more(self) -> float:
+        """Seconds that the predictions since the last call would take longer for all items."""
+        seconds = (self.times - 1) * max(self._seconds, self.loading * self._images)
+        self._seconds, self._images = 0.0, 0
+        return seconds
+
+    def begin(self, steps: int) -> None:
+        """Begins an epoch that ends after so many steps, or after `SECONDS` on features."""
+        self._limit, self._ticks, self._before = steps, [], 0.0
+        self._started = time.perf_counter()
+
+    def step(self, clock: Clock) -> bool:
+        """Notes that a step has ended; whether the epoch ends."""
+        device = self._training.device
+        if device.type != "cpu":
+            torch.accelerator.synchronize(device)
+        on_features = self._training.stages[clock.stage].inputs == "features"
+        more = self.more()  # of a teacher, in each step as it is
+        if not self._ticks and on_features:
+            self._before = more
+        self._ticks.append(time.perf_counter())
+        long_enough = not on_features or self._ticks[-1] - self._ticks[0] > SECONDS
+        return len(self._ticks) >= self._limit and long_enough
+
+    def end(self) -> _Epoch:
+        """The epoch that has just ended."""
+        ended, ticks = time.perf_counter() + self.more(), self._ticks
         if not ticks:  # solved in closed form
-            return cls(0.0, 0.0, (), 0, ended - started)
-        first = ticks[0] - training.began
-        times = np.diff(ticks) if len(ticks) > 1 else np.array([first])
-        blocks = [float(part.mean()) for part in np.array_split(times, min(3, len(times)))]
-        return cls(
-            training.began - started + before, first, tuple(blocks), len(times), ended - ticks[-1]
-        )
+            return _Epoch(0.0, (), 0, ended - self._started)
+        times = np.diff(ticks) if len(ticks) > 1 else np.array([ticks[0] - self._started])
+        lead = ticks[0] - self._started + self._before
+        return _Epoch(lead, _blocks(times), len(times), ended - ticks[-1])
+
+
+def _blocks(times: npt.NDArray[np.float64]) -> tuple[float, ...]:
+    """Means of up to three parts of some times, whose spread says how sure they are."""
+    return tuple(float(part.mean()) for part in np.array_split(times, min(3, len(times))))
 
 
 def _steps(dataset: Dataset, recipe: Recipe, *, images: bool, rate_open: bool) -> _Measured:
@@ -354,15 +350,16 @@ def _steps(dataset: Dataset, recipe: Recipe, *, images: bool, rate_open: bool) -
         decoded = dataset.features is None and not isinstance(task.train.inputs, FileInputs)
         prepared = (time.perf_counter() - started) * (times if decoded else 1)
         started = time.perf_counter()
-        training = _ShortEpochs(task, recipe, on_step=lambda clock: training.tick(clock))
+        watch = _Watch(times)
+        training = fit_for(task, recipe, on_step=watch.step)
         prepared += time.perf_counter() - started
-        loading, predictions = _loading(training), _Predictions(training.model.backbone)
-        stages = _stages(training, times, loading, predictions)
+        watch.follow(training)
+        stages = _stages(training, watch)
         stacked = _stacked(task, recipe) if rate_open and not images else None
-        predictions.more(1, 0)
+        watch.more()
         started = time.perf_counter()
         summarise(training, None, 0.0, (), calibrate(training))
-        finished = time.perf_counter() - started + predictions.more(times, loading)
+        finished = time.perf_counter() - started + watch.more()
     whole = _items(task, share)
     parts = [
         RunPart("preparation", *3 * (prepared,), _of(share)),
@@ -432,43 +429,32 @@ def table_bytes(recipe: Recipe, classes: int) -> float:
     return (size(built(SOME)) - size(built(FEW))) / (SOME - FEW)
 
 
-def _stages(
-    training: _ShortEpochs, times: float, loading: float, predictions: _Predictions
-) -> list[RunPart]:
-    """The stages of a run, by the first and the last epoch of each.
-
-    Args:
-        training: The run; it is finished then.
-        times: How many times more items the whole run has.
-        loading: Seconds to load an image.
-        predictions: Of its backbone.
-    """
+def _stages(training: Training, watch: _Watch) -> list[RunPart]:
+    """The stages of a run, by the first and the last epoch of each; the run is finished then."""
     parts = []
     total, epochs, size = len(training.stages), training.epochs(), training.recipe.batch_size
-    steps = math.ceil(times * len(training.task.train) / size)
+    steps = math.ceil(watch.times * len(training.task.train) / size)
     while not training.done:
         number, stage = training.stage, training.stages[training.stage]
         name = f"stage {number + 1}: " if total > 1 else ""
         measured: list[_Epoch] = []
-        for training.steps in (STEPS, LAST_STEPS):
-            before: list[float] = []
-            training.ticks = []
-            training.on_begin = lambda: before.append(predictions.more(times, loading))  # noqa: B023
-            started = time.perf_counter()
+        for limit in (STEPS, LAST_STEPS):
+            watch.begin(limit)
             next(epochs)
-            measured.append(
-                _Epoch.of(training, started, sum(before), predictions.more(times, loading))
-            )
+            measured.append(watch.end())
             if training.done or training.stage > number:
                 break
             training.epoch = stage.epochs - 1
         first, last = measured[0], measured[-1]
         if not first.steps:
-            each = times * first.rest
+            each = watch.times * first.rest
             parts.append(RunPart(f"{name}closed form", *3 * (each,), "a sample of the items"))
             continue
-        wait = size * loading if stage.inputs == "images" else 0.0
-        rests = [epoch.rest + max(0.0, last.first - fmean(last.steps)) for epoch in measured]
+        wait = size * watch.loading if stage.inputs == "images" else 0.0
+        usual = fmean(last.steps)
+        once = max(0.0, first.lead - (last.lead if last is not first else usual))
+        begins = max(0.0, last.lead - usual) if last is not first else 0.0  # each epoch
+        rests = [epoch.rest + begins for epoch in measured]
         blocks = [max(step, wait) for epoch in measured for step in epoch.steps]
         seconds = [
             steps * max(fmean(epoch.steps), wait) + rest
@@ -481,9 +467,9 @@ def _stages(
         parts.append(
             RunPart(
                 what=f"{name}{count} epochs",
-                seconds=first.before + count * each,
-                low=first.before + count * low,
-                high=first.before + count * high,
+                seconds=once + count * each,
+                low=once + count * low,
+                high=once + count * high,
                 measured=f"{timed:,} of {count * steps:,} steps",
                 epoch=each,
             )
@@ -522,7 +508,7 @@ def _stacked(task: Task, recipe: Recipe) -> RunPart | None:
     except _EnoughError:
         pass
     times = np.diff(ticks) if len(ticks) > 1 else np.array([ticks[0] - started])
-    blocks = [float(part.mean()) for part in np.array_split(times, min(3, len(times)))]
+    blocks = _blocks(times)
     (stage,) = recipe.resolved_stages(images=False, phases=get_method(recipe.method).phases)
     return RunPart(
         what=f"{stage.epochs} epochs with several learning rates",
@@ -536,12 +522,12 @@ def _stacked(task: Task, recipe: Recipe) -> RunPart | None:
 
 def _closed_form(dataset: Dataset, recipe: Recipe) -> _Measured:
     """A run that is solved in closed form: all of it where that is quick, else for two samples."""
-    size = len(dataset.table)
+    size = len(dataset.table) - len(dataset.table.rows_of("test"))
     shares = [1.0] if size <= SOLVED[-1] else [count / size for count in SOLVED]
     solved: list[tuple[int, float]] = []
     for share in shares:
         task = make_task(dataset if share == 1 else _sample(dataset, share), recipe)
-        training = Training(task, recipe)
+        training = fit_for(task, recipe)
         started = time.perf_counter()
         next(training.epochs())
         n = sum(len(part) for part in training.learned_parts)

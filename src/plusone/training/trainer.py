@@ -68,7 +68,7 @@ class Training:
         task: The data.
         recipe: The settings.
         backbone: A module to use instead of the recipe's backbone; needs an attribute `dim`.
-        on_step: Called after every step.
+        on_step: Called after every step; the epoch ends where it returns True.
         on_extract: Called with the number of items whose features were just extracted.
         features: Folder where features of image files are cached for later runs.
     """
@@ -81,7 +81,7 @@ class Training:
         recipe: Recipe,
         *,
         backbone: nn.Module | None = None,
-        on_step: Callable[[Clock], None] | None = None,
+        on_step: Callable[[Clock], bool | None] | None = None,
         on_extract: Callable[[int], None] | None = None,
         features: Path | None = None,
     ) -> None:
@@ -228,8 +228,8 @@ class Training:
                 meter.add(terms)
                 for average in self.averages.values():
                     average.update(model)
-                if self.on_step is not None:
-                    self.on_step(clock)
+                if self.on_step is not None and self.on_step(clock):
+                    break
         stage = self.stages[self.stage]
         if stage.inputs == "images" and self.epoch + 1 < stage.epochs:
             self._begun = begin(self, self.epoch + 1)  # before the evaluation of this one
