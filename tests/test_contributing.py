@@ -61,7 +61,7 @@ def run(copy: Path, *arguments: object) -> str:
         [sys.executable, *map(str, arguments)],
         cwd=copy,
         env=environment,
-        timeout=300,
+        timeout=1200,
         check=False,
         capture_output=True,
         text=True,

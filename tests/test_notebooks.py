@@ -42,7 +42,7 @@ def test_a_notebook_runs_and_prints_what_is_stored(path, tmp_path, monkeypatch, 
     made = nbformat.from_dict(stored)
     client = nbclient.NotebookClient(
         made,
-        timeout=300,
+        timeout=1200,
         record_timing=False,
         coalesce_streams=True,
         resources={"metadata": {"path": str(tmp_path)}},

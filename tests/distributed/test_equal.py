@@ -35,7 +35,7 @@ def results(tmp_path_factory, worker_id, start):
     try:
         folder.mkdir()
     except FileExistsError:
-        until = time.monotonic() + 300
+        until = time.monotonic() + 1800
         while not (folder / "complete").exists():
             assert time.monotonic() < until, "another pytest worker did not finish the trainings"
             time.sleep(0.2)
