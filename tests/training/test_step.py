@@ -1,8 +1,10 @@
 """One step, and what a loop must not ignore of a method: the same training on every path."""
 
 import dataclasses
+import sys
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import plusone
 from plusone.data import Dataset
 from plusone.errors import DivergedError, InputError
+from plusone.inputs.forward import predict
 from plusone.inputs.loader import label_batches, visiting_order
 from plusone.inputs.task import make_task
 from plusone.losses import assume_negative, observed_bce, reduce
@@ -342,3 +345,36 @@ def test_option_values_that_a_loss_refuses_are_bad_input(options):
     data = Dataset.from_arrays(x, np.eye(2, dtype=int)[np.arange(20) % 2])
     with pytest.raises(InputError, match=r"options of wan: gamma must lie in \[0, 1\]"):
         plusone.fit(data, "wan", epochs=1, options=options)
+
+
+def functions_called(action):
+    """Names of the functions of the package that an action calls, by file."""
+    called = set()
+
+    def note(frame, event, _):
+        path = Path(frame.f_code.co_filename)
+        own = event == "call" and "plusone" in path.parts
+        if own and not frame.f_code.co_name.startswith("<"):
+            called.add((path.parent.name, path.stem, frame.f_code.co_name))
+
+    sys.setprofile(note)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return called
+
+
+def test_one_view_in_one_process_goes_straight_through_the_model(feature_data):
+    recipe = make_recipe({"method": "an", "batch_size": 16})
+    made = fit_for(make_task(feature_data(120), recipe), recipe)
+    batch, model = next(batches_of(made)), made.model
+    inputs, kind, forward = made.forward(made.task.val, model)
+    step = functions_called(
+        lambda: training_step(forward, model.head, made.method, made.optimizer, batch, made.clock())
+    )
+    assert {name for _, file, name in step if file == "pieces"} == {"forward_views"}
+    predicted = functions_called(lambda: predict(model, forward, inputs, kind=kind))
+    assert ("inputs", "forward", "predict") in predicted
+    entered = {name for folder, _, name in step | predicted if folder == "parallel"}
+    assert entered <= {"world"}

@@ -12,6 +12,7 @@ from plusone.errors import RunError
 from plusone.inputs.loader import Inputs
 from plusone.inputs.placement import StreamedInputs, owners_of
 from plusone.models.heads import Head
+from plusone.parallel.processes import world
 from plusone.parallel.sharing import Division, even_owners
 from plusone.types import Outputs
 
@@ -53,21 +54,30 @@ def predict(
     module.eval()
     result: Tensor | None = None
     start = 0
-    owners = owners_of(inputs, torch.arange(len(inputs)))
-    division = Division(even_owners(len(inputs)) if owners is None else owners)
+    division = _division(inputs) if world()[1] > 1 else None
+    own = torch.arange(len(inputs)) if division is None else division.own
     fitting = Fitting(forward, device)
     if isinstance(inputs, StreamedInputs):  # it would move whole batches, which may not fit
         inputs = inputs.inputs
-    for (view,) in inputs.batches(division.own, rows or batch_size(module, kind), ("plain",), 0):
+    for (view,) in inputs.batches(own, rows or batch_size(module, kind), ("plain",), 0):
         part = fitting(view)
         if result is None:  # small results kept one by one would hold much freed memory around them
-            result = part.new_empty(len(division.own), *part.shape[1:])
+            result = part.new_empty(len(own), *part.shape[1:])
         result[start : start + len(part)] = part
         start += len(part)
         if tick is not None:
             tick(len(view))
     module.train(training)
-    return division.gather(result)
+    if division is not None:
+        return division.gather(result)
+    assert result is not None
+    return result
+
+
+def _division(inputs: Inputs) -> Division:
+    """Which process predicts which rows: the one that holds them, or an even share."""
+    owners = owners_of(inputs, torch.arange(len(inputs)))
+    return Division(even_owners(len(inputs)) if owners is None else owners)
 
 
 class Fitting:

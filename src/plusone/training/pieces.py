@@ -106,7 +106,11 @@ def forward_views(
         apart: Whether each view has a forward pass of its own, so that batch norm does not
             normalise it together with the others.
     """
-    return _join([piece() for piece in _pieces(forward, views, pieces, sharing, apart)])
+    if pieces > 1 or sharing is not None:
+        return _join([piece() for piece in _pieces(forward, views, pieces, sharing, apart)])
+    if apart or len(views) == 1:
+        return tuple(forward(view) for view in views)
+    return split_views(forward(torch.cat(list(views))), len(views))
 
 
 def _pieces(

@@ -75,8 +75,12 @@ class Gradients:
             torch.autograd.backward(scaled)
             pieces.backward(recomputes=self.recomputes)
             return
-        with keeping_buffers(model, self.recomputes):
-            (sharing.backward if sharing else torch.autograd.backward)(scaled)
+        backward = sharing.backward if sharing else torch.autograd.backward
+        if not self.recomputes:
+            backward(scaled)
+            return
+        with keeping_buffers(model):
+            backward(scaled)
 
     def apply(self, optimizer: Optimizer, model: nn.Module) -> None:
         """One step of the optimizer."""
