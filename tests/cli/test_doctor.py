@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from plusone.cli import doctor as command
+from plusone.cli.estimates import print_estimate
 from plusone.extras import install_command
 from plusone.training.dry_run import RunEstimate, RunPart
 
@@ -151,10 +152,10 @@ def test_a_broken_torchvision_is_named(cli, tmp_path, monkeypatch, module, sente
 
 
 def test_memory_that_does_not_suffice_is_a_warning(capsys, monkeypatch):
-    monkeypatch.setattr(command, "_memory", lambda: {"total": 9, "free": 9})
+    monkeypatch.setattr("plusone.device.host_memory", lambda: (9, 9))
     parts = (RunPart("closed form", 1.0, 0.5, 2.0, "all of it"),)
     needs = RunEstimate("gr", {"train": 3}, 2, parts, 2 * 10**9, 10**9, None)
-    command.print_estimate(needs, "photos")
+    print_estimate(needs, "photos")
     assert "warning: 0.0 GB are free, and this run needs 3.0 GB" in capsys.readouterr().err
 
 

@@ -149,7 +149,7 @@ def train(
     Example: [bold]plusone train[/bold] (the embedded digits)
     """
     from plusone.autorecipe import check, compose, facts_of
-    from plusone.cli.doctor import show_estimate
+    from plusone.cli.estimates import show_estimate
     from plusone.data.broken import write_broken
     from plusone.data.source import EMBEDDED
     from plusone.device import resolve
