@@ -54,8 +54,8 @@ def print_estimate(estimate: RunEstimate, data: str) -> None:
     title = f"{estimate.method} on {data} ({items} items, {estimate.classes:,} classes)"
     out.print(table(title, ("part", "measured", "an epoch", "time", "range"), shown, text=2))
     say(
-        "the rest is extrapolated; the range is the spread of what was measured, widened, and other "
-        "work on this machine changes it. Not counted: reading the data, and the report"
+        "the rest is extrapolated; the range is the spread of what was measured, widened, and "
+        "other work on this machine changes it. Not counted: reading the data, and the report"
     )
     if estimate.peak_bytes is None:
         say("memory: not known on this system")
