@@ -221,8 +221,8 @@ def test_a_report_without_figures_says_so(train, tmp_path, monkeypatch):
     def without_matplotlib(name, *rest):
         return None if name == "matplotlib" else find_spec(name, *rest)
 
-    monkeypatch.setattr("importlib.util.find_spec", without_matplotlib)
     monkeypatch.setattr("plusone.report.writing.find_spec", without_matplotlib)
+    monkeypatch.setattr("importlib.util.find_spec", without_matplotlib)
     answer = train("--epochs", 1, "-o", tmp_path / "r", "--report", "--json")
     assert answer.code == 0, answer.err
     assert f"report: {tmp_path / 'r' / 'report.html'}" in answer.err
