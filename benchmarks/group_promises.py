@@ -34,8 +34,8 @@ from plusone.io.files import write_text
 from plusone.io.jsonl import append_jsonl, read_jsonl
 from plusone.probabilities import accept, labels_per_item
 from plusone.probabilities.answers import Answers
-from plusone.probabilities.estimate import ridge_scores
-from plusone.probabilities.suggested import calibrate, correct
+from plusone.probabilities.k import ridge_scores
+from plusone.probabilities.unseen_labels import calibrate, correct
 
 NAMES, NOISE = ("ucmerced", "voc"), 0.3
 FOLDS = 5

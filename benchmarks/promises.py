@@ -35,8 +35,8 @@ from plusone.methods import get_method
 from plusone.probabilities import labels_per_item
 from plusone.probabilities.accept import accept
 from plusone.probabilities.answers import Answers
-from plusone.probabilities.estimate import ridge_scores
-from plusone.probabilities.suggested import Calibrated, calibrate, correct
+from plusone.probabilities.k import ridge_scores
+from plusone.probabilities.unseen_labels import Calibrated, calibrate, correct
 from plusone.types import TrainLabels
 
 NAMES = ("voc", "ucmerced", "yeast", "digits-features")

@@ -32,7 +32,7 @@ from plusone.metrics.calibration import expected_calibration_error
 from plusone.probabilities import LabelsPerItem, k_from_features
 from plusone.probabilities.accept import accept
 from plusone.probabilities.answers import answers_from
-from plusone.probabilities.suggested import Calibrated, calibrate
+from plusone.probabilities.unseen_labels import Calibrated, calibrate
 from plusone.recipe import make_recipe
 from plusone.training.crossfit import cross_fit
 

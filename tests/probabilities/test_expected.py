@@ -47,7 +47,7 @@ def test_where_k_comes_from():
 
 
 def test_it_is_computed_once_and_never_from_the_truth(monkeypatch):
-    import plusone.probabilities.estimate as features
+    import plusone.probabilities.k as features
 
     calls, real = [], features.k_from_features
     monkeypatch.setattr(module, "_estimates", {})

@@ -4,7 +4,7 @@ import pytest
 from plusone.errors import InputError
 from plusone.probabilities.accept import accept, largest_set, summary
 from plusone.probabilities.answers import Answers
-from plusone.probabilities.suggested import Calibrated, correct
+from plusone.probabilities.unseen_labels import Calibrated, correct
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from plusone.probabilities.correction import fit_correction
 from plusone.probabilities.curve import fit_to_picks
 from plusone.probabilities.k import LabelsPerItem
 from plusone.probabilities.log_odds import log_odds
-from plusone.probabilities.suggested import calibrate
+from plusone.probabilities.unseen_labels import calibrate
 
 pytestmark = pytest.mark.slow
 

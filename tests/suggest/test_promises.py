@@ -9,7 +9,7 @@ import torch
 from plusone.data.matrix import LabelMatrix
 from plusone.probabilities import LabelsPerItem, k_from_features, labels_per_item
 from plusone.probabilities.accept import accept
-from plusone.probabilities.suggested import calibrate
+from plusone.probabilities.unseen_labels import calibrate
 
 from .conftest import make
 

@@ -121,7 +121,7 @@ def _from_single(dataset: Dataset, settings: list[str], seed: int) -> dict[str, 
     """The estimate from the training items' single positives, and the truth where it is known."""
     from plusone.features.extraction import vectors_of
     from plusone.inputs.task import make_task
-    from plusone.probabilities.estimate import from_features, usable_rows
+    from plusone.probabilities.k import from_features, usable_rows
     from plusone.recipe import make_recipe, parse_settings
 
     recipe = make_recipe({"method": "softmax"}, parse_settings(settings), {"seed": seed})

@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from plusone.probabilities.audit import Audit, from_audit
-    from plusone.probabilities.estimate import (
-        from_features,
-        k_from_features,
-        seen_label_scores,
-        usable_rows,
-    )
     from plusone.probabilities.intervals import interval_of, k_intervals
     from plusone.probabilities.k import (
         LabelsPerItem,
         Priors,
+        from_features,
         from_single_positives,
+        k_from_features,
         labels_per_item,
+        seen_label_scores,
+        usable_rows,
     )
 
 __all__ = [
@@ -40,9 +38,17 @@ __all__ = [
 
 _HOMES = {
     "audit": ("Audit", "from_audit"),
-    "estimate": ("from_features", "k_from_features", "seen_label_scores", "usable_rows"),
     "intervals": ("interval_of", "k_intervals"),
-    "k": ("LabelsPerItem", "Priors", "from_single_positives", "labels_per_item"),
+    "k": (
+        "LabelsPerItem",
+        "Priors",
+        "from_features",
+        "from_single_positives",
+        "k_from_features",
+        "labels_per_item",
+        "seen_label_scores",
+        "usable_rows",
+    ),
 }
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from plusone.errors import InputError
 from plusone.probabilities.bound import precision_at_least
 from plusone.probabilities.curve import Floats, States
-from plusone.probabilities.suggested import Calibrated, Checked
+from plusone.probabilities.unseen_labels import Calibrated, Checked
 
 FEWEST = 12  # labels that are accepted, one per group; an expectation says little about fewer
 FEWEST_AUDITED = 60  # groups; corrected by fewer, expectations were too high (evidence/promises.md)

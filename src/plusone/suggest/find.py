@@ -26,7 +26,7 @@ from plusone.probabilities import LabelsPerItem, k_from_features, labels_per_ite
 from plusone.probabilities.answers import answers_from
 from plusone.probabilities.calibration import read_calibration
 from plusone.probabilities.hint_prior import with_prior
-from plusone.probabilities.suggested import Calibrated, calibrate
+from plusone.probabilities.unseen_labels import Calibrated, calibrate
 from plusone.recipe import Recipe
 from plusone.suggest.folder import Suggestions
 from plusone.training.crossfit import CrossFit, cross_fit

@@ -115,7 +115,7 @@ def class_priors(
         return tuple((task.train.truth.per_class(1) / len(task.train)).tolist())
     if given == "estimate":
         from plusone.features.extraction import vectors_of
-        from plusone.probabilities.estimate import from_features, usable_rows
+        from plusone.probabilities.k import from_features, usable_rows
 
         rows = usable_rows(task.train.observed)
         groups = None if task.train.groups is None else task.train.groups[rows]
@@ -175,7 +175,7 @@ def estimated(
         tick: Called with the number of items whose features were just extracted.
     """
     from plusone.features.extraction import vectors_of
-    from plusone.probabilities.estimate import k_from_features, usable_rows
+    from plusone.probabilities.k import k_from_features, usable_rows
 
     known = vectors is None or not task.images  # a backbone of the user's own has no name
     key = _key(recipe, task)
