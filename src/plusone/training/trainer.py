@@ -28,6 +28,7 @@ from plusone.inputs.forward import predict
 from plusone.inputs.loader import Inputs, SomeInputs
 from plusone.inputs.task import Part, Task, numbered_groups
 from plusone.methods import get_method
+from plusone.methods._base import Method
 from plusone.methods._groups import GroupConsistency
 from plusone.metrics.probe import prober_for
 from plusone.models.backbones import freeze_statistics, freeze_weights
@@ -115,11 +116,7 @@ class Training:
             self.learned_parts,
             solved=self.solved,
         )
-        self.loss: Loss = self.method.loss
-        if recipe.compile and compiler_problem(recipe.device) is None:
-            self.loss = torch.compile(self.method.loss)
-            if task.images:
-                self.model.backbone.compile()
+        self.loss = compiled_loss(recipe, self.method, self.model, images=task.images)
         self.sharing = Sharing(self.model) if world()[1] > 1 else None
         self.validator = Validator(task.val, recipe)
         self._prober = prober_for(task.train.truth, task.train.observed)
@@ -358,14 +355,8 @@ class Training:
             self.sharing.begin_stage()
         self.optimizer = make_optimizer(self.model, self.method, self.recipe, stage)
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
-        recipe, trains_backbone = self.recipe, self.task.images and not self.keeps_backbone
-        scales = recipe.precision == "fp16" and trains_backbone
-        self.gradients = Gradients(
-            pieces=recipe.accumulate if stage.inputs == "images" else 1,
-            clip=recipe.clip,
-            scaler=GradScaler(self.device.type) if scales else None,
-            recomputes=recipe.checkpoint_activations and trains_backbone,
-        )
+        trains_backbone = self.task.images and not self.keeps_backbone
+        self.gradients = stage_gradients(self.recipe, stage, self.device, trains_backbone)
         decays = {"ema": self.recipe.ema, "teacher": self.method.teacher}
         self.averages = {name: Ema(self.model, decay) for name, decay in decays.items() if decay}
 
@@ -400,6 +391,29 @@ class Training:
 
     def load_other_state(self, tensors: State) -> None:
         """Takes over what `other_state` gave, among others."""
+
+
+def compiled_loss(recipe: Recipe, method: Method, model: Classifier, *, images: bool) -> Loss:
+    """The loss of a method; compiled, as is the backbone, where the recipe says so."""
+    if not recipe.compile or compiler_problem(recipe.device) is not None:
+        return method.loss
+    if images:
+        model.backbone.compile()
+    compiled: Loss = torch.compile(method.loss)
+    return compiled
+
+
+def stage_gradients(
+    recipe: Recipe, stage: Stage, device: torch.device, trains_backbone: bool
+) -> Gradients:
+    """How gradients are computed and applied in a stage."""
+    scales = recipe.precision == "fp16" and trains_backbone
+    return Gradients(
+        pieces=recipe.accumulate if stage.inputs == "images" else 1,
+        clip=recipe.clip,
+        scaler=GradScaler(device.type) if scales else None,
+        recomputes=recipe.checkpoint_activations and trains_backbone,
+    )
 
 
 def weighs_negatives(task: Task, recipe: Recipe) -> bool:
