@@ -50,8 +50,8 @@ bench: $(READY)
 
 # Makes the example report, the pictures of the documents and the outputs of the notebooks anew: about five minutes.
 pictures: $(READY) $(BROWSER)
-	$(BIN)/plusone demo
-	cp demo/report.html docs/example-report.html
+	$(BIN)/plusone demo --methods --out demo-methods
+	cp demo-methods/report.html docs/example-report.html
 	PLUSONE_REWRITE=1 $(BIN)/python -m pytest -q -rs -k "picture or notebook" tests/test_notebooks.py tests/browser
 
 # Repeats the measurements of docs/evidence (several hours on two cores); their report is results/report.html.

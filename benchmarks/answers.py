@@ -235,7 +235,7 @@ def solved(asked: Asked, settings: Recipe) -> list[Tensor]:
 
 
 def alone(asked: Asked, settings: Recipe) -> list[Tensor]:
-    """Test scores of trainings one by one."""
+    """Test scores of runs one by one."""
     scores = []
     for table in asked.tables:
         training = fit_for(make_task(replace(asked.dataset, table=table), settings), settings)

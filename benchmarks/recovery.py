@@ -100,7 +100,7 @@ def test_map(training: Training) -> float:
 
 
 def trained(task: Task, recipes: list[Recipe]) -> list[Training]:
-    """Finished trainings, as one stack where possible."""
+    """Finished runs, as one stack where possible."""
     if len(recipes) > 1 and why_alone(task, recipes[0]) is None:
         return [training for training, _ in train_stacked(task, recipes)]
     made = [fit_for(task, recipe) for recipe in recipes]

@@ -127,7 +127,7 @@ def measured(sources: Sequence[Source], methods: Sequence[str], run: Run) -> lis
 def finished(
     sources: Sequence[Source], method: str, done: Mapping[str, JobResult]
 ) -> list[float] | None:
-    """What `measured` gives for a method, if all its trainings are there."""
+    """What `measured` gives for a method, if all its runs are there."""
     try:
         return measured(sources, [method], lambda jobs: [done[job.key] for job in jobs])[0]
     except KeyError:

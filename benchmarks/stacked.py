@@ -1,4 +1,4 @@
-"""All learning rates and seeds at once: twelve stacked trainings against one, side by side.
+"""All learning rates and seeds at once: twelve stacked runs against one, side by side.
 
     python benchmarks/stacked.py VOCdevkit --features voc2012_features
 
@@ -51,11 +51,11 @@ def measure(task: Task, recipes: list[Recipe], rounds: int) -> dict[str, object]
 
 
 def ratios(rows: list[dict[str, object]]) -> list[dict[str, object]]:
-    """What all stacked trainings cost beside one alone, for each method that stacks."""
+    """What all stacked runs cost beside one alone, for each method that stacks."""
     count = len(RATES) * len(SEEDS)
     return [
         {
-            "name": f"{row['method']}: {count} stacked trainings / one alone",
+            "name": f"{row['method']}: {count} stacked runs / one alone",
             "value": row["ratio"],
             "goal": GOAL,
             "kind": "at most",
@@ -78,7 +78,7 @@ def main() -> None:
     torch.set_num_threads(1)
     dataset = load_source(args.data, features=args.features)
     rows: list[dict[str, object]] = []
-    print(f"{dataset.name}: {len(RATES) * len(SEEDS)} trainings, {args.epochs} epochs, batch 16")
+    print(f"{dataset.name}: {len(RATES) * len(SEEDS)} runs, {args.epochs} epochs, batch 16")
     print("method        one s    all s   all / one   val mAP off by")
     for method in args.methods:
         recipes = [

@@ -13,6 +13,7 @@ from plusone.cli import printing
 from plusone.cli.bench import DEMO_METHODS
 from plusone.cli.board import Board
 from plusone.compare.jobs import JobResult, read_journal
+from plusone.suggest.folder import read_suggestions
 
 pytestmark = pytest.mark.slow
 
@@ -88,7 +89,7 @@ def test_methods(cli):
 
 @pytest.mark.usefixtures("no_training")
 def test_demo_table_fits_80_columns_with_one_line_a_method(cli, tmp_path):
-    answer = cli("demo", "--out", tmp_path / "d", "--no-report")
+    answer = cli("demo", "--methods", "--out", tmp_path / "d", "--no-report")
     assert answer.code == 0, answer.err
     lines = [line.rstrip() for line in answer.out.splitlines() if line.strip()]
     assert len(lines) == 3 + len(DEMO_METHODS)  # title, header, rule, methods
@@ -124,7 +125,7 @@ def test_bench_table_fits_narrow_and_wide_terminals(cli, tmp_path, monkeypatch, 
 
 @pytest.mark.usefixtures("no_training")
 def test_demo_and_bench_json(cli, tmp_path):
-    demo = cli("demo", "--out", tmp_path / "d", "--json", "--seed", 4, "--no-report")
+    demo = cli("demo", "--methods", "--out", tmp_path / "d", "--json", "--seed", 4, "--no-report")
     assert demo.json == json.loads((tmp_path / "d" / "results.json").read_text())
     assert "seed 4" in demo.err
     arguments = ("digits", "-m", "an,gr,an", "--seeds", "0,1,1", "--out", tmp_path / "b", "--json")
@@ -276,7 +277,7 @@ def test_ctrl_c_in_a_bench_says_how_to_go_on(cli, train_as, tmp_path):
         raise KeyboardInterrupt
 
     train_as(stop)
-    answer = cli("demo", "--out", tmp_path)
+    answer = cli("demo", "--methods", "--out", tmp_path)
     assert (answer.code, answer.out) == (130, "")
     assert "run the same command again to continue" in answer.err
 
@@ -313,6 +314,28 @@ def test_a_bench_that_was_killed_finishes_with_the_same_table(
     assert numbers(again.json) == numbers(straight.json)
 
 
+def test_demo_trains_a_tagger_and_suggests_what_is_missing(cli, tmp_path, monkeypatch):
+    """The demo on few pictures: figures are shares, its suggestions can be reviewed."""
+    monkeypatch.setattr("plusone.compare.demo.ITEMS", 300)
+    answer = cli("demo", "--out", tmp_path / "d", "--json")
+    assert answer.code == 0, answer.err
+    found = answer.json
+    assert [one["method"] for one in found["trained"]] == ["recovery", "an"]
+    assert all(0.25 < one["test_map"] < 1 for one in found["trained"])  # chance is 0.26
+    assert found["hidden"] > 300
+    assert read_suggestions(tmp_path / "d" / "suggestions").table.root.is_dir()
+    page = (tmp_path / "d" / "report.html").read_text(encoding="utf-8")
+    assert page.count("<article>") == 24
+    assert "hidden and found" in page
+    again = cli("demo", "--out", tmp_path / "d", "--no-report")  # the same pictures
+    assert again.code == 0, again.err
+    for word in ("mAP", "plusone review", "plusone train"):
+        assert word in again.out + again.err
+    other = cli("demo", "--out", tmp_path / "d", "--seed", 1)
+    assert other.code == 2
+    assert "other pictures" in other.err
+
+
 @pytest.mark.usefixtures("in_this_process")
 def test_demo_for_real(cli, tmp_path, monkeypatch):
     """The demo with two methods, one epoch of few items and a report without figures."""
@@ -322,7 +345,7 @@ def test_demo_for_real(cli, tmp_path, monkeypatch):
     monkeypatch.setattr("plusone.cli.demo.DEMO_METHODS", ("an", "bce"))
     for name, value in (("epochs", 1), ("train_share", 0.1)):
         monkeypatch.setitem(DATA_DEFAULTS["digits"], name, value)
-    answer = cli("demo", "--out", tmp_path / "d", "--json")
+    answer = cli("demo", "--methods", "--out", tmp_path / "d", "--json")
     assert answer.code == 0, answer.err
     assert [row["method"] for row in answer.json["rows"]] == ["an", "bce"]
     assert f"report: {tmp_path / 'd' / 'report.html'}" in answer.err

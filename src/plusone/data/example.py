@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -49,8 +50,7 @@ def write_example(
         seed: Seed of the simulated annotator and of the audit.
         tick: Called once per image.
     """
-    scenes = load_digits_scenes()
-    train, test = _rows(scenes, "train", items), _rows(scenes, "test", new)
+    table, scenes = example_table(items, new, seed, folder)
     if not 0 <= audited <= items:
         raise InputError(f"cannot audit {audited} of {items} items")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -58,47 +58,65 @@ def write_example(
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".example.", dir=folder.parent) as temporary:
         example = Path(temporary) / "example"
-        _write(example, scenes, train, test, audited, seed, tick)
+        _write(example, table, scenes, audited, seed, tick)
         example.rename(folder)
+
+
+def example_table(items: int, new: int, seed: int, root: Path) -> tuple[LabelTable, Rows]:
+    """The labels of an example with its truth, and the scene of each item.
+
+    The new images are the split "test", with all their labels.
+
+    Args:
+        items: Number of images with one label.
+        new: Number of images after them.
+        seed: Seed of the simulated annotator.
+        root: The folder of the example.
+    """
+    scenes = load_digits_scenes()
+    train, test = _rows(scenes, "train", items), _rows(scenes, "test", new)
+    rows = np.concatenate([train, test])
+    classes, truth = _by_name(scenes)
+    states = np.where(truth[rows] == 1, 1, -1).astype(np.int8)
+    seen = np.concatenate([observe(truth[train], "single", seed), states[items:]])
+    places = [f"photos/{classes[label]}" for label in seen[:items].argmax(axis=1)] + ["new"] * new
+    names = [f"{place}/scene-{row:05d}.png" for place, row in zip(places, rows, strict=True)]
+    table = LabelTable(
+        ids=np.array(names),
+        classes=classes,
+        labels=LabelMatrix.from_dense(seen),
+        truth=LabelMatrix.from_dense(states, default=-1),
+        split=np.array(["train"] * items + ["test"] * new),
+        root=root,
+    )
+    return table, rows
 
 
 def _write(
     folder: Path,
-    scenes: Digits,
-    train: Rows,
-    test: Rows,
+    table: LabelTable,
+    scenes: Rows,
     audited: int,
     seed: int,
     tick: Callable[[], None] | None,
 ) -> None:
-    classes, truth = _by_name(scenes)
-    seen = observe(truth[train], "single", seed)
-    names = [
-        f"{classes[seen[place].argmax()]}/scene-{row:05d}.png" for place, row in enumerate(train)
-    ]
-    fresh = [f"new/scene-{row:05d}.png" for row in test]
-    files = [*(f"photos/{name}" for name in names), *fresh]
-    for name, row in zip(files, [*train, *test], strict=True):
+    images = load_digits_scenes().images
+    for name, row in zip(table.ids.tolist(), scenes, strict=True):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(scenes.images[row]).save(folder / name)
+        Image.fromarray(images[row]).save(folder / name)
         if tick is not None:
             tick()
-    table = LabelTable(
-        ids=np.array(files[: len(train)]),
-        classes=classes,
-        labels=LabelMatrix.from_dense(seen),
-        root=folder,
-    )
-    write(table, folder / "labels.csv")
-    x = random_conv_features(scenes.images[train])
-    write_features(folder / "embeddings.npz", table.ids, x, {"made by": "plusone example"})
+    train, test = table.rows_of("train"), table.rows_of("test")
+    seen = replace(table.take(train), truth=None, split=None, root=folder)
+    write(seen, folder / "labels.csv")
+    x = random_conv_features(images[scenes[train]])
+    write_features(folder / "embeddings.npz", seen.ids, x, {"made by": "plusone example"})
     chosen = np.sort(np.random.default_rng(seed).permutation(len(train))[:audited])
-    for name, ids, rows in (
-        ("audit.csv", np.array(names)[chosen], train[chosen]),
-        ("test.csv", np.array(fresh), test),
-    ):
-        labels = LabelMatrix.from_dense(truth[rows], default=-1)
-        write(LabelTable.complete(ids, classes, labels), folder / name)
+    below = np.array([name.removeprefix("photos/") for name in table.ids.tolist()])
+    assert table.truth is not None
+    for name, rows in (("audit.csv", train[chosen]), ("test.csv", test)):
+        complete = LabelTable.complete(below[rows], table.classes, table.truth.take(rows))
+        write(complete, folder / name)
 
 
 def _rows(scenes: Digits, split: str, count: int) -> Rows:
