@@ -330,7 +330,7 @@ def rules() -> list[Rule]:
         Rule("one definition per record", False, list(repeated_records())),
         Rule("module names are unique", False, list(repeated_names())),
         Rule("words of the glossary in sources", False, list(words(files()))),
-        Rule("words of the glossary in documents", False, list(words(DOCUMENTS))),
+        Rule("words of the glossary in documents", True, list(words(DOCUMENTS))),
     ]
 
 

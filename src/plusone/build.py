@@ -91,7 +91,7 @@ def _check_inputs(recipe: Recipe, info: MethodInfo, *, images: bool) -> None:
         instead = "--mode linear"
     else:
         needs = "images in every step"
-        what = "this training has features in a stage" if images else "this data has features"
+        what = "this run has features in a stage" if images else "this data has features"
         instead = "--mode finetune" if images else "images"
     raise InputError(
         f"the method {info.name} needs {needs}, and {what}; use {instead}, or another method"

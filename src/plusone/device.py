@@ -1,4 +1,4 @@
-"""The device that a training or prediction computes on: a CPU, a GPU, an Apple or Intel chip.
+"""The device that training and prediction compute on: a CPU, a GPU, an Apple or Intel chip.
 
 `device = "auto"` is the accelerator that torch finds (`torch.accelerator`), and the CPU where there
 is none; the environment variable `PLUSONE_DEVICE` overrides it. Random numbers are drawn on the CPU

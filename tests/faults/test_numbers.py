@@ -75,7 +75,7 @@ def test_a_loss_that_is_not_finite_keeps_the_last_good_weights(cli, photos, tmp_
     answer = cli(*command, "--lr", "1e-3", "--out", run)
     assert answer.code == 1
     assert "a loss term of an is not finite in epoch 3, batch 2: {'loss': nan}" in answer.sentence
-    assert "keeps the weights of epoch" in answer.sentence
+    assert "plusone predict" in answer.sentence
     assert "--lr 0.0001, and another --out" in answer.sentence
     assert not (run / "metrics.json").exists()
     assert 1 <= json.loads((run / "stopped.json").read_text())["epoch"] <= 2

@@ -52,7 +52,7 @@ def serve(
         bool,
         typer.Option(
             "--no-onnx",
-            help="Compute by torch, also where there is model.onnx: for folders of strangers.",
+            help="Compute by torch, also where there is model.onnx: for untrusted folders.",
         ),
     ] = False,
     stop_after: Annotated[

@@ -1,6 +1,6 @@
 """Features of images from a backbone: extracted once, cached in memory and optionally on disk.
 
-`FeatureCache` serves every training, cross-fitting and estimate. Its files are named after what all
+`FeatureCache` serves every run, cross-fitting and estimate. Its files are named after what all
 their features depend on: the weights of the backbone, what the head pools of its output, and the
 crops of an image. In them each image has its key: path, size and modification time of a file, or
 the bytes of an image in memory. New and changed images are added in files of their own, in pieces

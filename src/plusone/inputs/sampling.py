@@ -13,8 +13,8 @@ from plusone.inputs.forward import ROWS
 from plusone.seeds import derive
 
 VALIDATION_LABELS = 1 << 26  # evaluated after every epoch
-RECOVERY_LABELS = 1 << 25  # training labels evaluated at the end of a training
-TEST_LABELS = 1 << 28  # evaluated at the end of a training or by `plusone evaluate`
+RECOVERY_LABELS = 1 << 25  # training labels evaluated at the end of a run
+TEST_LABELS = 1 << 28  # evaluated at the end of a run or by `plusone evaluate`
 SMALLEST_SAMPLE = 1000  # items
 
 

@@ -61,7 +61,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Task:
-    """The data of a training.
+    """The data of a run.
 
     Args:
         name: Name of the data set.

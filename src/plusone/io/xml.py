@@ -1,4 +1,4 @@
-"""Reading XML of strangers: document types and entities are refused."""
+"""Parsing untrusted XML: document types and entities are refused."""
 
 from __future__ import annotations
 

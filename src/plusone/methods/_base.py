@@ -293,7 +293,7 @@ class MethodInfo(Generic[O_co]):
             training is refused; the method itself can be built, for predictions.
         uses_priors: Whether it uses the recipe's `class_priors`.
         inputs: "vectors" if it needs one fixed vector for each item in all stages, "images" if it
-            needs images in all of them; other trainings are refused.
+            needs images in all of them; others are refused.
         phases: Options that change from one phase of training to the next. A method with two
             phases is trained twice the recipe's epochs, the second time from the best weights of
             the first; in the mode linear_init the linear stage is of the first phase.

@@ -53,9 +53,9 @@ from plusone.probabilities.curve import FEWEST
 from plusone.probabilities.k import labels_per_item
 from plusone.types import Batch, Clock, Outputs, TrainLabels
 
-CLIPPED = 1e-3  # p stays so far from 0 and 1, less where that would add up over the classes
+CLIPPED = 1e-3  # probabilities are clipped to [eps, 1 - eps]; smaller eps with many classes
 ADDED = 0.1  # labels per item that clipping may add
-MORE = 1.05  # k is at least so many times what is seen
+MORE = 1.05  # lower bound on k, as a multiple of the seen mean
 POWERS = (0.2, 8.0)  # of p, least and most
 HALVINGS = 16
 SEARCHED = 2_000_000  # labels that the power is searched on, about

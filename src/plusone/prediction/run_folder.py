@@ -132,7 +132,7 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 
 def is_unfinished(folder: Path) -> bool:
-    """Whether a training was stopped before its end: its weights may lack their calibration.
+    """Whether a run was stopped before its end: its weights may lack their calibration.
 
     A training begins with `records.jsonl` and ends with `metrics.json`, or with `stopped.json` if
     it diverged. A published folder has none of them.

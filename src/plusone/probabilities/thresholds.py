@@ -1,6 +1,6 @@
 """One threshold per class: above which probability a label is predicted.
 
-They follow from the calibrated probabilities of held-out items at the end of a training and are
+They follow from the calibrated probabilities of held-out items at the end of a run and are
 written to the run as `thresholds.json`, which may be edited. Without that file every class has 0.5.
 """
 

@@ -67,7 +67,7 @@ def expected(
     folder: Path | None = None,
     tick: Callable[[int], None] | None = None,
 ) -> Expected:
-    """The k of a training: as given, counted where labels are known, or estimated.
+    """The k of a run: as given, counted where labels are known, or estimated.
 
     "truth" counts on the training items, as the papers do; "estimate" never uses the truth. Where
     nothing is given and the method needs k, it is counted on the validation items if their labels
@@ -99,7 +99,7 @@ def expected(
 def class_priors(
     recipe: Recipe, task: Task, folder: Path | None = None
 ) -> tuple[float, ...] | None:
-    """The class priors of a training: as given, counted, estimated, or None.
+    """The class priors of a run: as given, counted, estimated, or None.
 
     Args:
         recipe: The settings.

@@ -30,7 +30,7 @@ def check_settings(
     """Refuses settings that this device, backbone or number of processes does not have."""
     check_device(device)
     if images and not autocasts(device, recipe.precision):
-        raise InputError(f"precision = {recipe.precision!r} is not there on {device}; use float32")
+        raise InputError(f"{recipe.precision} is not supported on {device}; use float32")
     if images and recipe.checkpoint_activations:
         checkpoint_activations(model.backbone)
 

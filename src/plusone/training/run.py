@@ -98,7 +98,7 @@ def train(
         on_step: Called after every step.
         on_extract: Called with the number of items whose features were just extracted.
         source: How the data was read, for a later evaluation.
-        rules: Why settings that nobody gave are what they are, for the result.
+        rules: Reasons for the automatic settings, for the result.
         features: Folder where features of image files are cached for later runs.
         listeners: Who is told about settings, epochs and the result, such as trackers.
         picked: The finished run of this recipe, where its learning rate was chosen by training.
@@ -196,7 +196,7 @@ def _complete(task: Task, data: str, recipe: Recipe, folder: Path) -> dict[str, 
 
 @contextmanager
 def _saving_best(training: Training, folder: Path) -> Iterator[None]:
-    """Saves the best weights of a training that diverges, so that the run can be used."""
+    """Saves the best weights of a run that diverges, so that the run can be used."""
     try:
         yield
     except DivergedError as error:
@@ -204,7 +204,10 @@ def _saving_best(training: Training, folder: Path) -> Iterator[None]:
         saved = "there are no good weights to keep yet"
         if best is not None:
             _write_model(training, folder)
-            saved = f"{folder} keeps the weights of epoch {best.epoch}, plusone predict takes them"
+            saved = (
+                f"the weights of epoch {best.epoch} are saved in {folder} and can be used with "
+                "`plusone predict`"
+            )
         if is_main_process():  # last: where this file is, the weights are
             divergence = Divergence(why=error.what, epoch=None if best is None else best.epoch)
             write_json(folder / STOPPED, divergence.to_json())

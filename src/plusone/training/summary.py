@@ -51,7 +51,7 @@ def summarise(
         training: The training, with its best weights in place.
         folder: The run folder, if there is one.
         seconds: Duration of the training.
-        rules: Why settings that nobody gave are what they are.
+        rules: Reasons for the automatic settings.
         calibrated: What `calibrate` gave, if probabilities are asked for.
     """
     task, recipe = training.task, training.recipe

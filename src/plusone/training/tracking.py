@@ -1,4 +1,4 @@
-"""Trackers: the figures of a training go to whoever listens.
+"""Sends metrics to TensorBoard, MLflow or W&B.
 
 A listener is anything with the three methods of `Listener`. TensorBoard, MLflow and Weights &
 Biases are listeners by name; none of them is imported unless it is asked for. Their own environment
@@ -38,7 +38,7 @@ class Listener(Protocol):
             folder: The run folder.
             recipe: All settings.
             description: What is known of the data.
-            epochs: How many epochs are behind a training that resumes, else 0.
+            epochs: How many epochs are behind a run that resumes, else 0.
         """
 
     def record(self, record: EpochRecord, step: int) -> None:
@@ -49,7 +49,7 @@ class Listener(Protocol):
 
 
 class Tracking:
-    """Tells listeners about one training.
+    """Tells listeners about one run.
 
     A listener that fails at the start stops the training, which has cost nothing yet. One that
     fails later, for example because its server is gone, is left out with a warning.
