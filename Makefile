@@ -24,7 +24,7 @@ test: $(READY) $(BROWSER)
 test-fast: $(READY)
 	$(PYTEST) -m "not slow"
 
-# Tests that processors which round differently have broken before, under two other instruction sets.
+# Tests whose results depend on rounding, under two other instruction sets.
 test-rounding: $(READY)
 	ATEN_CPU_CAPABILITY=default MKL_ENABLE_INSTRUCTIONS=SSE4_2 ONEDNN_MAX_CPU_ISA=SSE41 $(PYTEST) -m rounding $$(grep -rl mark.rounding tests)
 	ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 $(PYTEST) -m rounding $$(grep -rl mark.rounding tests)

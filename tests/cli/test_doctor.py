@@ -45,7 +45,7 @@ def test_the_report_for_people_says_also_what_is_missing_or_fails(cli, monkeypat
     assert "not known: the disk is gone" in answer.out
     assert "no C++ compiler" in answer.out
     assert "matrix product" in answer.out
-    sentence = "missing: label tables as parquet files; in a clone of the repository: "
+    sentence = "missing: label tables as parquet files; to install it: "
     assert sentence + install_command("parquet") in answer.err.replace("\n", " ")
 
 

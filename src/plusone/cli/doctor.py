@@ -364,7 +364,7 @@ def _print(report: dict[str, Any]) -> None:
     out.print(table("", ("extra", "", "what it gives"), extras, text=3))
     for row in report["extras"].values():
         if not row["installed"]:
-            say(f"missing: {row['gives']}; in a clone of the repository: {row['install']}")
+            say(f"missing: {row['gives']}; to install it: {row['install']}")
     speeds = report["speeds"]
     if isinstance(speeds, Problem):
         say(f"speeds: {speeds.sentence}")

@@ -6,7 +6,8 @@
 | `config.json` | the same for programs: classes, input, thresholds, training, metrics |
 | `model.safetensors` | the weights |
 | `model.onnx`, `predict.py` | on request: the model as ONNX, and a program that needs no plusone |
-| `recipe.toml`, `data.json`, `observed.npz` | what `plusone predict` reads |
+| `recipe.toml`, `data.json` | what `plusone predict` reads |
+| `observed.npz` | a blank row in place of the training labels |
 | `calibration.json`, `thresholds.json` | probabilities and labels from scores |
 
 It contains no training items, no names of items, and no paths of this machine.
