@@ -25,6 +25,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
@@ -46,7 +47,7 @@ from plusone.methods import get_method
 from plusone.metrics import mean_average_precision
 from plusone.recipe import Recipe
 from plusone.training.closed_fit import fit_for
-from plusone.training.stack import train_stacked, why_alone
+from plusone.training.stack import AloneError, train_stacked
 from plusone.training.trainer import Training
 from plusone.types import TrainLabels
 
@@ -101,8 +102,9 @@ def test_map(training: Training) -> float:
 
 def trained(task: Task, recipes: list[Recipe]) -> list[Training]:
     """Finished runs, as one stack where possible."""
-    if len(recipes) > 1 and why_alone(task, recipes[0]) is None:
-        return [training for training, _ in train_stacked(task, recipes)]
+    if len(recipes) > 1:
+        with suppress(AloneError):
+            return [training for training, _ in train_stacked(task, recipes)]
     made = [fit_for(task, recipe) for recipe in recipes]
     for training in made:
         for _ in training.epochs():
@@ -129,7 +131,7 @@ def own_map(dataset: Dataset, more: dict[str, Any], seed: int) -> dict[str, floa
 def ablation_maps(dataset: Dataset, seed: int) -> dict[str, float]:
     """Test mAP of recovery and its variants, all in the same kernel."""
     training = fit_for(task := make_task(dataset, recipe := settings("recovery", seed)), recipe)
-    training.enter_space()
+    training.inputs.enter_space(training.stages[0])
     assert training.inputs.space is not None
     assert training.inputs.space.fitted is not None
     assert task.test is not None

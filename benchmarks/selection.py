@@ -34,7 +34,7 @@ from plusone.metrics import mean_average_precision
 from plusone.metrics.seen_labels import DEFAULT, SCORES
 from plusone.recipe import Recipe
 from plusone.training.selection import Validation
-from plusone.training.stack import train_stacked, why_alone
+from plusone.training.stack import AloneError, train_stacked
 from plusone.training.trainer import Training
 
 RATES = (1e-2, 1e-3, 1e-4, 1e-5)
@@ -98,9 +98,9 @@ def course(dataset: Dataset, method: str, seed: int, epochs: int) -> Course:
         for lr in RATES
     ]  # fmt: skip
     task: Task = make_task(dataset, recipes[0])
-    if why_alone(task, recipes[0]) is None:
+    try:
         train_stacked(task, recipes, kind=Watched)
-    else:
+    except AloneError:
         for recipe in recipes:
             list(Watched(task, recipe).epochs())
     return Watched.courses

@@ -23,7 +23,7 @@ from plusone.data.source import load_source
 from plusone.inputs.task import Task, make_task
 from plusone.recipe import Recipe
 from plusone.training.closed_fit import fit_for
-from plusone.training.stack import train_stacked, why_alone
+from plusone.training.stack import AloneError, check_settings, train_stacked
 
 RATES, SEEDS = (1e-3, 1e-2, 1e-4, 1e-5), (0, 1, 2)
 GOAL = 3.0
@@ -87,11 +87,13 @@ def main() -> None:
             for lr in RATES
         ]
         task = make_task(dataset, recipes[0])
-        if reason := why_alone(task, recipes[0]):
-            rows.append({"method": method, "alone": reason})
+        try:
+            check_settings(task, recipes[0])
+            row = measure(task, recipes, args.rounds)
+        except AloneError as reason:
+            rows.append({"method": method, "alone": str(reason)})
             print(f"{method:12s}{'':41s}alone: {reason}")
             continue
-        row = measure(task, recipes, args.rounds)
         rows.append({"method": method} | row)
         print(
             f"{method:12s}{row['one_s']:7.2f}{row['all_s']:9.2f}{row['ratio']:12.2f}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import sys
@@ -108,3 +109,19 @@ def test_a_script_that_fails_is_a_row_and_the_others_go_on(bench, monkeypatch, t
     assert found["ratios"][3] == ratio(3.0, 2.0) | {"script": "good", "met": True}
     assert found["ratios"][2]["detail"].startswith("left out")
     assert list(found["seconds"]) == list(scripts)
+
+
+def test_scripts_import_what_there_is():
+    """mypy reads the package alone, and most benchmarks take too long to run here."""
+    missing = []
+    for path in sorted((ROOT / "benchmarks").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("plusone"):
+                module = importlib.import_module(node.module)
+                for name in (alias.name for alias in node.names):
+                    if not hasattr(module, name) and not (
+                        hasattr(module, "__path__")
+                        and importlib.util.find_spec(f"{node.module}.{name}")
+                    ):
+                        missing.append(f"{path.name}: {node.module}.{name}")
+    assert missing == []

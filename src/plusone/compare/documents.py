@@ -1,4 +1,4 @@
-"""The JSON files of comparisons and of `plusone intervals`, each kind as a typed record."""
+"""The JSON files of comparisons and of `plusone analyse intervals`, each kind as a typed record."""
 
 from __future__ import annotations
 

@@ -26,6 +26,7 @@ from plusone.probabilities import LabelsPerItem, k_from_features, labels_per_ite
 from plusone.probabilities.answers import answers_from
 from plusone.probabilities.calibration import read_calibration
 from plusone.probabilities.hint_prior import with_prior
+from plusone.probabilities.k import ITEMS
 from plusone.probabilities.unseen_labels import Calibrated, calibrate
 from plusone.recipe import Recipe
 from plusone.suggest.folder import Suggestions
@@ -269,7 +270,8 @@ def run_k(run: Path, table: LabelTable) -> LabelsPerItem | None:
     calibration = read_calibration(run, table.classes)
     if calibration.k is None or calibration.k_range is None:
         return None
-    items = int((table.labels.per_item(1) > 0).sum())
+    learned = table.take(np.setdiff1d(np.arange(len(table)), table.rows_of("test")))
+    items = min(int((learned.labels.per_item(1) > 0).sum()), ITEMS)
     return LabelsPerItem(calibration.k, *calibration.k_range, items)
 
 

@@ -55,7 +55,8 @@ class ClosedFormFit(Training):
     @property
     def learned_parts(self) -> tuple[Part, ...]:
         """The parts that are learned from: also validation items, if nothing is chosen by them."""
-        together = self.recipe.use_validation
+        solved_alone = all(stage.inputs == "features" for stage in self.stages)
+        together = self.recipe.use_validation and solved_alone
         return (self.task.train, self.task.val) if together else (self.task.train,)
 
     @property

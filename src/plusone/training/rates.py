@@ -63,7 +63,7 @@ def pick_rate(
     if task.images and folder is not None and on_fixed_features(recipe, images=True):
         vectors = feature_task(task, recipe, tick, folder)
         trained = recipe.model_copy(update={"crops": "one"})  # which are in the features
-        whole = Training(task, recipe, features=folder)
+        whole = Training(task, recipe, features=folder, on_extract=tick)
     rates = [float(f"{factor * recipe.lr:.0e}") for factor in FACTORS]
     try:
         recipes = [trained.model_copy(update={"lr": rate}) for rate in rates]

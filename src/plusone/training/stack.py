@@ -49,6 +49,7 @@ def check_settings(task: Task, recipe: Recipe) -> None:
         "its inputs are not feature vectors": not vectors,
         "its features are not held in memory": not isinstance(task.train.inputs, ArrayInputs),
         info.alone or "": info.alone is not None,
+        "it has a closed form": info.closed_form,
         "it has several stages": len(stages) > 1,
         f"its optimizer is {recipe.optimizer}": recipe.optimizer != "adam",
         "its learning rate has a schedule": recipe.schedule != "constant",

@@ -225,7 +225,7 @@ class Training:
                 meter.add(terms)
                 for average in self.averages.values():
                     average.update(model)
-                if self.on_step is not None and self.on_step(clock):
+                if self.on_step is not None and self.on_step(clock) is True:
                     break
         stage = self.stages[self.stage]
         if stage.inputs == "images" and self.epoch + 1 < stage.epochs:
