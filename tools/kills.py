@@ -47,7 +47,7 @@ LOADED = (
     "torch", "torch._dynamo", "PIL.Image", "sklearn.datasets", "uvicorn", "safetensors.torch",
     "plusone.compare.bench",
     "plusone.cli.bench", "plusone.features.extraction",
-    "plusone.training.run", "plusone.probabilities.from_features",
+    "plusone.training.run", "plusone.probabilities.k",
     "plusone.review.server", "plusone.suggest.find",
     "plusone.suggest.outputs",
 )  # fmt: skip

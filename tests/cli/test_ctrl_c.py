@@ -132,7 +132,7 @@ def test_a_worker_that_dies_fails_the_bench(start, folder, tmp_path):
 def test_sigterm_ends_as_ctrl_c_does(start, folder, tmp_path):
     """As a scheduler or `kill` sends it: to the process alone."""
     options = ("train", folder / "labels.csv", "-x", folder / "x.npz", "-m", "gr", "--json")
-    options += ("-s", "batch_size=1", "--epochs", 100, "-s", "threads=1")
+    options += ("-s", "batch_size=1", "--epochs", 100, "-s", "threads=1", "--lr", "0.01")
     process = start(*options, "--out", tmp_path / "run")
     wait_for((tmp_path / "run" / "checkpoint.safetensors").exists, process)
     process.terminate()

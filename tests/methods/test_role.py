@@ -180,7 +180,7 @@ def test_a_run_folder_can_be_read_again(estimator, tmp_path):
     )
     task = make_task(feature_data(), recipe)
     train(task, recipe, tmp_path)
-    read = load_run(tmp_path)
+    read = load_run(tmp_path, memory=True)
     again = fit_for(task, recipe)
     list(again.epochs())
     assert torch.equal(read.method.estimates(), again.method.estimates())

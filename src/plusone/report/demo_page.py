@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
 
 from plusone.compare.demo import Demo
+from plusone.data.images import open_image
 from plusone.io.files import write_text
 from plusone.report.blocks import (
     Block,
@@ -94,12 +94,8 @@ def _gallery(demo: Demo) -> Gallery:
             for at in places
         )
         seen = tuple(Chip(table.classes[label], "seen") for label in table.labels.positives(row))
-        with Image.open(table.path(row)) as image:
-            items.append(
-                GalleryItem(
-                    Path(table.ids[row]).name, data_uri(image), seen, (("suggested", chips),)
-                )
-            )
+        image = data_uri(open_image(table.path(row)))
+        items.append(GalleryItem(Path(table.ids[row]).name, image, seen, (("suggested", chips),)))
     title = "The most probable suggestions, each with its probability"
     return Gallery(title, tuple(items), ("seen", "found", "wrong"), pixelated=True)
 

@@ -127,8 +127,6 @@ def train_stacked(
                 records[training].append(record)
         if on_epoch is not None:
             on_epoch(epoch + 1)
-    for stack in stacks:
-        stack.release()
     return list(records.items())
 
 
@@ -139,7 +137,7 @@ class StackedHead(Head):
     for each rate.
 
     Args:
-        heads: The layers to stack, `R x S`; their weights become views into the stack.
+        heads: The layers to stack, `R x S`.
     """
 
     deterministic = True
@@ -153,9 +151,6 @@ class StackedHead(Head):
             self.biases = nn.ParameterList(
                 torch.stack([head.bias for head in row]) for row in heads
             )
-        for row, weights, biases in zip(heads, self.weights, self.biases, strict=True):
-            for place, head in enumerate(row):
-                head.weight.data, head.bias.data = weights.data[place], biases.data[place]
 
     @property
     def weight(self) -> Tensor:
@@ -206,6 +201,7 @@ class Stack:
         work = self.recipe.batch_size * sum(weight.numel() for weight in self.head.parameters())
         with computing(self.trainings[0], work):
             losses = self._train()
+            self._store()
             for training in self.trainings:
                 check_weights(training)
             train, val = self._logits(self.task.train), self._logits(self.task.val)
@@ -227,11 +223,15 @@ class Stack:
         seconds = (time.perf_counter() - started) / len(records)
         return [record.model_copy(update={"seconds": seconds}) for record in records]
 
-    def release(self) -> None:
-        """Gives every training weights of its own."""
-        for layer in (layer for row in self.layers for layer in row):
-            for weight in (layer.weight, layer.bias):
-                weight.data, weight.grad = weight.detach().clone(), None
+    @torch.no_grad()
+    def _store(self) -> None:
+        """Copies the weights of the stack to the runs they belong to."""
+        for row, weights, biases in zip(
+            self.layers, self.head.weights, self.head.biases, strict=True
+        ):
+            for place, layer in enumerate(row):
+                layer.weight.copy_(weights[place])
+                layer.bias.copy_(biases[place])
 
     def _train(self) -> list[dict[str, float]]:
         """One pass over the training items; returns the mean loss terms of each run."""
