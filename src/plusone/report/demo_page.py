@@ -105,16 +105,18 @@ def _precision(probability: npt.NDArray[np.float32], right: npt.NDArray[np.bool_
     """How precise the best suggestions are: as estimated, and in truth."""
     order = np.argsort(-probability, kind="stable")
     count = np.arange(1, len(order) + 1)
+    shown = max(10, int((probability >= LEAST_SHOWN).sum()))
+    estimated, true = (
+        100 * np.cumsum(values[order], dtype=np.float64) / count for values in (probability, right)
+    )
     figure, (axes,) = canvas(2.6)
-    for values, name, colour in (
-        (probability, "estimated from single tags", BLUE),
-        (right, "true", GREEN),
-    ):
-        share = 100 * np.cumsum(values[order], dtype=np.float64) / count
-        axes.plot(count, share, label=name, color=colour)
+    axes.plot(count, estimated, label="estimated from single tags", color=BLUE)
+    axes.plot(count, true, label="true", color=GREEN)
     axes.set(xlabel="suggestions that are accepted, best first", ylabel="precision, %")
-    axes.set_xlim(0, max(10, int((probability >= LEAST_SHOWN).sum())))
+    axes.set_xlim(0, shown)
     axes.set_ylim(0, 100)
     axes.legend(frameon=False)
-    headline(figure, "The more suggestions are accepted, the fewer of them are right")
+    off = float((estimated - true)[:shown].mean())
+    way = "above" if off > 0 else "below"
+    headline(figure, f"Without an audit the estimate is {abs(off):.0f} points {way} the truth")
     return figure
