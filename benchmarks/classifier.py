@@ -28,7 +28,7 @@ import torch
 
 from plusone import PlusOneClassifier
 from plusone.autorecipe import linear_batch_size
-from plusone.estimator.classifier import suitable_fraction
+from plusone.estimator.plusone_classifier import suitable_fraction
 
 METHODS = ("an", "wan", "em", "gr", "asl", "splc", "epr", "softmax")
 GOAL = 2.0

@@ -92,7 +92,7 @@ def timed_steps(name: str, n: int, options: dict[str, Any]) -> dict[str, Any]:
     n_classes = IMAGENET[1]
     method = Role(labels_of(n, n_classes), RoleOptions(estimator=name, **options))
     model = Classifier(nn.Identity(), method.make_head(DIM))
-    stage = Stage("features", 1, 1e-3)
+    stage = Stage(inputs="features", epochs=1, lr=1e-3)
     method.begin_stage(stage)
     optimizer = make_optimizer(model, method, Recipe(method="role"), stage)
     generator, seconds = torch.Generator().manual_seed(0), []

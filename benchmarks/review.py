@@ -22,9 +22,9 @@ import numpy as np
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.review import reviewed_table
-from plusone.review.load import open_suggestions
+from plusone.review.opening import open_suggestions
 from plusone.review.questions import Selection
-from plusone.review.server import make_server
+from plusone.review.review_page import make_server
 from plusone.suggest import Suggestions, write_suggestions
 
 PER_ITEM, CLASSES, REPEATS = 5, 200, 15

@@ -28,7 +28,7 @@ from plusone.data.source import load_source
 from plusone.data.table import LabelTable
 from plusone.io.files import write_text
 from plusone.methods import get_method
-from plusone.metrics.calibration import expected_calibration_error
+from plusone.metrics.calibration_error import expected_calibration_error
 from plusone.probabilities import LabelsPerItem, k_from_features
 from plusone.probabilities.accept import accept
 from plusone.probabilities.answers import answers_from

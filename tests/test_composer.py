@@ -13,14 +13,13 @@ import plusone
 from plusone import autorecipe
 from plusone.autorecipe import Facts, compose, facts_of
 from plusone.cli.app import main
-from plusone.cli.bench import DEMO_METHODS
 from plusone.compare import bench
 from plusone.compare.jobs import Source, make_jobs
 from plusone.compare.spec import make_spec, merge_settings, read_spec
 from plusone.data import Dataset
 from plusone.data.source import DATA_DEFAULTS, load_source
 from plusone.errors import InputError
-from plusone.methods import METHODS, get_method
+from plusone.methods import COMPARED, METHODS, get_method
 from plusone.prediction.run_folder import read_metrics, read_recipe
 from plusone.recipe import Recipe, make_recipe
 
@@ -190,7 +189,7 @@ def test_the_protocols_of_the_results_are_what_their_files_say(path, monkeypatch
 
 
 def test_the_demo_has_the_settings_of_the_digits():
-    values = {"data": [{"path": "digits"}], "methods": DEMO_METHODS, "seeds": [0], "rules": True}
+    values = {"data": [{"path": "digits"}], "methods": COMPARED, "seeds": [0], "rules": True}
     for entry in bench.make_entries(make_spec(values, source="demo")):
         (job,) = entry.jobs([{}], [0])
         fixed = {"method": entry.method, "seed": 0}

@@ -123,40 +123,42 @@ def stages(images, **values):
 
 
 def test_stages_of_each_mode():
-    assert stages(False) == (Stage("features", 25, 1e-3),)
-    assert stages(True) == (Stage("images", 10, 1e-3),)
-    assert stages(False, mode="linear", epochs=3) == (Stage("features", 3, 1e-3),)
-    assert stages(True, mode="linear", lr=0.1) == (Stage("features", 25, 0.1),)
-    assert stages(True, mode="finetune", epochs=2) == (Stage("images", 2, 1e-3),)
+    assert stages(False) == (Stage(inputs="features", epochs=25),)
+    assert stages(True) == (Stage(inputs="images", epochs=10),)
+    assert stages(False, mode="linear", epochs=3) == (Stage(inputs="features", epochs=3),)
+    assert stages(True, mode="linear", lr=0.1) == (Stage(inputs="features", epochs=25),)
+    assert stages(True, mode="finetune", epochs=2) == (Stage(inputs="images", epochs=2),)
     first, second = stages(True, mode="linear_init", epochs=4, lr=0.1)
-    assert first == Stage("features", 4, 0.1)
+    assert first == Stage(inputs="features", epochs=4)
     assert (second.inputs, second.epochs, second.lr) == ("images", 5, pytest.approx(0.01))
     _, second = stages(True, mode="linear_init", finetune_epochs=2, finetune_lr=0.5)
-    assert second == Stage("images", 2, 0.5)
+    assert second == Stage(inputs="images", epochs=2, lr=0.5)
 
 
 def test_stages_of_a_method_with_phases():
     phases = ({"alpha": 1.0}, {})
     recipe = make_recipe({"epochs": 3, "lr": 0.1, "finetune_epochs": 2, "finetune_lr": 0.5})
     assert recipe.resolved_stages(images=False, phases=phases) == (
-        Stage("features", 3, 0.1, options={"alpha": 1.0}),
-        Stage("features", 3, 0.1),
+        Stage(inputs="features", epochs=3, options={"alpha": 1.0}),
+        Stage(inputs="features", epochs=3),
     )
     both = recipe.model_copy(update={"mode": "linear_init"})
     assert both.resolved_stages(images=True, phases=phases) == (
-        Stage("features", 3, 0.1, options={"alpha": 1.0}),
-        Stage("images", 2, 0.5, options={"alpha": 1.0}),
-        Stage("images", 2, 0.5),
+        Stage(inputs="features", epochs=3, options={"alpha": 1.0}),
+        Stage(inputs="images", epochs=2, lr=0.5, options={"alpha": 1.0}),
+        Stage(inputs="images", epochs=2, lr=0.5),
     )
     told = make_recipe({"stages": [{"epochs": 1, "inputs": "features"}]})
-    assert told.resolved_stages(images=False, phases=phases) == (Stage("features", 1, 1e-3),)
+    assert told.resolved_stages(images=False, phases=phases) == (
+        Stage(inputs="features", epochs=1),
+    )
 
 
-def test_explicit_stages_take_what_they_lack_from_the_recipe():
+def test_explicit_stages_are_kept():
     blocks = [{"inputs": "features", "epochs": 2}, {"epochs": 3, "lr": 0.5, "options": {"w": 1}}]
     assert stages(True, stages=blocks, lr=0.1, mode="linear") == (
-        Stage("features", 2, 0.1),
-        Stage("images", 3, 0.5, options={"w": 1}),
+        Stage(inputs="features", epochs=2),
+        Stage(inputs="images", epochs=3, lr=0.5, options={"w": 1}),
     )
 
 

@@ -2,9 +2,8 @@
 
 python tools/house.py
 
-`make check` runs it. A rule that is met everywhere is strict: a finding is an error. The findings
-of the others are counted as to do, and `-v` lists them. The table of sizes is no limit: it shows
-what a change added, and what it removed.
+`make check` runs it; a finding is an error. The table of sizes is no limit: it shows what a change
+added, and what it removed.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import io
 import re
 import sys
 import tokenize
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -108,12 +107,10 @@ class Rule:
 
     Attributes:
         name: What must hold.
-        strict: Whether a finding is an error.
         findings: Places, one line each.
     """
 
     name: str
-    strict: bool
     findings: list[str]
 
 
@@ -321,38 +318,32 @@ def longest(count: int = 8) -> list[str]:
 
 
 def rules() -> list[Rule]:
-    """All rules; a strict one has no findings."""
+    """All rules."""
     return [
-        Rule("imports go one way", True, list(wrong_layers())),
-        Rule("no cycles between packages", True, list(cycles())),
-        Rule("names of methods in methods/ only", False, list(method_names())),
-        Rule(f"commands of at most {LONGEST_BODY} lines", True, list(long_commands())),
-        Rule("one definition per record", False, list(repeated_records())),
-        Rule("module names are unique", False, list(repeated_names())),
-        Rule("words of the glossary in sources", False, list(words(files()))),
-        Rule("words of the glossary in documents", True, list(words(DOCUMENTS))),
+        Rule("imports go one way", list(wrong_layers())),
+        Rule("no cycles between packages", list(cycles())),
+        Rule("names of methods in methods/ only", list(method_names())),
+        Rule(f"commands of at most {LONGEST_BODY} lines", list(long_commands())),
+        Rule("one definition per record", list(repeated_records())),
+        Rule("module names are unique", list(repeated_names())),
+        Rule("words of the glossary in sources", list(words(files()))),
+        Rule("words of the glossary in documents", list(words(DOCUMENTS))),
     ]
 
 
 def main() -> int:
-    """Prints sizes and findings; 1 if a strict rule is broken."""
-    broken = False
-    for rule in rules():
-        state = "ok" if not rule.findings else "WRONG" if rule.strict else "to do"
-        print(f"{state:6s}{rule.name}{f': {len(rule.findings)}' if rule.findings else ''}")
-        if rule.findings and (rule.strict or "-v" in sys.argv[1:]):
-            print("\n".join(f"      {finding}" for finding in rule.findings))
-        elif rule.findings:
-            places = Counter(re.split(r"[ :]", finding)[0] for finding in rule.findings)
-            most = ", ".join(f"{name} ({count})" for name, count in places.most_common(5))
-            print(f"      first: {most}")
-        broken |= bool(rule.findings) and rule.strict
+    """Prints sizes and findings; 1 if a rule is broken."""
+    checked = rules()
+    for rule in checked:
+        print(f"{'WRONG' if rule.findings else 'ok':6s}{rule.name}")
+        for finding in rule.findings:
+            print(f"      {finding}")
     version, before = LAST_RELEASE
     print(f"\n{'':16s}{'now':>8s}{version:>8s}")
     for name, count in sizes().items():
         print(f"{name:16s}{count:8,d}{before[name]:8,d}")
     print("\nlongest functions and classes\n" + "\n".join(longest()))
-    return int(broken)
+    return int(any(rule.findings for rule in checked))
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ LOADED = (
     "plusone.compare.bench",
     "plusone.cli.bench", "plusone.features.extraction",
     "plusone.training.run", "plusone.probabilities.k",
-    "plusone.review.server", "plusone.suggest.find",
+    "plusone.review.review_page", "plusone.suggest.find",
     "plusone.suggest.outputs",
 )  # fmt: skip
 TIMES = re.compile(r"seconds|date|alone|stacked")  # what may differ between two runs

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from plusone.recipe import Recipe, StageSettings, to_toml_value
+from plusone.recipe import Recipe, to_toml_value
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "recipe.md"
 START, END = "<!-- settings -->\n", "<!-- end of settings -->"
@@ -27,14 +27,6 @@ GROUPS = {
 TYPES = {"number": "number", "integer": "integer", "string": "text", "boolean": "true, false"}
 SIGNS = {"≥": "minimum", ">": "exclusiveMinimum", "≤": "maximum", "<": "exclusiveMaximum"}
 LIMIT = 10_000  # upper bounds from here on only keep nonsense out
-MEANINGS = {
-    "inputs": "what the stage is trained on",
-    "epochs": "epochs of the stage",
-    "lr": "learning rate; default: that of the recipe",
-    "freeze_backbone": "train only the head",
-    "start_from": "weights of the previous stage to start from",
-    "options": "options of the method that differ in this stage",
-}
 
 
 def values(schema: dict[str, Any]) -> str:
@@ -57,13 +49,11 @@ def values(schema: dict[str, Any]) -> str:
     return f"{TYPES[schema['type']]} {' and '.join(bounds)}".strip()
 
 
-def row(name: str, model: type[Recipe] | type[StageSettings], schema: dict[str, Any]) -> list[str]:
+def row(name: str, schema: dict[str, Any]) -> list[str]:
     """A row of a table."""
-    field = model.model_fields[name]
-    default = "" if field.is_required() or field.default is None else field.default
-    shown = f"`{to_toml_value(default)}`" if default != "" else ""
-    meaning = field.description or MEANINGS[name]
-    return [f"`{name}`", shown, values(schema), meaning.replace("|", "\\|")]
+    default = schema.get("default")
+    shown = f"`{to_toml_value(default)}`" if default is not None else ""
+    return [f"`{name}`", shown, values(schema), schema["description"].replace("|", "\\|")]
 
 
 def tables() -> str:
@@ -74,9 +64,9 @@ def tables() -> str:
         if name in GROUPS:
             parts[GROUPS[name]] = []
         if parts:  # before the first group is the number of the format
-            parts[[*parts][-1]].append(row(name, Recipe, schema["properties"][name]))
-    stages = schema["$defs"]["StageSettings"]["properties"]
-    parts["Stages"] = [row(name, StageSettings, stages[name]) for name in stages]
+            parts[[*parts][-1]].append(row(name, schema["properties"][name]))
+    stages = schema["$defs"]["Stage"]["properties"]
+    parts["Stages"] = [row(name, stages[name]) for name in stages]
     return "\n".join(f"### {title}\n\n{table(rows)}" for title, rows in parts.items())
 
 

@@ -14,13 +14,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from plusone.errors import InputError
 from plusone.io.readers import read_text
 from plusone.metrics.seen_labels import score_name
-from plusone.types import Stage
+from plusone.types import MOST_EPOCHS, Stage, given
 from plusone.version import __version__, refuse_newer
 
 __all__ = [
     "FORMAT",
     "Recipe",
-    "StageSettings",
     "first_of",
     "make_recipe",
     "parse_settings",
@@ -34,15 +33,9 @@ FORMAT = 1
 MACHINE_SETTINGS = (
     "device", "memory", "workers", "threads", "checkpoint_activations", "cache_dir",
 )  # fmt: skip
-MOST_EPOCHS = 1_000_000
 MOST_PROCESSES = 256  # a file must not start thousands
 SHOWN = 200
 MOST = 10
-
-
-def _given(options: dict[str, Any]) -> dict[str, Any]:
-    """Options without None: it means "not given" to every method, and TOML cannot hold it."""
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def _known_score(name: str) -> str:
@@ -53,19 +46,7 @@ def _known_score(name: str) -> str:
 Precision = Literal["float32", "bf16", "fp16"]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
-MethodOptions = Annotated[dict[str, Any], AfterValidator(_given)]
-
-
-class StageSettings(BaseModel):
-    """One `[[stages]]` block; what is not given comes from the recipe."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    inputs: Literal["features", "images"] = "images"
-    epochs: int = Field(ge=1, le=MOST_EPOCHS)
-    lr: float | None = Field(default=None, gt=0)
-    freeze_backbone: bool = False
-    start_from: Literal["best", "last"] = "best"
-    options: MethodOptions = {}
+MethodOptions = Annotated[dict[str, Any], AfterValidator(given)]
 
 
 class Recipe(BaseModel):
@@ -160,7 +141,7 @@ class Recipe(BaseModel):
         5, ge=1, le=MOST_EPOCHS, description="epochs of the second stage of linear_init"
     )
     finetune_lr: float | None = Field(None, gt=0, description="its learning rate; default lr / 10")
-    stages: tuple[StageSettings, ...] = Field(
+    stages: tuple[Stage, ...] = Field(
         (), max_length=100, description="explicit stages instead of a mode"
     )
     batch_size: int = Field(16, ge=1, le=2**20, description="items per step")
@@ -277,18 +258,19 @@ class Recipe(BaseModel):
                 spells out are left as they are.
         """
         if self.stages:
-            stages = [
-                Stage(**(block.model_dump() | {"lr": block.lr or self.lr})) for block in self.stages
-            ]
+            stages = list(self.stages)
         else:
             mode = self.mode if self.mode != "auto" else ("finetune" if images else "linear")
             first: Literal["features", "images"] = "images" if mode == "finetune" else "features"
             epochs = self.epochs or (10 if mode == "finetune" else 25)
-            stages = [Stage(first, epochs, self.lr, options=options) for options in phases]
+            stages = [
+                Stage(inputs=first, epochs=epochs, options=dict(options)) for options in phases
+            ]
             if mode == "linear_init":
                 lr = self.finetune_lr or self.lr / 10
                 stages[1:] = [
-                    Stage("images", self.finetune_epochs, lr, options=options) for options in phases
+                    Stage(epochs=self.finetune_epochs, lr=lr, options=dict(options))
+                    for options in phases
                 ]
         if not images and any(stage.inputs == "images" for stage in stages):
             raise InputError(
@@ -345,8 +327,9 @@ def explain(error: ValidationError) -> str:
     for problem in error.errors():
         inside = problem["loc"][:1] == ("stages",)
         name = ".".join(str(part) for part in problem["loc"][: 3 if inside else 1])
-        if problem["type"] == "extra_forbidden":
-            known = ", ".join((StageSettings if inside else Recipe).model_fields)
+        if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+            fields = Stage.__dataclass_fields__ if inside else Recipe.model_fields
+            known = ", ".join(fields)
             newer = f"a newer plusone than this one ({__version__}) may know it"
             parts.append(f"unknown setting {name!r}; settings: {known}; {newer}")
         else:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+from pydantic import AfterValidator, ConfigDict, Field
 from torch import Tensor
 
 from plusone.data.matrix import LabelMatrix
 
-__all__ = ["Batch", "Clock", "Outputs", "Stage", "TrainLabels"]
+__all__ = ["Batch", "Clock", "Outputs", "Stage", "TrainLabels", "given"]
+
+MOST_EPOCHS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -112,22 +114,30 @@ class Clock:
         return self.epoch / self.epochs
 
 
-@dataclass(frozen=True)
+def given(options: dict[str, Any]) -> dict[str, Any]:
+    """Options without None: it means "not given" to every method, and TOML cannot hold it."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Stage:
-    """One stage of training.
+    """One stage of a run: what `[[stages]]` of a recipe says, or what its mode stands for."""
 
-    Args:
-        inputs: "features" trains the head on fixed features, "images" the whole model.
-        epochs: How many epochs.
-        lr: Learning rate of the backbone (and of the head, times `head_lr_mult`).
-        freeze_backbone: Keep the backbone's weights in an "images" stage.
-        start_from: Weights to start from: the best or the last of the previous stage.
-        options: Method options that change for this stage.
-    """
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    inputs: Literal["features", "images"]
-    epochs: int
-    lr: float
-    freeze_backbone: bool = False
-    start_from: Literal["best", "last"] = "best"
-    options: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Annotated[
+        Literal["features", "images"], Field(description="what the stage is trained on")
+    ] = "images"
+    epochs: Annotated[int, Field(ge=1, le=MOST_EPOCHS, description="epochs of the stage")]
+    lr: Annotated[
+        float | None, Field(gt=0, description="learning rate; default: that of the recipe")
+    ] = None
+    freeze_backbone: Annotated[bool, Field(description="train only the head")] = False
+    start_from: Annotated[
+        Literal["best", "last"], Field(description="weights of the previous stage to start from")
+    ] = "best"
+    options: Annotated[
+        dict[str, Any],
+        AfterValidator(given),
+        Field(description="options of the method that differ in this stage"),
+    ] = field(default_factory=dict)

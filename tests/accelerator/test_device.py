@@ -11,7 +11,7 @@ from plusone.autorecipe import Facts, choose
 from plusone.closed_form import kernel
 from plusone.device import describe, device_of, resolve
 from plusone.errors import InputError
-from plusone.export.folder import export_run
+from plusone.export.publish import export_run
 from plusone.features.extraction import extract_to_file, with_features
 from plusone.inputs import placement
 from plusone.inputs.loader import ArrayInputs

@@ -65,7 +65,7 @@ def folder(tmp_path):
 @pytest.fixture
 def serve():
     """Serves a review, bounded in time; the key is in the address it gives."""
-    server = pytest.importorskip("plusone.review.server", reason="needs fastapi and uvicorn")
+    server = pytest.importorskip("plusone.review.review_page", reason="needs fastapi and uvicorn")
     running = []
 
     def begin(desk, title="animals"):
@@ -141,7 +141,7 @@ def confirm(page):
 
 
 def desk_of(folder, **options):
-    from plusone.review.load import open_suggestions
+    from plusone.review.opening import open_suggestions
     from plusone.review.questions import Selection
 
     return open_suggestions(folder, selection=Selection(**options))
@@ -519,7 +519,7 @@ def test_items_without_images_show_their_name(visit, serve, tmp_path):
 
 
 def test_new_items_until_a_yes(visit, serve, folder, tmp_path, artifacts):
-    from plusone.review.load import open_new_items
+    from plusone.review.opening import open_new_items
 
     (tmp_path / "classes.txt").write_text("\n".join([*CLASSES[:3], EVIL]) + "\n")
     desk = open_new_items(tmp_path / "images", tmp_path / "classes.txt")

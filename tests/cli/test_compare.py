@@ -10,14 +10,14 @@ import time
 import pytest
 
 from plusone.cli import printing
-from plusone.cli.bench import DEMO_METHODS
 from plusone.cli.board import Board
 from plusone.compare.jobs import JobResult, read_journal
+from plusone.methods import COMPARED
 from plusone.suggest.folder import read_suggestions
 
 pytestmark = pytest.mark.slow
 
-SCORES = dict(zip(DEMO_METHODS, (0.5, 0.55, 0.6, 0.6, 0.7, 0.75, 0.65, 0.9), strict=True))
+SCORES = dict(zip(COMPARED, (0.5, 0.55, 0.6, 0.6, 0.7, 0.75, 0.65, 0.9), strict=True))
 
 
 def result_of(job, val, test):
@@ -76,7 +76,7 @@ def test_methods(cli):
     assert listed.code == 0
     assert max(map(len, listed.out.splitlines())) <= 80
     found = cli("methods", "--json").json
-    assert set(found) >= set(DEMO_METHODS)
+    assert set(found) >= set(COMPARED)
     one = cli("methods", "em")
     assert "entropy" in one.out
     assert "alpha" in one.out
@@ -92,7 +92,7 @@ def test_demo_table_fits_80_columns_with_one_line_a_method(cli, tmp_path):
     answer = cli("demo", "--methods", "--out", tmp_path / "d", "--no-report")
     assert answer.code == 0, answer.err
     lines = [line.rstrip() for line in answer.out.splitlines() if line.strip()]
-    assert len(lines) == 3 + len(DEMO_METHODS)  # title, header, rule, methods
+    assert len(lines) == 3 + len(COMPARED)  # title, header, rule, methods
     assert max(map(len, lines)) <= 80
     assert "…" not in answer.out
     for words in ("test mAP", "recovered", "gap closed", "seconds"):
@@ -102,9 +102,9 @@ def test_demo_table_fits_80_columns_with_one_line_a_method(cli, tmp_path):
     assert "100 %" in lines[-1]
     assert "62 %" in next(line for line in lines if " gr " in line)
     rows = json.loads((tmp_path / "d" / "results.json").read_text())["rows"]
-    assert [row["method"] for row in rows] == list(DEMO_METHODS)
+    assert [row["method"] for row in rows] == list(COMPARED)
     table = (tmp_path / "d" / "table.md").read_text()
-    assert table.count("\n| ") == 2 + len(DEMO_METHODS)
+    assert table.count("\n| ") == 2 + len(COMPARED)
     assert all(row["best"] == (row["method"] == "gr") for row in rows)
 
 
@@ -342,7 +342,7 @@ def test_demo_for_real(cli, tmp_path, monkeypatch):
     from plusone.data.source import DATA_DEFAULTS
 
     monkeypatch.setattr("plusone.report.writing.find_spec", lambda name: None)
-    monkeypatch.setattr("plusone.cli.demo.DEMO_METHODS", ("an", "bce"))
+    monkeypatch.setattr("plusone.methods.COMPARED", ("an", "bce"))
     for name, value in (("epochs", 1), ("train_share", 0.1)):
         monkeypatch.setitem(DATA_DEFAULTS["digits"], name, value)
     answer = cli("demo", "--methods", "--out", tmp_path / "d", "--json")

@@ -16,7 +16,7 @@ from plusone.data.formats import read
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.extras import install_command
-from plusone.review.load import open_suggestions
+from plusone.review.opening import open_suggestions
 from plusone.suggest import Suggestions, write_suggestions
 
 pytestmark = pytest.mark.slow

@@ -18,7 +18,7 @@ from PIL import Image
 from plusone.data import _arrow
 from plusone.data.broken import find_faults
 from plusone.data.formats import detect, read, write
-from plusone.data.formats.shards import Sharded
+from plusone.data.formats._sharded import Sharded
 from plusone.data.images import decode, open_image
 from plusone.data.shards import shards_of
 from plusone.errors import InputError

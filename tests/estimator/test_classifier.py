@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 
 from plusone import METHODS, PlusOneClassifier
 from plusone.errors import InputError
-from plusone.estimator.classifier import suitable_fraction
+from plusone.estimator.plusone_classifier import suitable_fraction
 from plusone.inputs.loader import ArrayInputs
 from plusone.metrics import mean_average_precision
 

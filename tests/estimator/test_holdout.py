@@ -3,7 +3,7 @@ import pytest
 
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
-from plusone.estimator.classifier import held_out
+from plusone.estimator.plusone_classifier import held_out
 
 
 def chance(seed: int = 0) -> np.random.RandomState:

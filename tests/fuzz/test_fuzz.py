@@ -32,7 +32,7 @@ from plusone.probabilities.calibration import read_calibration
 from plusone.probabilities.thresholds import read_thresholds
 from plusone.recipe import parse_settings
 from plusone.report.runs import read_epochs
-from plusone.review.load import read_unlabelled
+from plusone.review.opening import read_unlabelled
 from plusone.review.pictures import thumbnail
 from plusone.review.store import Store
 from plusone.suggest.folder import read_suggestions

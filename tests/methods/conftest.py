@@ -92,7 +92,7 @@ def make_case(name: str, n: int = 8, n_classes: int = 6, options=None) -> Case:
     model.eval()  # no dropout: the same loss twice
     if info.inputs == "vectors":
         method.begin_training(lambda: model.backbone(x).detach())
-    method.begin_stage(Stage("features", CLOCK.epochs, 1e-3))
+    method.begin_stage(Stage(inputs="features", epochs=CLOCK.epochs, lr=1e-3))
     return Case(name, info, observed, method, model, x)
 
 

@@ -117,7 +117,7 @@ def test_large_logits_stay_finite(case):
 
 def test_every_epoch_of_a_stage_has_a_loss(case):
     for epochs in (1, 3):
-        case.method.begin_stage(Stage("features", epochs, 1e-3))
+        case.method.begin_stage(Stage(inputs="features", epochs=epochs, lr=1e-3))
         for epoch in range(epochs):
             assert case.total(case.batch(), Clock(0, epoch, epochs, 0, 2)).isfinite()
 
@@ -268,14 +268,14 @@ def test_options_of_a_stage_end_with_it(case):
         if value is None:
             continue
         options = {entry.name: value}
-        stage = Stage("features", 5, 1e-3, options=options)
+        stage = Stage(inputs="features", epochs=5, lr=1e-3, options=options)
         if entry.name in case.method.fixed:
             with pytest.raises(InputError, match="cannot change from stage to stage"):
                 case.method.begin_stage(stage)
         else:
             case.method.begin_stage(stage)
             assert getattr(case.method.options, entry.name) == options[entry.name]
-    case.method.begin_stage(Stage("features", 5, 1e-3))
+    case.method.begin_stage(Stage(inputs="features", epochs=5, lr=1e-3))
     assert torch.equal(case.total(case.batch()), before)
 
 

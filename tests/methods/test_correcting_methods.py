@@ -131,7 +131,7 @@ def test_apl_counts_are_exact_and_labels_are_never_revised():
 
 def test_lasd_takes_its_views_from_the_options_of_the_stage():
     method = make("lasd", LABELS)
-    method.begin_stage(Stage("features", 1, 0.1, options={"alpha": 0.0}))
+    method.begin_stage(Stage(inputs="features", epochs=1, lr=0.1, options={"alpha": 0.0}))
     assert method.views == ("weak",)
-    method.begin_stage(Stage("images", 1, 0.1))
+    method.begin_stage(Stage(inputs="images", epochs=1, lr=0.1))
     assert method.views == ("plain", "weak", "weak")

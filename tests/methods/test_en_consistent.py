@@ -68,9 +68,9 @@ def test_settings_are_checked_before_anything_starts(name, options):
 def test_the_decay_of_the_average_follows_the_stage():
     method = build("en_cl", teacher_decay=0.9)
     assert method.teacher == 0.9
-    method.begin_stage(Stage("images", 2, 1e-3, options={"teacher_decay": 0.99}))
+    method.begin_stage(Stage(inputs="images", epochs=2, lr=1e-3, options={"teacher_decay": 0.99}))
     assert method.teacher == 0.99
-    method.begin_stage(Stage("images", 2, 1e-3))
+    method.begin_stage(Stage(inputs="images", epochs=2, lr=1e-3))
     assert method.teacher == 0.9
     assert build("en").teacher is None
 

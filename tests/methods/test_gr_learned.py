@@ -66,7 +66,7 @@ def test_learning_khat_alone_leaves_v_on_its_schedule(make):
     assert trained == ["learned_w", "learned_b"]
     last = case.method.schedule(Clock(0, 4, 5, 0, 1))
     assert (last["mu"], last["sigma"]) == pytest.approx((0.8, 0.5))
-    case.method.begin_stage(Stage("features", 5, 1e-3, options={"learn_v": True}))
+    case.method.begin_stage(Stage(inputs="features", epochs=5, lr=1e-3, options={"learn_v": True}))
     assert all(p.requires_grad for p in case.method.parameters())
 
 

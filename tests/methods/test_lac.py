@@ -101,7 +101,7 @@ def test_an_empty_queue_and_no_queue(lac):
 def test_the_first_phase_has_no_contrast_and_leaves_the_projection_alone(lac):
     case = lac(delta_first=0.5)
     first, second = METHODS["lac"].phases
-    case.method.begin_stage(Stage("features", 2, 1e-3, options=first))
+    case.method.begin_stage(Stage(inputs="features", epochs=2, lr=1e-3, options=first))
     batch = case.batch()
     outs = case.outputs(batch)
     terms = case.method.loss(outs, batch, CLOCK)
@@ -114,7 +114,7 @@ def test_the_first_phase_has_no_contrast_and_leaves_the_projection_alone(lac):
     assert all(weight.grad is None for weight in case.method.projector.parameters())
     case.method.after_step(outs, batch, CLOCK)
     assert (case.method.queue_classes == -1).all()
-    case.method.begin_stage(Stage("features", 2, 1e-3, options=second))
+    case.method.begin_stage(Stage(inputs="features", epochs=2, lr=1e-3, options=second))
     sum(case.terms(batch).values()).backward()
     assert all(weight.grad is not None for weight in case.method.projector.parameters())
 
@@ -124,7 +124,7 @@ def test_end_to_end_contrasts_from_the_first_phase_on(lac):
     batch = case.batch()
     terms = []
     for options in METHODS["lac"].phases:
-        case.method.begin_stage(Stage("features", 2, 1e-3, options=options))
+        case.method.begin_stage(Stage(inputs="features", epochs=2, lr=1e-3, options=options))
         assert case.method.options.lam_lac == 0.3
         terms.append(case.terms(batch))
     assert set(terms[0]) == {"an", "plc", "lac"}
@@ -150,12 +150,14 @@ def test_options_that_cannot_work_are_refused_at_once(lac, options, sentence):
 
 def test_sizes_cannot_change_between_stages(lac):
     method = lac().method
-    method.begin_stage(Stage("features", 1, 0.1, options={"width": 8, "delta": 0.7}))
+    method.begin_stage(
+        Stage(inputs="features", epochs=1, lr=0.1, options={"width": 8, "delta": 0.7})
+    )
     assert method.options.delta == 0.7
     with pytest.raises(
         InputError, match=r"the option queue of .* cannot change from stage to stage"
     ):
-        method.begin_stage(Stage("features", 1, 0.1, options={"queue": 9}))
+        method.begin_stage(Stage(inputs="features", epochs=1, lr=0.1, options={"queue": 9}))
 
 
 def test_vectors_get_a_smaller_model_unless_sizes_are_given():

@@ -216,12 +216,16 @@ def test_impossible_options_are_refused(make, options, sentence):
 def test_the_estimator_cannot_change_between_stages(make):
     method = make("role").method
     method.name = "role"
-    method.begin_stage(Stage("features", 1, 0.1, options={"estimator": "dense", "lam": 2.0}))
+    method.begin_stage(
+        Stage(inputs="features", epochs=1, lr=0.1, options={"estimator": "dense", "lam": 2.0})
+    )
     assert method.options.lam == 2
     with pytest.raises(
         InputError, match="the option estimator of role cannot change from stage to stage"
     ):
-        method.begin_stage(Stage("features", 1, 0.1, options={"estimator": "network"}))
+        method.begin_stage(
+            Stage(inputs="features", epochs=1, lr=0.1, options={"estimator": "network"})
+        )
 
 
 def test_sgd_moves_dense_parameters_only():

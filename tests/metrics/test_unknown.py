@@ -18,7 +18,7 @@ from plusone.metrics import (
     predictive_values,
     ranking_loss,
 )
-from plusone.metrics.calibration import mean_and_rate
+from plusone.metrics.calibration_error import mean_and_rate
 
 
 @pytest.fixture

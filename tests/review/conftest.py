@@ -122,7 +122,7 @@ class Client:
 @contextmanager
 def serving() -> Iterator[Callable[[Desk], Client]]:
     """Serves reviews on free ports, each bounded in time, and stops them."""
-    server = pytest.importorskip("plusone.review.server", reason="needs fastapi and uvicorn")
+    server = pytest.importorskip("plusone.review.review_page", reason="needs fastapi and uvicorn")
     running = []
 
     def begin(desk: Desk) -> Client:

@@ -14,7 +14,7 @@ from plusone.data.formats import read, write
 from plusone.errors import InputError
 from plusone.review import class_counts, reviewed_table
 from plusone.review.desk import ITEM, UnknownQuestionError
-from plusone.review.load import open_new_items, open_suggestions, read_unlabelled
+from plusone.review.opening import open_new_items, open_suggestions, read_unlabelled
 from plusone.review.questions import Selection
 from plusone.suggest import write_suggestions
 

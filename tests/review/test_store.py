@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from plusone.errors import InputError, RunError
-from plusone.review import load
+from plusone.review import opening
 from plusone.review.store import LEASE_SECONDS, Answer, Ledger, Store
 
 A, B = "a" * 16, "b" * 16
@@ -202,16 +202,16 @@ def test_links_do_not_lead_to_files_elsewhere(tmp_path, suggestions):
     victim.write_bytes(b"")
     (suggestions / "review.sqlite").symlink_to(victim)
     with pytest.raises(InputError, match="is a link that leaves the folder"):
-        load.open_suggestions(suggestions)
+        opening.open_suggestions(suggestions)
     (suggestions / "review.sqlite").unlink()
-    load.open_suggestions(suggestions).store.close()
+    opening.open_suggestions(suggestions).store.close()
     for part in ("wal", "shm", "journal"):
         victim.write_text("mine")
         beside = suggestions / f"review.sqlite-{part}"
         beside.unlink(missing_ok=True)
         beside.symlink_to(victim)
         with pytest.raises(InputError, match=f"review.sqlite-{part} beside it is a link"):
-            load.open_suggestions(suggestions)
+            opening.open_suggestions(suggestions)
         assert victim.read_text() == "mine"
         beside.unlink()
     with pytest.raises(InputError, match="is a device, not a file"):
@@ -244,12 +244,12 @@ def test_a_file_that_is_refused_is_closed_again(tmp_path, monkeypatch):
     def refuse(*_: object) -> None:
         raise InputError("no")
 
-    monkeypatch.setattr(load, "NewItemDesk", refuse)
+    monkeypatch.setattr(opening, "NewItemDesk", refuse)
     path = tmp_path / "new.sqlite"
     (tmp_path / "classes.txt").write_text("a\n")
     (tmp_path / "new.csv").write_text("image\n1.png\n")
     with pytest.raises(InputError, match="no") as refused:
-        load.open_new_items(tmp_path / "new.csv", tmp_path / "classes.txt", database=path)
+        opening.open_new_items(tmp_path / "new.csv", tmp_path / "classes.txt", database=path)
     assert path.exists()
     assert not is_open()
 

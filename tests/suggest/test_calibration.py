@@ -7,7 +7,7 @@ import torch
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
-from plusone.metrics.calibration import expected_calibration_error
+from plusone.metrics.calibration_error import expected_calibration_error
 from plusone.probabilities.answers import answers_from
 from plusone.probabilities.correction import fit_correction
 from plusone.probabilities.curve import fit_to_picks

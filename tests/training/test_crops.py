@@ -13,7 +13,7 @@ from plusone.data.images import CROPS, cut, decode, decode_crops
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
-from plusone.export.folder import export_run
+from plusone.export.publish import export_run
 from plusone.features.extraction import FeatureCache, extract_to_file, fresh_model, key_of
 from plusone.inputs.loader import ArrayInputs, FileInputs
 from plusone.inputs.task import make_task

@@ -84,7 +84,7 @@ def test_dense_parameters_move_as_without_tables(name, training, feature_data):
         made = training(feature_data(40), method="an", optimizer=name, weight_decay=0.1)
         if rows:
             made.method.rows = nn.Embedding(3, 2, sparse=True)
-        stage = Stage("features", 1, 0.1)
+        stage = Stage(inputs="features", epochs=1, lr=0.1)
         optimizer = make_optimizer(made.model, made.method, made.recipe, stage)
         marks = [group.get("rows", False) for group in optimizer.param_groups]
         assert marks == ([False, True] if rows else [False])
@@ -106,21 +106,29 @@ def test_sgd_is_refused_with_a_sentence(training, feature_data):
     made.method.rows = nn.Embedding(3, 2, sparse=True)
     recipe = make_recipe({"optimizer": "sgd"})
     with pytest.raises(InputError, match="which sgd cannot do; use optimizer = adam or adamw"):
-        make_optimizer(made.model, made.method, recipe, Stage("features", 1, 0.1))
+        make_optimizer(made.model, made.method, recipe, Stage(inputs="features", epochs=1, lr=0.1))
 
 
 def test_optimizer_groups(training, image_data, tiny_backbone):
     made = training(image_data(), backbone=True, method="an")
     made.method.offsets = nn.Parameter(torch.zeros(2))
     recipe = make_recipe({"head_lr_mult": 10.0, "weight_decay": 0.1, "optimizer": "sgd"})
-    full = make_optimizer(made.model, made.method, recipe, Stage("images", 1, 0.5)).param_groups
+    full = make_optimizer(
+        made.model, made.method, recipe, Stage(inputs="images", epochs=1, lr=0.5)
+    ).param_groups
     assert [group["lr"] for group in full] == [0.5, 5.0, 0.5]
     assert [group["weight_decay"] for group in full] == [0.1, 0.1, 0.0]
     counts = [len(list(part.parameters())) for part in (made.model.backbone, made.model.head)]
     assert [len(group["params"]) for group in full] == [*counts, 1]
-    for stage in (Stage("features", 1, 0.5), Stage("images", 1, 0.5, freeze_backbone=True)):
+    for stage in (
+        Stage(inputs="features", epochs=1, lr=0.5),
+        Stage(inputs="images", epochs=1, lr=0.5, freeze_backbone=True),
+    ):
         groups = make_optimizer(made.model, made.method, recipe, stage).param_groups
         assert [group["lr"] for group in groups] == [5.0, 0.5]
+    of_the_recipe = make_recipe({"lr": 0.25, "optimizer": "sgd"})
+    plain = make_optimizer(made.model, made.method, of_the_recipe, Stage(epochs=1)).param_groups
+    assert [group["lr"] for group in plain] == [0.25, 0.25, 0.25]
     for name, kind in (("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)):
         other = make_recipe({"optimizer": name})
         assert isinstance(make_optimizer(made.model, made.method, other, stage), kind)

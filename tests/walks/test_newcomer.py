@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from plusone.cli.app import main
-from plusone.review.load import open_suggestions
+from plusone.review.opening import open_suggestions
 
 FEW = 32
 CLASSES = ("airplane", "beach", "forest", "harbor")

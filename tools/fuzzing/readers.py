@@ -319,7 +319,7 @@ def class_list(folder: Path) -> Seeds:
 
 def read_new_items(folder: Path) -> None:
     """Reads them as a command does."""
-    from plusone.review.load import read_unlabelled
+    from plusone.review.opening import read_unlabelled
 
     read_class_list(folder / "classes.txt")
     use(Dataset(read_unlabelled(folder / "new.csv", folder / "classes.txt")))
@@ -602,7 +602,7 @@ def suggestions(folder: Path) -> Seeds:
 def read_review(folder: Path) -> None:
     """Reads them as a command does."""
     from plusone.review import class_counts, reviewed_table
-    from plusone.review.load import open_suggestions
+    from plusone.review.opening import open_suggestions
 
     desk = open_suggestions(folder)
     try:

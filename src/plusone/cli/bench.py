@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from plusone.compare.spec import BenchSpec
 
 
-DEMO_METHODS = ("an", "an_ls", "wan", "epr", "em", "gr", "softmax", "bce")
-
-
 def bench(
     context: typer.Context,
     data: Annotated[
@@ -175,6 +172,7 @@ def _spec(
         settings: Recipe settings.
     """
     from plusone.compare.spec import make_spec, read_spec
+    from plusone.methods import COMPARED
 
     files = [name for name in data if name.lower().endswith(".toml")]
     if files and len(data) > 1:
@@ -190,7 +188,7 @@ def _spec(
             "[[data]] block for each"
         )
     values = {
-        "methods": list(DEMO_METHODS),
+        "methods": list(COMPARED),
         "rules": True,
         "settings": settings,
         "data": [{"path": name} | block for name in data],

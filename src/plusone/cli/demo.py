@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from plusone.cli.bench import DEMO_METHODS
 from plusone.cli.board import run_shown
 from plusone.cli.checks import check_folder
 from plusone.cli.comparison import finish
@@ -77,10 +76,11 @@ def _compare(
     """Compares the methods on the embedded images."""
     from plusone.compare.bench import run_bench
     from plusone.compare.spec import make_spec
+    from plusone.methods import COMPARED
 
     values = {
         "data": [{"path": "digits"}],
-        "methods": DEMO_METHODS,
+        "methods": COMPARED,
         "seeds": [seed],
         "settings": {"probe": "on"},
         "workers": workers,

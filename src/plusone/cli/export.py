@@ -33,7 +33,7 @@ def export(
 
     Example: [bold]plusone export runs/photos-em-seed0 --onnx --out photos-model[/bold]
     """
-    from plusone.export.folder import STEPS, check_out, export_run
+    from plusone.export.publish import STEPS, check_out, export_run
 
     target = to or Path("exports") / run.resolve().name
     check_folder(target)

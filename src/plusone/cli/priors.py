@@ -124,7 +124,7 @@ def _from_single(dataset: Dataset, settings: list[str], seed: int) -> dict[str, 
     from plusone.probabilities.k import from_features, usable_rows
     from plusone.recipe import make_recipe, parse_settings
 
-    recipe = make_recipe({"method": "softmax"}, parse_settings(settings), {"seed": seed})
+    recipe = make_recipe(parse_settings(settings), {"seed": seed})
     with progress("reading", len(dataset.table)) as (bar, reading):
         task = make_task(dataset, recipe, tick=lambda: bar.advance(reading))
     rows = usable_rows(task.train.observed, seed)

@@ -109,7 +109,7 @@ def _open(
     seed: int,
     db: Path | None,
 ) -> Desk:
-    from plusone.review.load import open_new_items, open_suggestions
+    from plusone.review.opening import open_new_items, open_suggestions
     from plusone.review.questions import select_by_default
 
     if annotate is not None:
@@ -180,7 +180,7 @@ def _serve(
     from plusone.review.desk import SuggestionDesk
 
     try:
-        from plusone.review.server import make_server, opened_in_browser
+        from plusone.review.review_page import make_server, opened_in_browser
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "uvicorn", "starlette"):
             raise

@@ -35,6 +35,7 @@ from plusone.inputs.workers import Count, ImageWorkers
 from plusone.io.arrays import load_npz
 from plusone.io.files import replacing
 from plusone.io.keys import content_key, file_state
+from plusone.methods import ASSUME_NEGATIVE
 from plusone.models.backbones import backbone_for
 from plusone.models.classifier import Classifier
 from plusone.models.heads import Head, as_tokens
@@ -176,7 +177,7 @@ def fresh_model(recipe: Recipe, observed: LabelMatrix, shape: tuple[int, ...]) -
 
 def plain_model(recipe: Recipe, observed: LabelMatrix, shape: tuple[int, ...]) -> Classifier:
     """The same backbone with a linear head, whatever the method: its features are vectors."""
-    plain = recipe.model_copy(update={"method": "an", "options": {}, "stages": ()})
+    plain = recipe.model_copy(update={"method": ASSUME_NEGATIVE, "options": {}, "stages": ()})
     return fresh_model(plain, observed, shape)
 
 

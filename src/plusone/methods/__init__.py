@@ -21,7 +21,7 @@ from plusone.methods import (
     lasd,
     mime,
     negatives,
-    ranking,
+    pr,
     recovery,
     role,
     smile,
@@ -37,6 +37,7 @@ __all__ = [
     "ALL_LABELS",
     "ASSUME_NEGATIVE",
     "CANDIDATES",
+    "COMPARED",
     "METHODS",
     "Choice",
     "Method",
@@ -57,7 +58,7 @@ METHODS: dict[str, MethodInfo] = {
         *weight_norm.INFOS,
         *focal.INFOS,
         hill.INFO,
-        ranking.INFO,
+        pr.INFO,
         softmax.INFO,
         epr.INFO,
         role.INFO,
@@ -84,6 +85,9 @@ ALL_LABELS = "bce"  # nothing is hidden
 
 # Compared where nobody names methods: those that were best on some data set, and `an`.
 CANDIDATES = ("gr", "em", "softmax", "wan", "hill", "en", "an")
+
+# In a first comparison: from simple to good, and the upper bound.
+COMPARED = ("an", "an_ls", "wan", "epr", "em", "gr", "softmax", "bce")
 
 
 def get_method(name: str) -> MethodInfo:

@@ -2,8 +2,8 @@
 
 Xu, Qiao, Lv, Geng and Zhang 2022, One Positive Label is Sufficient: Single-Positive Multi-Label
 Learning with Label Enhancement, NeurIPS, https://arxiv.org/abs/2206.00517, and the authors'
-program. It is made for feature vectors: the three nearest neighbours (Euclidean) of each training
-item form a graph, A_ij = 1 if j is a neighbour of i, else 0.
+program. It is made for feature vectors: the three nearest neighbours (Euclidean) of all training
+items form a graph, A_ij = 1 if j is a neighbour of i, else 0.
 
 The enhancer gives soft labels d by two graph convolutions of width L and a linear layer,
 

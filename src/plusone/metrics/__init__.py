@@ -1,7 +1,8 @@
 """Metrics: pure functions of scores `[N, L]` and true labels `[N, L]`."""
 
 from plusone.metrics._inputs import Array, Cut, Unknown
-from plusone.metrics.calibration import brier_score, expected_calibration_error
+from plusone.metrics.all_metrics import evaluate
+from plusone.metrics.calibration_error import brier_score, expected_calibration_error
 from plusone.metrics.ranking import (
     average_precision,
     coverage_error,
@@ -9,8 +10,7 @@ from plusone.metrics.ranking import (
     one_error,
     ranking_loss,
 )
-from plusone.metrics.recovery import evaluate_recovery, hidden_average_precision
-from plusone.metrics.summary import evaluate
+from plusone.metrics.recovered_labels import evaluate_recovery, hidden_average_precision
 from plusone.metrics.threshold import (
     hamming_loss,
     precision_recall,

@@ -18,7 +18,7 @@ from plusone.errors import InputError
 from plusone.inputs.loader import SomeInputs
 from plusone.inputs.sampling import TEST_LABELS, blockwise, sample
 from plusone.metrics import Cut, Unknown, evaluate
-from plusone.metrics.calibration import mean_and_rate
+from plusone.metrics.calibration_error import mean_and_rate
 from plusone.metrics.known import MEANINGS, against
 from plusone.prediction.items import inputs_for
 from plusone.prediction.load import Predictor

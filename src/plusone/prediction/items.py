@@ -14,8 +14,8 @@ import numpy.typing as npt
 from plusone.data.checks import id_fault
 from plusone.data.dataset import Dataset
 from plusone.data.features import NPY, SUFFIXES, holds_features, read_features
+from plusone.data.formats._sharded import Sharded
 from plusone.data.formats.csv_text import id_column, records, sidecar_root
-from plusone.data.formats.shards import Sharded
 from plusone.data.images import IMAGE_SUFFIXES, SOMETIMES, not_readable
 from plusone.data.lazy import rows_of
 from plusone.data.shards import named_files

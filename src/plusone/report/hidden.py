@@ -19,7 +19,7 @@ import numpy as np
 from plusone.compare.jobs import JobResult
 from plusone.compare.rows import base
 from plusone.errors import InputError
-from plusone.methods.lasd import LasdOptions
+from plusone.methods import gr, lasd
 from plusone.report.blocks import Block, Drawing, Section
 from plusone.report.curves import averaged, line_of
 from plusone.report.lines import NAN, Line, draw_lines, grey_note
@@ -49,6 +49,7 @@ Gaps = tuple[float | None, ...]
 MIDDLES: Numbers = tuple(round((place + 0.5) / BINS, 4) for place in range(BINS))
 
 Ink = Mapping[str, str]
+GR, LASD = gr.INFOS[0], lasd.INFOS[1]
 Probed = dict[str, tuple[JobResult, list[EpochRecord]]]  # by method
 PANELS = 6  # methods shown in panels of their own
 DENSITY_ROWS = 4  # methods shown in the grid of densities
@@ -279,17 +280,12 @@ def gr_k_hat(
         p: Predicted probabilities to evaluate it at.
     """
     from plusone.data.matrix import LabelMatrix
-    from plusone.methods import get_method
-    from plusone.methods.gr import Gr
     from plusone.types import Clock, TrainLabels
 
     if not 1 <= epoch <= epochs:
         raise InputError(f"epoch {epoch} is not one of the epochs 1 to {epochs}")
-    info = get_method("gr")
-    method = info.build(
-        TrainLabels(LabelMatrix.from_dense([[1, 0]])), info.make_options(options or {})
-    )
-    assert isinstance(method, Gr)
+    labels = TrainLabels(LabelMatrix.from_dense([[1, 0]]))
+    method = gr.Gr(labels, GR.make_options(options or {}))
     scheduled = method.schedule(Clock(0, epoch - 1, epochs, 0, 1))
     w, b = float(scheduled["w"]), float(scheduled["b"])
     values = 1 / (1 + np.exp(-(w * np.asarray(p, dtype=np.float64) + b)))
@@ -630,7 +626,7 @@ def _false_negatives(group: Group, runs: Probed) -> Figure:
     for name, (run, epochs) in runs.items():
         _, probes = probes_of(epochs)
         shares[name] = false_negatives(probes[0]), false_negatives(probes[-1])
-        if base(name) == "gr":
+        if base(name) == GR.name:
             k_hat[name] = gr_k_hat(len(epochs), len(epochs), run.options)
     k = positives_per_item([run for run, _ in runs.values()])
     return false_negative_dots(shares, k_hat, group.ink, group.name, k)
@@ -749,9 +745,9 @@ def _predictive(group: Group, runs: Probed) -> Figure:
 
 def lasd_tau(group: Group) -> float:
     """LASD's threshold: that of its training if it lies on the edge of a bin, else the default."""
-    default = LasdOptions().tau
+    default = lasd.LasdOptions().tau
     for entry in group.entries:
-        if base(entry.method) == "lasd":
+        if base(entry.method) == LASD.name:
             tau = float(entry.row.options.get("tau", default))
             on_edge = abs(tau * BINS - round(tau * BINS)) < 1e-6
             return tau if on_edge and 0 < round(tau * BINS) < BINS else default

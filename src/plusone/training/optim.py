@@ -26,11 +26,12 @@ def make_optimizer(model: Classifier, method: Method, recipe: Recipe, stage: Sta
     method that have sparse gradients get a group of their own, marked `rows`: see `RowWise`.
     """
     frozen = stage.freeze_backbone or stage.inputs == "features"
+    lr = stage.lr or recipe.lr
     groups = []
     if not frozen:
-        groups.append(_group(model.backbone, stage.lr, recipe.weight_decay))
-    groups.append(_group(model.head, stage.lr * recipe.head_lr_mult, recipe.weight_decay))
-    own = _group(method, stage.lr * method.lr_mult, 0.0)
+        groups.append(_group(model.backbone, lr, recipe.weight_decay))
+    groups.append(_group(model.head, lr * recipe.head_lr_mult, recipe.weight_decay))
+    own = _group(method, lr * method.lr_mult, 0.0)
     tables = _sparse_tables(method)
     groups.append(own | {"params": [weight for weight in own["params"] if weight not in tables]})
     groups.append(own | {"params": list(tables), "rows": True})
@@ -42,10 +43,10 @@ def make_optimizer(model: Classifier, method: Method, recipe: Recipe, stage: Sta
                 "estimator 'factored'), which sgd cannot do; use optimizer = adam or adamw"
             )
         on_device = device_of(model).type != "cpu"  # one kernel, and no host read with a scaler
-        return torch.optim.SGD(groups, lr=stage.lr, momentum=0.9, fused=on_device)
+        return torch.optim.SGD(groups, lr=lr, momentum=0.9, fused=on_device)
     if recipe.optimizer == "adamw":
-        return (RowAdamW if tables else torch.optim.AdamW)(groups, lr=stage.lr, fused=True)
-    return (RowAdam if tables else torch.optim.Adam)(groups, lr=stage.lr, fused=True)
+        return (RowAdamW if tables else torch.optim.AdamW)(groups, lr=lr, fused=True)
+    return (RowAdam if tables else torch.optim.Adam)(groups, lr=lr, fused=True)
 
 
 def set_rates(optimizer: Optimizer, rates: Sequence[float], schedule: str, clock: Clock) -> None:

@@ -1,6 +1,6 @@
 """Many linear heads trained as one stack: several learning rates and seeds in one step.
 
-On feature vectors one training is mostly the cost of calls, not of arithmetic. Runs that differ in
+On feature vectors a run is mostly the cost of calls, not of arithmetic. Runs that differ in
 learning rate and seed only are stacked: R rates times S seeds, weights `[R, S, L, D]`. One product
 gives the logits `[R, S, B, L]` of all runs, one call of `Method.loss` their losses `[R, S]`, and
 the same `training_step` as everywhere minimises their sum. The runs of a seed see the same batches.
@@ -96,10 +96,10 @@ def train_stacked(
         recipes: They may differ in their learning rate and seed.
         on_epoch: Called after every epoch with its number, from 1.
         head: Initial weights of the heads, instead of those that the seeds draw.
-        kind: The class of the trainings.
+        kind: The class of the runs.
 
     Returns:
-        The finished trainings with their records, in the order of the recipes.
+        The finished runs with their records, in the order of the recipes.
 
     Raises:
         AloneError: They cannot be stacked.
@@ -112,18 +112,18 @@ def train_stacked(
         if name not in VARIED and any(getattr(r, name) != getattr(first, name) for r in recipes):
             raise ValueError(f"stacked recipes may differ in lr and seed, not in {name}")
     check_settings(task, first)
-    trainings = [kind(task, first)]
-    check_model(trainings[0])
-    trainings += [kind(task, recipe) for recipe in recipes[1:]]
-    for training in trainings:
-        training.inputs.enter_space(training.stages[0], trainings[0].inputs.space)
+    runs = [kind(task, first)]
+    check_model(runs[0])
+    runs += [kind(task, recipe) for recipe in recipes[1:]]
+    for training in runs:
+        training.inputs.enter_space(training.stages[0], runs[0].inputs.space)
         if head is not None:
             training.model.head.load_state_dict(head)
-    stacks = [Stack(grid) for grid in _grids(trainings)]
-    records: dict[Training, list[EpochRecord]] = {training: [] for training in trainings}
-    for epoch in range(trainings[0].stages[0].epochs):
+    stacks = [Stack(grid) for grid in _grids(runs)]
+    records: dict[Training, list[EpochRecord]] = {training: [] for training in runs}
+    for epoch in range(runs[0].stages[0].epochs):
         for stack in stacks:
-            for training, record in zip(stack.trainings, stack.epoch(), strict=True):
+            for training, record in zip(stack.runs, stack.epoch(), strict=True):
                 records[training].append(record)
         if on_epoch is not None:
             on_epoch(epoch + 1)
@@ -172,16 +172,16 @@ class StackedHead(Head):
 
 
 class Stack:
-    """Trainings whose linear heads are trained as one.
+    """Runs whose linear heads are trained as one.
 
     Args:
-        grid: The trainings: a row per learning rate, a column per seed.
+        grid: The runs: a row per learning rate, a column per seed.
     """
 
     def __init__(self, grid: list[list[Training]]) -> None:
         self.grid, self.seeds = grid, [training.recipe.seed for training in grid[0]]
-        self.trainings = [training for row in grid for training in row]
-        first = self.trainings[0]
+        self.runs = [training for row in grid for training in row]
+        first = self.runs[0]
         self.task, self.recipe, self.method = first.task, first.recipe, first.method
         self.layers = [[_linear_head(training) for training in row] for row in grid]
         self.head = StackedHead(self.layers)
@@ -192,32 +192,32 @@ class Stack:
         self.optimizer = torch.optim.Adam(groups, weight_decay=self.recipe.weight_decay, fused=True)
         self.names = [
             f"{each.method} with lr {each.lr:g} and seed {each.seed}"
-            for each in (training.recipe for training in self.trainings)
+            for each in (training.recipe for training in self.runs)
         ]
 
     def epoch(self) -> list[EpochRecord]:
         """Trains and evaluates all runs for one epoch."""
-        started, clock = time.perf_counter(), self.trainings[0].clock()
+        started, clock = time.perf_counter(), self.runs[0].clock()
         work = self.recipe.batch_size * sum(weight.numel() for weight in self.head.parameters())
-        with computing(self.trainings[0], work):
+        with computing(self.runs[0], work):
             losses = self._train()
             self._store()
-            for training in self.trainings:
+            for training in self.runs:
                 check_weights(training)
             train, val = self._logits(self.task.train), self._logits(self.task.val)
             with torch.no_grad():
-                for run, training in enumerate(self.trainings):
-                    training.method.after_epoch(clock, partial(train, run))
+                for number, training in enumerate(self.runs):
+                    training.method.after_epoch(clock, partial(train, number))
             validations = [
-                training.validated(val(run)) for run, training in enumerate(self.trainings)
+                training.validated(val(number)) for number, training in enumerate(self.runs)
             ]
             probes = [
-                training.probe(partial(train, run)) for run, training in enumerate(self.trainings)
+                training.probe(partial(train, number)) for number, training in enumerate(self.runs)
             ]
         records = [
             training.close_epoch(terms, (validation, "raw", training.model), probe, started)
             for training, terms, validation, probe in zip(
-                self.trainings, losses, validations, probes, strict=True
+                self.runs, losses, validations, probes, strict=True
             )
         ]
         seconds = (time.perf_counter() - started) / len(records)
@@ -235,9 +235,9 @@ class Stack:
 
     def _train(self) -> list[dict[str, float]]:
         """One pass over the training items; returns the mean loss terms of each run."""
-        first = self.trainings[0]
+        first = self.runs[0]
         meter = LossMeter(self.names, first.epoch + 1)
-        runs = (len(self.grid), len(self.seeds))
+        shape = (len(self.grid), len(self.seeds))
         for step, batch in enumerate(self._batches()):
             clock = first.clock(step)
             with refusing_options(self.recipe.method, clock):
@@ -251,10 +251,10 @@ class Stack:
                     weigh=first.weighs,
                 )
             for name, term in terms.items():
-                if term.shape != runs:
+                if term.shape != shape:
                     raise ValueError(
                         f"the loss term {name} of {self.recipe.method} has the shape "
-                        f"{tuple(term.shape)} where each run must have its own {runs}; say in its "
+                        f"{tuple(term.shape)} where each run must have its own {shape}; say in its "
                         "INFO why it is trained alone"
                     )
             meter.add(terms)
@@ -262,7 +262,7 @@ class Stack:
 
     def _batches(self) -> Iterator[Batch]:
         """Batches of every seed, side by side: views `[S, B, D]`, labels `[R, S, B, L]`."""
-        items, first, size = self.task.train, self.trainings[0], self.recipe.batch_size
+        items, first, size = self.task.train, self.runs[0], self.recipe.batch_size
         orders = torch.stack(
             [
                 visiting_order(
@@ -285,7 +285,7 @@ class Stack:
 
     def _logits(self, part: Part) -> Callable[[int], Tensor]:
         """A function from the number of a run to its logits `[N, L]` under the present weights."""
-        inputs, _, _ = self.trainings[0].forward(part, self.trainings[0].model)
+        inputs, _, _ = self.runs[0].forward(part, self.runs[0].model)
         if isinstance(inputs, StreamedInputs):  # features larger than the device
             inputs = inputs.inputs
         assert isinstance(inputs, ArrayInputs)
@@ -308,13 +308,13 @@ class Stack:
         return lambda run: block(run // width)[:, run % width].contiguous()
 
 
-def _grids(trainings: Sequence[Training]) -> list[list[list[Training]]]:
-    """Trainings in full grids of rates and seeds, as few as possible.
+def _grids(runs: Sequence[Training]) -> list[list[list[Training]]]:
+    """Runs in full grids of rates and seeds, as few as possible.
 
     Seeds that have the same rates share a grid.
     """
     by_seed: dict[int, list[Training]] = defaultdict(list)
-    for training in trainings:
+    for training in runs:
         by_seed[training.recipe.seed].append(training)
     by_rates: dict[tuple[float, ...], list[list[Training]]] = defaultdict(list)
     for column in by_seed.values():

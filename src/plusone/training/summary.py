@@ -16,7 +16,7 @@ from plusone.data.matrix import LabelMatrix
 from plusone.inputs.sampling import RECOVERY_LABELS, TEST_LABELS, blockwise, sample
 from plusone.inputs.task import Part, Task
 from plusone.metrics import average_precision, evaluate, evaluate_recovery
-from plusone.metrics.calibration import mean_and_rate
+from plusone.metrics.calibration_error import mean_and_rate
 from plusone.metrics.known import MEANINGS, against
 from plusone.probabilities.calibration import Calibration, fit_calibration
 from plusone.probabilities.thresholds import Thresholds, find_thresholds

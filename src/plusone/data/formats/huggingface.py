@@ -18,10 +18,10 @@ from plusone.data.checks import check_names
 from plusone.data.columns import LABEL_COLUMNS, OTHER_COLUMNS
 from plusone.data.dataset import Dataset
 from plusone.data.formats._longform import ClassCodes
+from plusone.data.formats._sharded import Sharded, ShardProblems, shard_table
 from plusone.data.formats.base import ReadOptions
 from plusone.data.formats.csv_text import split_names
 from plusone.data.formats.parquet import name_lists, texts
-from plusone.data.formats.shards import Sharded, ShardProblems, shard_table
 from plusone.data.shards import TAR, shards_of
 from plusone.errors import InputError, Problems
 from plusone.io.readers import parse_json

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from plusone.data.checks import check_ids, id_array, missing_images
 from plusone.data.formats import read
+from plusone.data.formats._sharded import Sharded
 from plusone.data.formats.csv_text import header_of, id_column, read_class_list, records
-from plusone.data.formats.shards import Sharded
 from plusone.data.images import IMAGE_SUFFIXES
 from plusone.data.matrix import LabelMatrix
 from plusone.data.source import EMBEDDED

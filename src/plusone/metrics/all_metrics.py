@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plusone.metrics._inputs import Array, Cut, Empty, Unknown, three_states, validate
-from plusone.metrics.calibration import brier_score, expected_calibration_error
+from plusone.metrics.calibration_error import brier_score, expected_calibration_error
 from plusone.metrics.ranking import (
     coverage_error,
     mean_average_precision,
