@@ -6,8 +6,7 @@ READY := $(VENV)/.ready
 BROWSER := $(VENV)/.browser
 SHARED ?= $(if $(PLUSONE_SHARED),$(PLUSONE_SHARED),../shared)
 EXTRAS := dev,lite0,lite1,lite2,image,plots,tune,review,serve,onnx,heic,docs,tensorboard
-# Bytecode is kept even where the environment says otherwise: compiling all tests takes ten seconds.
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist worksteal
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist worksteal
 
 .PHONY: demo loop test test-fast test-rounding test-accelerator check docs pictures bench results clean
 

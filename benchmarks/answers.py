@@ -215,7 +215,7 @@ def stacked(asked: Asked, settings: Recipe) -> list[Tensor]:
 def solved(asked: Asked, settings: Recipe) -> list[Tensor]:
     """Test scores of a closed form; all tables share the vectors of the items."""
     training = fit_for(asked.task, settings)
-    training.inputs.enter_space(training.stages[0])
+    training.inputs.enter_space()
     assert training.inputs.space is not None
     assert training.inputs.space.fitted is not None
     assert asked.task.test is not None

@@ -23,22 +23,19 @@ from typing import Any
 
 import numpy as np
 import torch
+from picks import picked
 from priors import load
-from promises import Items, measure, percent, recovery_scores, seen_labels
+from promises import TARGET, percent, scored
 
-from plusone.closed_form.ridge import Ridge
 from plusone.compare.results_table import markdown
-from plusone.data.groups import random_folds
 from plusone.data.matrix import LabelMatrix
 from plusone.io.files import write_text
 from plusone.io.jsonl import append_jsonl, read_jsonl
-from plusone.probabilities import accept, labels_per_item
+from plusone.probabilities.accept import accept
 from plusone.probabilities.answers import Answers
-from plusone.probabilities.k import ridge_scores
-from plusone.probabilities.unseen_labels import calibrate, correct
+from plusone.probabilities.unseen_labels import calibrate
 
 NAMES, NOISE = ("ucmerced", "voc"), 0.3
-FOLDS = 5
 COLUMNS = (
     "data",
     "items",
@@ -59,16 +56,10 @@ def one_draw(
     rng = np.random.default_rng([seed, len(truth)])
     n_groups = len(truth)
     groups = np.repeat(np.arange(n_groups), copies)
-    states, truth = seen_labels(truth, rng)[groups], truth[groups]
+    states, truth = picked("uniform", truth, seed)[groups], truth[groups]
     noise = torch.from_numpy(rng.normal(size=(len(groups), x.shape[1]))).float()
     x = x[groups] + NOISE * x.std(0) * noise
-    observed = LabelMatrix.from_dense(states)
-    fold = random_folds(len(groups), FOLDS, rng.permutation, groups)
-    items = Items.of(x, truth, fold)
-    ridge = Ridge(items.space, groups=torch.from_numpy(groups))
-    k = labels_per_item(ridge_scores(ridge, observed), observed)
-    scores = recovery_scores(items, observed)
-    before = calibrate(scores, observed, k=k).probabilities
+    observed, draw = LabelMatrix.from_dense(states), scored(x, truth, states, groups)
     result: dict[str, Any] = {"items": len(groups)}
     for audited in audits:
         chosen = rng.permutation(n_groups)[:audited]
@@ -78,8 +69,14 @@ def one_draw(
         for unit, known in (("groups", groups), ("items", None)):
             own = None if known is None else known[row]
             answers = Answers(row, label, truth[row, label], rows, own)
-            found = correct(before, states, answers, before[row, label])
-            result[f"{audited} {unit}"] = measure(found, states, truth, known)
+            found = calibrate(draw.scores, observed, k=draw.estimate, answers=answers)
+            made = accept(found, states.copy(), TARGET, groups=known)
+            right = int(truth[made.mask].sum())
+            result[f"{audited} {unit}"] = {
+                "accepted": made.count,
+                "right": right,
+                "low": made.low,
+            }
     return result
 
 
@@ -128,12 +125,10 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=300, help="before copying")
     parser.add_argument("--copies", type=int, default=3)
     parser.add_argument("--audits", nargs="+", type=int, default=[60, 100, 150])
-    parser.add_argument("--fewest", type=int, default=accept.FEWEST_AUDITED)
     parser.add_argument("--draws", type=int, default=50)
     parser.add_argument("--keep", type=Path, default=Path("results/group-promises"))
     args = parser.parse_args()
     torch.set_num_threads(1)
-    accept.FEWEST_AUDITED = args.fewest
     args.keep.mkdir(parents=True, exist_ok=True)
     rows = [row for name in args.names for row in rows_of(name, draws(name, args), args.audits)]
     table = markdown(COLUMNS, rows)

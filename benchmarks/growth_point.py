@@ -13,6 +13,7 @@ import re
 import resource
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,8 @@ def measure(point: Point) -> dict[str, float]:
     clock = Clock(0, EPOCH, EPOCHS, steps - 1, steps)
     started = time.process_time()
     with torch.no_grad():
-        training.method.after_epoch(clock, training.train_logits)
+        logits = partial(training.inputs.logits, training.task.train, training.model)
+        training.method.after_epoch(clock, logits)
     ended = time.process_time()
     said_of_val = training.validator(training.predict(task.val))
     judged = time.process_time()

@@ -96,7 +96,7 @@ class Draw:
         assert part is not None
         self.task = make_task(part, recipe)
         self.training = fit_for(self.task, recipe)
-        self.training.inputs.enter_space(self.training.stages[0])
+        self.training.inputs.enter_space()
         assert self.training.inputs.space is not None
         assert self.training.inputs.space.fitted is not None
         self.vectors = self.training.inputs.space.fitted

@@ -37,17 +37,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from plusone.closed_form import seen_label_scores, usable_rows
 from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
 from plusone.data.source import load_source
 from plusone.inputs.task import make_task, split_and_observe
 from plusone.io.files import write_json, write_text
-from plusone.probabilities import (
-    from_audit,
-    from_single_positives,
-    seen_label_scores,
-    usable_rows,
-)
+from plusone.probabilities import from_audit, from_single_positives
 from plusone.probabilities.picks import pick
 from plusone.recipe import Recipe
 from plusone.training.closed_fit import fit_for

@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from plusone.closed_form.gamma import SAMPLED, best_gamma
+from plusone.closed_form.gamma import SAMPLED, best_kernel
 from plusone.closed_form.kernel import KernelMap, n_landmarks
 from plusone.closed_form.ridge import PENALTIES, Ridge
 from plusone.compare.results_table import markdown
@@ -131,7 +131,7 @@ def own_map(dataset: Dataset, more: dict[str, Any], seed: int) -> dict[str, floa
 def ablation_maps(dataset: Dataset, seed: int) -> dict[str, float]:
     """Test mAP of recovery and its variants, all in the same kernel."""
     training = fit_for(task := make_task(dataset, recipe := settings("recovery", seed)), recipe)
-    training.inputs.enter_space(training.stages[0])
+    training.inputs.enter_space()
     assert training.inputs.space is not None
     assert training.inputs.space.fitted is not None
     assert task.test is not None
@@ -162,12 +162,12 @@ def full_maps(dataset: Dataset, *, val: bool) -> dict[str, Any]:
     assert task.test.truth is not None
     test, truth = task.test.inputs.x.float(), task.test.truth.dense()  # type: ignore[attr-defined]
     some = torch.linspace(0, len(x) - 1, min(len(x), SAMPLED)).long()
-    gamma = best_gamma(x[some], y[some])
+    kind, gamma = best_kernel(x[some], y[some])
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
     points = []
     for size in SIZES:
         rows = order[: max(20, round(size * len(x)))]
-        kernel = KernelMap(x.shape[1], n_landmarks(len(rows)), gamma)
+        kernel = KernelMap(x.shape[1], n_landmarks(len(rows)), gamma, kind)
         ridge = Ridge(kernel.fit(x[rows]))
         products = ridge.products(y[rows])
         solutions = [

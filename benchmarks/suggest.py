@@ -21,6 +21,7 @@ from statistics import mean
 import numpy as np
 import torch
 
+from plusone.closed_form import k_from_features
 from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
 from plusone.data.observation import observe_table
@@ -29,7 +30,7 @@ from plusone.data.table import LabelTable
 from plusone.io.files import write_text
 from plusone.methods import get_method
 from plusone.metrics.calibration_error import expected_calibration_error
-from plusone.probabilities import LabelsPerItem, k_from_features
+from plusone.probabilities import LabelsPerItem
 from plusone.probabilities.accept import accept
 from plusone.probabilities.answers import answers_from
 from plusone.probabilities.unseen_labels import Calibrated, calibrate

@@ -16,6 +16,10 @@ import torch
 
 torch.set_num_threads(1)
 os.environ.setdefault("PLUSONE_DEVICE", "cpu")  # tests/accelerator uses other devices
+# Bytecode is kept even where the environment says otherwise: every worker and every program that
+# tests start would compile all of it.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def load_file(path: Path, name: str) -> None:

@@ -1,3 +1,4 @@
-"""How long tests wait for something that must happen."""
+"""How long tests wait for something that must happen, in seconds: these end what hangs."""
 
-PATIENCE = 180  # seconds: ends a test that hangs, far above what a busy machine needs
+PATIENCE = 900  # to start torch took three minutes with ten programs on two cores
+HOUR = 3600  # for programs that do more than start, and servers that a whole module uses

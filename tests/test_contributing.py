@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.patience import HOUR
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +24,6 @@ EVERY_METHOD = (  # files with a case for each method of the table
     "methods/test_contract",
     "training/test_every_method",
     "training/test_linear",
-    "training/test_step",
     "accelerator/test_every_method",
     "compare/test_search",
     "export/test_folder",
@@ -61,7 +61,7 @@ def run(copy: Path, *arguments: object) -> str:
         [sys.executable, *map(str, arguments)],
         cwd=copy,
         env=environment,
-        timeout=1200,
+        timeout=HOUR,
         check=False,
         capture_output=True,
         text=True,

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.patience import HOUR
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
@@ -42,7 +43,7 @@ def test_a_notebook_runs_and_prints_what_is_stored(path, tmp_path, monkeypatch, 
     made = nbformat.from_dict(stored)
     client = nbclient.NotebookClient(
         made,
-        timeout=1200,
+        timeout=HOUR,
         record_timing=False,
         coalesce_streams=True,
         resources={"metadata": {"path": str(tmp_path)}},

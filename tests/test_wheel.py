@@ -13,6 +13,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tests.patience import HOUR
 
 from plusone.version import __version__
 
@@ -52,7 +53,7 @@ def run(*words: object, cwd: Path) -> str:
         env=environment | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=3600,
+        timeout=HOUR,
         check=False,
     )
     assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"

@@ -30,6 +30,7 @@ RELEASED = {
 }  # fmt: skip
 # Where a formula is tested, if not among the loops of tests/losses/registry.py.
 ELSEWHERE = {
+    "maxent": "methods/test_maxent.py",
     "wan_sampled": "methods/test_sampled.py",
     "l1r": "methods/test_weight_norm.py",
     "l2r": "methods/test_weight_norm.py",

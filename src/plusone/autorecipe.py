@@ -99,7 +99,10 @@ class Choice:
     why: str
 
     def __str__(self) -> str:
-        what = ", ".join(f"{name} {_shown(value)}" for name, value in self.settings.items())
+        what = ", ".join(
+            f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in self.settings.items()
+        )
         return f"{what}: {self.why}" if what else self.why
 
     def without(self, names: Collection[str]) -> Choice | None:
@@ -505,10 +508,6 @@ def rounded(rate: float) -> float:
     return min(grid, key=lambda value: abs(math.log(value / rate)))
 
 
-def _shown(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def facts_of(dataset: Dataset, val_share: float = 0.2) -> Facts:
     """Looks at a data set.
 
@@ -526,7 +525,9 @@ def facts_of(dataset: Dataset, val_share: float = 0.2) -> Facts:
     facts = Facts("files", items, rare, len(table.classes), hidden, held_out=held_out)
     features = dataset.features
     if features is not None and not (features.ndim == 4 and features.dtype == np.uint8):
-        sample = _vectors(features[rows[:: max(1, len(rows) // SAMPLE)]])
+        sample = features[rows[:: max(1, len(rows) // SAMPLE)]].astype(np.float64)
+        if sample.ndim != 2:  # the mean of an item's tokens
+            sample = sample.reshape(len(sample), -1, sample.shape[-1]).mean(1)
         sizes = np.abs(sample).mean(0)
         scale = float(sizes.sum()) or LITE0_SCALE
         uneven = len(sizes) >= MANY and bool(sizes.max() > UNEVEN * scale)
@@ -535,9 +536,3 @@ def facts_of(dataset: Dataset, val_share: float = 0.2) -> Facts:
     if features is None:
         return facts
     return replace(facts, kind="images", side=int(features.shape[-1]))
-
-
-def _vectors(x: np.ndarray) -> np.ndarray:
-    """Vectors as they are, tokens as their mean."""
-    x = x.astype(np.float64)
-    return x if x.ndim == 2 else x.reshape(len(x), -1, x.shape[-1]).mean(1)

@@ -17,12 +17,7 @@ class RunError(RuntimeError):
 
 
 class DivergedError(RunError):
-    """Training diverged: a loss or a weight is not finite.
-
-    Args:
-        what: What is not finite, and where.
-        advice: What to do about it.
-    """
+    """Training diverged: a loss or a weight is not finite."""
 
     def __init__(self, what: str, advice: str = "a smaller lr may help") -> None:
         super().__init__(f"{what}; {advice}")

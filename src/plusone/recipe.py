@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from plusone.errors import InputError
 from plusone.io.readers import read_text
 from plusone.metrics.seen_labels import score_name
-from plusone.types import MOST_EPOCHS, Stage, given
+from plusone.types import MOST_EPOCHS, Picks, Stage, given
 from plusone.version import __version__, refuse_newer
 
 __all__ = [
@@ -93,6 +93,11 @@ class Recipe(BaseModel):
         "papers do; 'estimate' estimates them from single positives; default, for methods that "
         "need k: counted on validation items with all labels, else estimated",
     )
+    picks: Picks = Field(
+        "auto",
+        description="how annotators pick the label they name: uniform = any label of an item with "
+        "the same probability; salience = each class by a salience that is learned; auto = learned",
+    )
     class_priors: tuple[Share, ...] | Literal["truth", "estimate"] | None = Field(
         None,
         description="share of items that have each class, in the order of the classes, for crisp; "
@@ -117,6 +122,11 @@ class Recipe(BaseModel):
         "auto",
         description="on fixed features: a linear model, or a linear model in the space of a "
         "kernel; auto = kernel for methods with a closed form, else linear",
+    )
+    kernel: Literal["auto", "cosine", "rbf"] = Field(
+        "auto",
+        description="cosines of embeddings, or distances of standardized features (rbf); auto = "
+        "the one that predicts seen labels best",
     )
     gamma: Positive | None = Field(
         None,

@@ -60,10 +60,6 @@ class Record(BaseModel):
     def from_json(cls, value: object, source: str) -> Self:
         """A record from plain values.
 
-        Args:
-            value: What was read.
-            source: The file, for the message.
-
         Raises:
             InputError: A value is missing or of another type.
         """

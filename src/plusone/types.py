@@ -10,6 +10,8 @@ from torch import Tensor
 
 from plusone.data.matrix import LabelMatrix
 
+Picks = Literal["auto", "uniform", "salience"]  # how annotators pick the label they name
+
 __all__ = ["Batch", "Clock", "Outputs", "Stage", "TrainLabels", "given"]
 
 MOST_EPOCHS = 1_000_000
@@ -27,6 +29,7 @@ class TrainLabels:
         hints: Scores of the training items from elsewhere in [0, 1], float32 `[N, L]`, NaN where
             there is none; None if there are none at all.
         class_priors: Share of items that have each class, `L` numbers, if they are known.
+        picks: Whether how readily each class is named is learned, or picks are taken as uniform.
     """
 
     observed: LabelMatrix
@@ -35,6 +38,7 @@ class TrainLabels:
     places: bool = True
     hints: Tensor | None = None
     class_priors: tuple[float, ...] | None = None
+    picks: Picks = "auto"
 
     @property
     def n_items(self) -> int:

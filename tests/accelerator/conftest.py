@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -95,6 +95,18 @@ def reads_in_steps(inside_steps):
         yield reads
 
     return collecting
+
+
+@pytest.fixture
+def second(request, reads_in_steps):
+    """Name of the second device, and a block that collects the host reads of its steps.
+
+    Beside a real accelerator there is none: the CPU again.
+    """
+    if "plusone_mimic_device" not in sys.modules:
+        return "cpu", lambda: nullcontext([])
+    device = request.getfixturevalue("device")
+    return "mimic", lambda: reads_in_steps(device)
 
 
 @pytest.fixture

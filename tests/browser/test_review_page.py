@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 from PIL import Image
-from tests.patience import PATIENCE
+from tests.patience import HOUR, PATIENCE
 
 from plusone.data.example import write_example
 from plusone.data.matrix import LabelMatrix
@@ -70,7 +70,7 @@ def serve():
 
     def begin(desk, title="animals"):
         made = server.make_server(desk, title=title)
-        thread = Thread(target=made.run, args=(120,), daemon=True)
+        thread = Thread(target=made.run, args=(HOUR,), daemon=True)
         thread.start()
         running.append((made, thread))
         return made.url
@@ -127,7 +127,7 @@ def now(page):
 
 def wait_for_leases(folder, count):
     """Waits until so many questions are on screens."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE
     with closing(sqlite3.connect(folder / "review.sqlite")) as database:
         while database.execute("SELECT count(*) FROM lease").fetchone() != (count,):
             assert time.monotonic() < end, "the closed tab gave nothing back"
@@ -573,19 +573,20 @@ def test_dark_and_phone(visit, serve, folder, artifacts):
 def test_a_server_that_is_gone_is_said_and_the_answer_is_kept_when_it_is_back(visit, serve, folder):
     desk = desk_of(folder)
     page = visit(serve(desk))
-    tries = []
+    gone, tries = True, []
 
-    def fail_twice(route):
+    def answer(route):
         tries.append(route.request.post_data)
-        route.abort() if len(tries) < 3 else route.continue_()
+        route.abort() if gone else route.continue_()
 
-    page.route("**/api/answer", fail_twice)
+    page.route("**/api/answer", answer)
     page.keyboard.press("y")
     page.wait_for_selector("#trouble:not([hidden])")
     assert "not kept yet" in page.inner_text("#trouble")
+    gone = False  # only now: however slow the machine is, the trouble was there to be seen
     page.wait_for_selector(IDLE)
     assert not page.is_visible("#trouble")
-    assert len(tries) == 3
+    assert len(tries) > 1
     assert len(set(tries)) == 1  # the same step each time
     assert desk.progress()["yes"] == 1
     page.context.trouble[:] = [line for line in page.context.trouble if "ERR_FAILED" not in line]

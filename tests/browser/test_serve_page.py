@@ -7,7 +7,7 @@ from threading import Thread
 
 import numpy as np
 import pytest
-from tests.patience import PATIENCE
+from tests.patience import HOUR, PATIENCE
 
 from plusone.data.dataset import Dataset
 from plusone.inputs.task import make_task
@@ -30,7 +30,7 @@ def server(tmp_path):
     recipe = make_recipe({"method": "an", "epochs": 1})
     train(make_task(data, recipe), recipe, tmp_path / "<i>run")
     made = app.make_server(load_model(tmp_path / "<i>run", "cpu"))
-    thread = Thread(target=made.run, args=(120,), daemon=True)
+    thread = Thread(target=made.run, args=(HOUR,), daemon=True)
     thread.start()
     yield made
     made.stop()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import signal
-import time
+import subprocess
+import sys
 
 import pytest
+from tests.patience import PATIENCE
 
 from plusone.cli import printing
 from plusone.cli.board import Board
@@ -255,9 +257,8 @@ def test_the_board_shows_what_fits_and_the_time_left(monkeypatch):
     assert "more rows" in str(grid.title)
     cells = [str(next(iter(column.cells))) for column in grid.columns]
     assert cells == ["digits", jobs[6].recipe.method, "finetune", "1/2", "50.00", "25.00"]
-    seconds = 12.34 * (len(jobs) - 1) / 2
-    minutes = int(seconds // 60)
-    assert board.left() == f"about 0:{minutes:02d}:{round(seconds) % 60:02d} left"
+    minutes, seconds = divmod(round(12.34 * (len(jobs) - 1) / 2), 60)
+    assert board.left() == f"about 0:{minutes:02d}:{seconds:02d} left"
     monkeypatch.setattr("time.monotonic", lambda: clock + 1e6)
     assert board.left() == "about 0:00:00 left"
 
@@ -293,20 +294,34 @@ def numbers(whole):
     ]
 
 
+KILLED = """
+import os, signal, sys
+from plusone.cli.app import main
+from plusone.compare import jobs
+
+append = jobs.append_jsonl
+
+def append_and_die(*values):
+    append(*values)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+jobs.append_jsonl = append_and_die
+main(sys.argv[1:])
+"""
+
+
 def test_a_bench_that_was_killed_finishes_with_the_same_table(
-    cli, start, folder, tmp_path, in_this_process
+    cli, folder, tmp_path, in_this_process
 ):
     options = ("bench", folder / "labels.csv", "-x", folder / "x.npz", "-m", "an,role,bce")
     options += ("--seeds", "0,1", "--lr", "1e-2,1e-3", "-s", "epochs=20", "--json", "--no-report")
+    options += ("--workers", 1)
     straight = cli(*options, "--out", tmp_path / "straight")
     assert straight.code == 0, straight.err
-    journal = tmp_path / "killed" / "journal.jsonl"
-    process = start(*options, "--out", tmp_path / "killed")
-    while process.poll() is None and not (journal.exists() and journal.stat().st_size):
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    done = len(list(read_journal(journal)))
+    words = map(str, (*options, "--out", tmp_path / "killed"))
+    killed = subprocess.run([sys.executable, "-c", KILLED, *words], timeout=PATIENCE)
+    assert killed.returncode == -signal.SIGKILL
+    done = len(list(read_journal(tmp_path / "killed" / "journal.jsonl")))
     assert 0 < done < 12
     again = cli(*options, "--out", tmp_path / "killed")
     assert again.code == 0, again.err

@@ -37,7 +37,7 @@ def stopped(process):
 
 def test_train_goes_on_after_ctrl_c_as_if_nothing_had_happened(cli, start, folder, tmp_path):
     options = ("train", folder / "labels.csv", "-x", folder / "x.npz", "-m", "gr", "--json")
-    options += ("-s", "batch_size=1", "--lr", 0.01, "--epochs", 100, "-s", "threads=1")
+    options += ("-s", "batch_size=1", "--lr", 0.01, "--epochs", 50, "-s", "threads=1")
     to = tmp_path / "stopped"
     process = start(*options, "--out", to)
     wait_for((to / "checkpoint.safetensors").exists, process)
@@ -45,7 +45,7 @@ def test_train_goes_on_after_ctrl_c_as_if_nothing_had_happened(cli, start, folde
     assert f"stopped; add --resume to the same command to continue ({to})" in err
     assert not (to / "metrics.json").exists()
     epochs = len((to / "records.jsonl").read_text().splitlines())
-    assert 0 < epochs < 100
+    assert 0 < epochs < 50
 
     resumed = cli(*options, "--out", to, "--resume")
     assert resumed.code == 0, resumed.err
@@ -75,7 +75,7 @@ def test_the_processes_that_decode_images_end(start, folder, tmp_path):
     stopped(process)
 
 
-def test_bench_goes_on_after_ctrl_c(cli, start, folder, tmp_path):
+def test_bench_goes_on_after_ctrl_c(cli, start, folder, tmp_path, in_this_process):
     options = ("bench", folder / "labels.csv", "-x", folder / "x.npz", "-m", "an,bce")
     options += ("--seeds", "0,1,2", "-s", "epochs=150", "--out", tmp_path, "--json", "--no-report")
     options += ("--workers", 1)

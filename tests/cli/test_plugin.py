@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from tests.patience import HOUR
 
 from plusone.cli.app import app
 
@@ -48,7 +49,7 @@ def plusone(*commands: tuple[object, ...], cwd: Path) -> subprocess.CompletedPro
         capture_output=True,
         text=True,
         cwd=cwd,
-        timeout=600,
+        timeout=HOUR,
         check=False,
         env={key: value for key, value in os.environ.items() if key != "PLUSONE_PLUGINS"},
     )

@@ -88,3 +88,27 @@ def test_help_teaches(cli):
     for part in ("cole, em, lasd, gr or lac", "the first seed picks the rate", "a GPU",
                  "skipped when the command is run again"):  # fmt: skip
         assert part in text
+
+
+def test_species(cli, tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(120, 3)).astype(np.float32)
+    (tmp_path / "files").mkdir()
+    np.savez(
+        tmp_path / "files" / "north.npz",
+        x=x,
+        species=(x[:, 0] > 0).astype(np.int16),
+        site=np.arange(120),
+        background=rng.normal(size=(50, 3)).astype(np.float32),
+        test_x=x,
+        test_y=np.stack([x[:, 0] <= 0, x[:, 0] > 0], axis=1).astype(np.int8),
+        names=np.array(["shade", "sun"]),
+    )
+    words = ("reproduce", "species", tmp_path / "files", "-m", "ridge", "-o", tmp_path / "out")
+    answer = cli(*words, "--json")
+    assert answer.json["mean_auc"]["ridge"] > 0.9
+    assert (tmp_path / "out" / "species.md").exists()
+    assert "ridge" in cli(*words).out
+    refused = cli(*words, "--lr", 0.1)
+    assert (refused.code, "--lr" in refused.err) == (2, True)
+    assert cli("reproduce", "voc", tmp_path, "--background", 5).code == 2

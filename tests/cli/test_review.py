@@ -131,7 +131,7 @@ def test_without_the_extra_it_says_what_to_install(reviewed):
 
 @pytest.mark.slow
 def test_it_serves_until_ctrl_c_and_stops_cleanly(start, reviewed):
-    process = start("review", reviewed, "--no-browser", "--json", "--stop-after", 60)
+    process = start("review", reviewed, "--no-browser", "--json", "--stop-after", PATIENCE)
     found = json.loads(process.stdout.readline())
     assert found["url"].startswith(f"http://127.0.0.1:{found['port']}/?token=")
     assert found["answered"] == 3

@@ -122,8 +122,11 @@ def test_heads_on_images_are_cross_fitted(cli, photo_run: Path, tmp_path: Path) 
 
 def test_the_next_commands_can_be_copied(cli, run_folder, folder, tmp_path) -> None:
     to = tmp_path / "a b"
-    answer = cli("suggest", run_folder, "--folds", 2, "--out", to, "--positives", 1.8)
+    given = ("--folds", 2, "--out", to, "--positives", 1.8)
+    answer = cli("suggest", run_folder, *given)
+    assert "no label is accepted: nobody checked any" in answer.err
     assert f"next: plusone review '{to}'" in answer.err
+    answer = cli("suggest", run_folder, *given, "--precision", 0.9)
     assert f"plusone train '{to / 'accepted.csv'}' --features {folder / 'x.npz'}" in answer.err
     answer = cli("suggest", run_folder, "--folds", 2, "--out", to, "--precision", 0.999)
     assert "no label can be accepted at 99.90 %" in answer.err
@@ -166,3 +169,43 @@ def test_names_that_csv_cannot_hold_are_refused_before_any_fold(cli, bad, tmp_pa
     assert answer.code == 0, answer.err
     assert read(labels).table.classes == tuple(classes)
     assert read_suggestions(to).table.classes == tuple(classes)
+
+
+def test_an_audit_is_drawn_filled_in_and_used(cli, bad, tmp_path):
+    rng = np.random.default_rng(0)
+    truth = rng.random((300, 5)) < 0.3
+    truth[np.arange(300), rng.integers(5, size=300)] = True
+    x = (truth + 0.2 * rng.normal(size=truth.shape)).astype("float32")
+    names, ids = "abcde", [f"i{row:03d}" for row in range(300)]
+    seen = (truth * rng.random(truth.shape)).argmax(1)
+    lines = ["image,labels", *(f"{ids[row]},{names[label]}" for row, label in enumerate(seen))]
+    (tmp_path / "labels.csv").write_text("\n".join(lines) + "\n")
+    np.savez(tmp_path / "x.npz", x=x, ids=np.array(ids))
+    run, out = tmp_path / "run", tmp_path / "s"
+    data = (tmp_path / "labels.csv", "-x", tmp_path / "x.npz")
+    assert cli("train", *data, "--out", run, "--no-report").code == 0
+    first = cli("suggest", run, "--out", out, "--draw-audit", 100, "--json").json
+    assert first["accepted"]["accepted"] == 0
+    assert first["to_audit"] == str(out / "audit.csv")
+    drawn = read(out / "audit.csv").table
+    weights = json.loads((out / "audit.json").read_text())["weights"]
+    assert set(weights) == set(drawn.ids.tolist())
+    assert len(drawn) == 100
+    assert "is there already" in bad("suggest", run, "--out", out, "--draw-audit", 100).err
+    rows = [ids.index(name) for name in drawn.ids.tolist()]
+    filled = [
+        f"{ids[row]},{'|'.join(names[c] for c in np.flatnonzero(truth[row]))}" for row in rows
+    ]
+    (out / "audit.csv").write_text("\n".join(["image,labels", *filled]) + "\n")
+    found = cli("suggest", run, "--out", out, "--audit", out / "audit.csv", "--json").json
+    calibration, accepted = found["calibration"], found["accepted"]
+    assert calibration["k_from"] == "counted"
+    weight = np.array([weights[ids[row]] for row in rows])
+    assert calibration["k"] == pytest.approx((weight @ truth[rows].sum(1)) / weight.sum())
+    assert accepted["accepted"] > 12
+    assert accepted["precision_at_least"] > 0.6
+    (out / "audit.json").write_text('{"weights": {"i000": -1}}')
+    assert (
+        "weights are positive"
+        in bad("suggest", run, "--out", out, "--audit", out / "audit.csv").err
+    )

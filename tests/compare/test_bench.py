@@ -74,7 +74,7 @@ def test_unknown_methods_are_refused_wherever_they_are():
 
 
 def test_data_is_there_once():
-    with pytest.raises(InputError, match="digits: is there twice"):
+    with pytest.raises(InputError, match="digits: is listed twice"):
         make_entries(spec(data=[{"path": "digits"}, {"path": "digits", "name": "b"}]))
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plusone.data.columns import ID_COLUMNS
 from plusone.data.formats import detect, read
+from plusone.data.table import ID_COLUMNS
 from plusone.errors import InputError
 
 

@@ -5,8 +5,10 @@ With them its code, its exchange between processes and its gradients run on mach
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def _shaped(values: Tensor, x: Tensor) -> Tensor:
@@ -85,5 +87,11 @@ def register() -> torch.library.Library:
     library = torch.library.Library("aten", "IMPL")
     for name, kernel in KERNELS.items():
         library.impl(name, kernel, "CPU")
-    torch._C._get_privateuse1_backend_name = lambda: "cpu"
+    forward = nn.SyncBatchNorm.forward
+
+    def forward_on_cpu(self: nn.SyncBatchNorm, x: Tensor) -> Tensor:
+        with patch.object(torch._C, "_get_privateuse1_backend_name", lambda: "cpu"):
+            return forward(self, x)
+
+    nn.SyncBatchNorm.forward = forward_on_cpu
     return library

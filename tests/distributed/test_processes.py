@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,9 +17,10 @@ from plusone.inputs.placement import OwnedInputs, own_part
 from plusone.methods import METHODS
 from plusone.models.classifier import Classifier
 from plusone.parallel import processes
-from plusone.parallel._whole_batch import DeviceNorm, Rows
-from plusone.parallel.processes import all_gather_equal, world
-from plusone.parallel.sharing import Division, Sharing, even_owners
+from plusone.parallel.ddp import Ranks
+from plusone.parallel.division import Division, even_owners
+from plusone.parallel.processes import world
+from plusone.training.pieces import forward_views
 from plusone.types import Clock, Outputs, TrainLabels
 
 N, LABELS = 23, 4
@@ -46,43 +45,25 @@ def gradients() -> list[list[Tensor | None]]:
     with torch.random.fork_rng():
         torch.manual_seed(2)
         net = Net()
-    sharing = Sharing(net) if world()[1] > 1 else None
+    info = METHODS["an"]
+    labels = TrainLabels(LabelMatrix.from_dense(torch.eye(LABELS).numpy()))
+    method = info.build(labels, info.make_options({}))
+    ranks = Ranks(net, method) if world()[1] > 1 else None
     order, found = torch.randperm(9, generator=make), []
     inputs = ArrayInputs(x)
     batches = (
-        sharing.batches(inputs, order, 4, ("plain",), 0)
-        if sharing
+        ranks.batches(inputs, order, 4, ("plain",), 0, None)
+        if ranks
         else inputs.batches(order, 4, ("plain",), 0)
     )
     for step, (view,) in enumerate(batches):
         net.zero_grad()
-        forward = partial(net, step=step)
-        if sharing:
-            (division,) = sharing.divisions(1)
-            z = sharing.forward(forward, view, division).logits
-        else:
-            z = forward(view).logits
+        (out,) = forward_views(partial(net, step=step), (view,), ranks=ranks)
+        z = out.logits
         losses = [(z @ z.T).square().mean(), net.linear.weight.abs().sum()]  # over pairs of rows
-        (sharing.backward if sharing else torch.autograd.backward)(losses)
+        (ranks.backward if ranks else torch.autograd.backward)(losses)
         found.append([None if w.grad is None else w.grad.clone() for w in net.parameters()])
     return found
-
-
-def normed(own: list[int]) -> dict[str, Any]:
-    """What `DeviceNorm` makes of some rows of six; one process with all rows has a plain norm."""
-    make = torch.Generator().manual_seed(0)
-    x, slopes = (torch.randn(6, 3, 2, 2, generator=make) for _ in range(2))
-    norm: nn.Module = nn.BatchNorm2d(3)
-    if world()[1] > 1:
-        norm = DeviceNorm(norm, Rows(all_gather_equal, torch.tensor(own), 6, len(own) > 0))
-    rows = (x[own] if own else x[:1]).requires_grad_()
-    out = norm(rows)
-    (out * (slopes[own] if own else 0)).sum().backward()
-    grads = [torch.zeros(3) if w.grad is None else w.grad for w in norm.parameters()]
-    for grad in grads if world()[1] > 1 else ():
-        distributed.all_reduce(grad)
-    statistics = [norm.running_mean, norm.running_var]
-    return {"out": out[: len(own)], "x": rows.grad[: len(own)], "rest": [*grads, *statistics]}
 
 
 def soft_labels() -> torch.Tensor:
@@ -128,12 +109,6 @@ def same(x: Tensor) -> Tensor:
 
 def work(rank: int, size: int, folder: str) -> None:
     torch.set_num_threads(1)
-    spec = importlib.util.spec_from_file_location(
-        "gpu_norms", Path(__file__).with_name("gpu_norms.py")
-    )
-    kernels = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(kernels)
-    keep = kernels.register()
     store = f"file://{folder}/store"
     distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=size)
     assert world() == (rank, size)
@@ -142,7 +117,6 @@ def work(rank: int, size: int, folder: str) -> None:
         "soft": soft_labels(),
         "whole": halves.gather(halves.own[:, None].float()),
         "gradients": gradients(),
-        "norms": [normed(own[rank]) for own in ROWS],
         "owned": owned(),
     }
     with pytest.raises(InputError, match="cannot exchange tensors on mps"):
@@ -152,10 +126,6 @@ def work(rank: int, size: int, folder: str) -> None:
     processes.check_device(torch.device("cuda", rank))
     torch.save(found, f"{folder}/{rank}.pt")
     distributed.destroy_process_group()
-    del keep
-
-
-ROWS = (([0, 1, 2], [3, 4, 5]), ([0, 1, 2, 3, 4, 5], []), ([4], [5, 0, 1, 2, 3]))
 
 
 @pytest.fixture(scope="module")
@@ -189,18 +159,6 @@ def test_gradients_are_those_of_one_process_whichever_weights_a_step_uses(both):
                 assert (grad is None) == (expected is None)
                 if expected is not None:
                     torch.testing.assert_close(grad, expected)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", range(len(ROWS)))
-def test_the_norm_of_gpus_measures_all_rows_also_without_any_of_its_own(both, case):
-    alone = normed(list(range(6)))
-    order = torch.argsort(torch.tensor([*ROWS[case][0], *ROWS[case][1]]))
-    for name in ("out", "x"):
-        rows = torch.cat([found["norms"][case][name] for found in both])[order]
-        torch.testing.assert_close(rows, alone[name])
-    for found in both:
-        torch.testing.assert_close(found["norms"][case]["rest"], alone["rest"])
 
 
 @pytest.mark.slow

@@ -2,10 +2,14 @@
 
 As a script it writes `RANK.pt` into the folder it is given: for each case, or for those named after
 the folder, the state and the losses.
+
+`EQUAL` are the cases in which several processes end where one does: networks without batch norm in
+training and without dropout, or with synchronised batch norm. In the `OTHERS` they need not.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,7 +22,7 @@ from torch import nn
 from plusone.data.dataset import Dataset
 from plusone.inputs.task import make_task
 from plusone.methods import METHODS
-from plusone.parallel import processes
+from plusone.parallel import ddp, processes
 from plusone.recipe import make_recipe
 from plusone.training.closed_fit import fit_for
 
@@ -27,19 +31,19 @@ IMAGES = {"data": "images", "epochs": 2, "batch_size": 9, "optimizer": "sgd", "f
 AVERAGED = IMAGES | {"ema": 0.9}
 TWO_STAGES = IMAGES | {"mode": "linear_init", "epochs": 1, "finetune_epochs": 1}
 
-CASES: dict[str, dict[str, Any]] = {
+EQUAL: dict[str, dict[str, Any]] = {
     name: FEATURES | {"method": name}
     for name in sorted(METHODS)
     if METHODS[name].trains_on(["features"])
 }
 # On images: what has a memory, parameters, a head or a teacher of its own; a count; a penalty.
-CASES |= {
+EQUAL |= {
     f"{name} images": AVERAGED
     | {"method": name, "mode": "linear" if info.inputs == "vectors" else "auto"}
     for name, info in METHODS.items()
     if info.alone or name in ("an", "epr", "l2r")
 }
-CASES |= {
+EQUAL |= {
     "role factored": FEATURES | {"method": "role", "options": {"estimator": "factored", "rank": 3}},
     "role network": IMAGES | {"method": "role", "options": {"estimator": "network", "hidden": 5}},
     "two stages": TWO_STAGES | {"method": "an"},
@@ -53,13 +57,14 @@ CASES |= {
     },
     "one item a batch": FEATURES | {"method": "an", "batch_size": 1, "epochs": 1},
     "one item in the last batch": IMAGES | {"method": "epr", "batch_size": 56},
-    "kept norms": IMAGES | {"method": "an", "freeze_norm": True},
+    "kept norms": IMAGES | {"method": "an", "layers": "norms", "freeze_norm": True},
+    "synchronised norms": AVERAGED | {"method": "an", "layers": "norms"},
     "one cycle": FEATURES | {"method": "gr", "schedule": "one_cycle", "weight_decay": 0.01},
     "chosen by seen labels": FEATURES | {"method": "em", "select_on": "observed"},
     "seen negatives": FEATURES | {"method": "em", "observe": "positives_and_negatives(1, 1)"},
     "bf16": IMAGES | {"method": "an", "precision": "bf16", "epochs": 1},
     "fp16 and clip": IMAGES | {"method": "an", "precision": "fp16", "clip": 0.1, "epochs": 1},
-    # 9 rows in pieces of 5 and 4, each shared by the processes; batch norm sees the same pieces.
+    # 9 rows, of which each process computes its own in pieces.
     "pieces": IMAGES | {"method": "epr", "accumulate": 2},
     "pieces, a teacher and a penalty": IMAGES | {"method": "en_cl", "accumulate": 3, "ema": 0.9},
     "pieces, a penalty and a norm": IMAGES | {"method": "l2r", "accumulate": 2, "clip": 0.1},
@@ -67,22 +72,33 @@ CASES |= {
     "pieces that are looked at again": IMAGES | {"method": "ignore", "accumulate": 2},
     "adamw": FEATURES | {"method": "epr", "optimizer": "adamw"},
 }
+NORMED = {"layers": "norms and dropout"}
+OTHERS: dict[str, dict[str, Any]] = {
+    "norms and dropout": AVERAGED | NORMED | {"method": "an"},
+    "norms, a memory and a penalty": AVERAGED | NORMED | {"method": "ll_cp"},
+    "norms, a teacher and pieces": AVERAGED | NORMED | {"method": "en_cl", "accumulate": 3},
+    "norms that are looked at again": IMAGES | NORMED | {"method": "ignore", "accumulate": 2},
+    "norms of two stages": TWO_STAGES | NORMED | {"method": "role"},
+    "norms with one item in the last batch": IMAGES | NORMED | {"method": "an", "batch_size": 56},
+}
+CASES = EQUAL | OTHERS
 
 
 class Backbone(nn.Module):
-    """Batch norms, and dropout."""
+    """Two convolutions, with batch norms and dropout where a case says so."""
 
     dim = 8
 
-    def __init__(self) -> None:
+    def __init__(self, layers: str) -> None:
         super().__init__()
+        norms = "norms" in layers
         self.layers = nn.Sequential(
             nn.Conv2d(1, 8, 5, stride=4, bias=False),
-            nn.BatchNorm2d(8),
+            nn.BatchNorm2d(8) if norms else nn.Identity(),
             nn.ReLU(inplace=True),
-            nn.Dropout(0.3),
+            nn.Dropout(0.3) if "dropout" in layers else nn.Identity(),
             nn.Conv2d(8, 8, 1, bias=False),
-            nn.BatchNorm2d(8, momentum=None),
+            nn.BatchNorm2d(8, momentum=None) if norms else nn.Identity(),
         )
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
@@ -105,43 +121,71 @@ def data(kind: str) -> Dataset:
     return Dataset.from_arrays(x, y, complete=True, split=split, hints=hints)
 
 
-def training(case: str):
-    about = dict(CASES[case])
-    kind = about.pop("data")
-    options = dict(METHODS[about["method"]].quick)
+def training(case: str, on_step: Any):
+    about = {"layers": ""} | CASES[case]
+    kind, layers = about.pop("data"), about.pop("layers")
+    info = METHODS[about["method"]]
+    options = dict(info.quick)
+    if case in EQUAL and hasattr(info.options, "dropout"):  # of its head
+        options["dropout"] = 0.0
     general = {"expected_positives": 1.7, "lr": 0.02, "options": options, "seed": 3}
     recipe = make_recipe(general, about)
     task = make_task(data(kind), recipe)
     if kind != "images":
-        return fit_for(task, recipe)
+        return fit_for(task, recipe, on_step=on_step)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        backbone = Backbone()
-    return fit_for(task, recipe, backbone=backbone)
+        backbone = Backbone(layers)
+    return fit_for(task, recipe, backbone=backbone, on_step=on_step)
 
 
 def trained(case: str) -> dict[str, Any]:
     """What a case leaves behind."""
-    made = training(case)
+    drawn: list[float] = []
+    made = training(case, lambda _: drawn.append(float(torch.rand(()))))
+    before = {name: weight.detach().clone() for name, weight in made.model.named_parameters()}
     records = list(made.epochs())
+    after = dict(made.model.named_parameters())
     tensors = {key: value.clone() for key, value in made.state()[0].items()}
     tensors["test"] = made.predict(made.task.test).clone()
     return {
         "items": len(made.task.train),
         "held": {key: len(x) for key, x in made.method.state_dict().items() if x.ndim},
         "tensors": tensors,
+        "drawn": drawn,  # by torch's global generator after each step
+        "trained": [name for name, old in before.items() if not torch.equal(old, after[name])],
+        "norms": [type(part).__name__ for part in made.model.modules() if is_norm(part)],
         "losses": [dict(record.losses) for record in records],
         "val_map": [record.val_map for record in records],
     }
 
 
+def is_norm(module: nn.Module) -> bool:
+    return isinstance(module, nn.modules.batchnorm._BatchNorm)
+
+
 def all_trained(cases: Iterable[str] = CASES) -> dict[str, dict[str, Any]]:
     torch.set_num_threads(1)
-    return {case: trained(case) for case in cases}
+    ends = {}
+    for case in cases:
+        ddp.SYNCED = ("cpu",) if case == "synchronised norms" else ()
+        ends[case] = trained(case)
+    return ends
+
+
+def norms_of_gpus() -> Any:
+    """Lets `nn.SyncBatchNorm` run on the CPU."""
+    spec = importlib.util.spec_from_file_location(
+        "gpu_norms", Path(__file__).with_name("gpu_norms.py")
+    )
+    kernels = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(kernels)
+    return kernels.register()
 
 
 if __name__ == "__main__":
     processes.start()
+    keep = norms_of_gpus()
     ends = all_trained(sys.argv[2:] or CASES)
     torch.save(ends, Path(sys.argv[1]) / f"{processes.world()[0]}.pt")
     processes.wait_for_main_process()

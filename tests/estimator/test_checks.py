@@ -22,7 +22,6 @@ BY_CLASS = {
     "check_classifier_multioutput": "predicts above a threshold of each class, chosen on held-out "
     "items; with threshold=0.5 the check passes",
 }
-AT_HALF = PlusOneClassifier("an", epochs=2, threshold=0.5, random_state=0)
 CHOSEN = PlusOneClassifier("gr", epochs=2, random_state=0)
 
 
@@ -37,18 +36,14 @@ def float32_resolution(monkeypatch):
     monkeypatch.setattr(estimator_checks, "assert_allclose_dense_sparse", close)
 
 
-def expected_failures(estimator):
-    return DIFFERENT | (BY_CLASS if estimator.threshold is None else {})
-
-
 @pytest.mark.filterwarnings("ignore")
-@parametrize_with_checks([AT_HALF], expected_failed_checks=expected_failures)
+@parametrize_with_checks([CHOSEN], expected_failed_checks=lambda _: DIFFERENT | BY_CLASS)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@parametrize_with_checks([CHOSEN], expected_failed_checks=expected_failures)
-def test_scikit_learn_checks_with_thresholds_by_class(estimator, check):
-    check(estimator)
+@pytest.mark.parametrize("check", BY_CLASS)
+def test_checks_that_pass_with_one_threshold(check):
+    estimator = PlusOneClassifier("an", epochs=2, threshold=0.5, random_state=0)
+    getattr(estimator_checks, check)("PlusOneClassifier", estimator)

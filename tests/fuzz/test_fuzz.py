@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from tests.patience import HOUR
 
 from plusone.compare.loop import Journal
 from plusone.compare.search import import_optuna, open_storage
@@ -46,7 +47,7 @@ def test_damaged_inputs(tmp_path):
     told = tmp_path / "fuzz.json"
     command = [sys.executable, str(TOOL), "--inputs", "400", "--seed", "6", "--json", str(told),
                "--keep", str(tmp_path / "kept")]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HOUR)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(told.read_text())
     assert 400 <= found["total"]["inputs"] <= 430

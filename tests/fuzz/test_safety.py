@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.patience import HOUR
 
 import plusone
 from plusone.data.formats import read
@@ -143,7 +144,7 @@ def test_bombs_are_refused_in_little_memory(tmp_path):
     pytest.importorskip("pyarrow")
     script = Path(__file__).with_name("bombs.py")
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, timeout=600
+        [sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, timeout=HOUR
     )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 
 from plusone.errors import InputError
 from plusone.io.files import (
@@ -137,7 +138,7 @@ def test_one_at_a_time_although_the_lock_file_goes(tmp_path):
     started = [
         subprocess.Popen([sys.executable, "-c", TURN, str(lock), str(log)]) for _ in range(3)
     ]
-    assert [one.wait(60) for one in started] == [0, 0, 0]
+    assert [one.wait(PATIENCE) for one in started] == [0, 0, 0]
     assert log.read_text().split() == ["in", "out"] * 45
     assert not lock.exists()
 

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from plusone.data.observation import parse_scheme
 from plusone.errors import InputError
 from plusone.methods import METHODS, Method, get_method
-from plusone.methods._tables import holder_of, slots_of
+from plusone.methods._tables import divided, holder_of, slots_of
 from plusone.models.heads import LinearHead
 from plusone.training.step import Gradients, training_step
 from plusone.types import Batch, Clock, Outputs, Stage
@@ -46,9 +46,16 @@ def test_the_loss_reads_only(case):
     assert all(torch.equal(after[key], value) for key, value in before.items())
 
 
+def learned(module):
+    """The weights that are not kept as they are."""
+    return [weight for weight in module.parameters() if weight.requires_grad]
+
+
 def test_gradients_reach_head_and_backbone(case):
     case.total(case.batch()).backward()
     for name, weight in case.model.named_parameters():
+        if not weight.requires_grad:  # the method keeps it as it is
+            continue
         assert weight.grad is not None, name
         assert weight.grad.isfinite().all(), name
         assert weight.grad.abs().sum() > 0, name
@@ -66,7 +73,7 @@ def test_a_step_lowers_the_loss(case):
     batch, before = case.batch(), case.total(case.batch())
     before.backward()
     with torch.no_grad():
-        for weight in case.model.parameters():
+        for weight in learned(case.model):
             weight -= 1e-3 * weight.grad
     assert case.total(batch) < before
 
@@ -91,7 +98,7 @@ def test_rows_without_positives_survive(case):
         total = case.total(case.batch(observed=observed))
         total.backward()
         assert total.isfinite()
-        assert all(weight.grad.isfinite().all() for weight in case.model.parameters())
+        assert all(weight.grad.isfinite().all() for weight in learned(case.model))
         assert case.total(case.batch(observed=torch.full_like(observed, state))).isfinite()
 
 
@@ -102,7 +109,7 @@ def test_one_class_and_one_item(case, make):
         total = small.total(small.batch())
         total.backward()
         assert total.isfinite()
-        assert all(weight.grad.isfinite().all() for weight in small.model.parameters())
+        assert all(weight.grad.isfinite().all() for weight in learned(small.model))
 
 
 def test_large_logits_stay_finite(case):
@@ -227,7 +234,7 @@ def test_tables_keep_their_division_when_they_move(case):
     holder = object()
     tables = [found for path in case.method.per_item if (found := slots_of(case.method, path))]
     for slots, name in tables:
-        slots[name].holder = holder
+        slots[name] = divided(slots[name], slots[name], holder)
     case.method.move(torch.device("meta"))
     for slots, name in tables:
         assert slots[name].is_meta
@@ -307,7 +314,7 @@ def test_unknown_methods_are_refused():
 
 def step(case, gradients):
     """A step that moves nothing: gradients by name, the terms, and what the method remembers."""
-    weights = [*case.model.parameters(), *case.method.parameters()]
+    weights = [*learned(case.model), *case.method.parameters()]
     observed = case.observed.clone()
     observed[1, observed[1] == 0] = -1  # their weights depend on the whole batch
     optimizer, batch = torch.optim.SGD(weights, lr=0.0), case.batch(observed=observed)
@@ -353,5 +360,5 @@ def test_half_precision_in_the_backbone_is_close_to_full(case):
         total = case.total(case.batch())
         total.backward()
         assert total.dtype == torch.float32
-        assert all(weight.grad.isfinite().all() for weight in case.model.parameters())
+        assert all(weight.grad.isfinite().all() for weight in learned(case.model))
         torch.testing.assert_close(total, full, rtol=0.05, atol=0.05)

@@ -6,17 +6,11 @@ import torch
 
 from plusone.closed_form import folds as closed_form
 from plusone.closed_form.kernel import KernelMap, principal_axes
+from plusone.closed_form.recover import calibrated, first_estimate, recover, step_length
 from plusone.closed_form.ridge import PENALTIES, Ridge, pick_probabilities
 from plusone.data.matrix import LabelMatrix
 from plusone.methods import METHODS
-from plusone.methods.recovery import (
-    Recovery,
-    RecoveryOptions,
-    calibrated,
-    positives_per_item,
-    recover,
-    step_length,
-)
+from plusone.methods.recovery import Recovery, RecoveryOptions
 from plusone.metrics.seen_labels import seen_auc
 from plusone.probabilities import labels_per_item
 from plusone.types import TrainLabels
@@ -36,8 +30,9 @@ def problem(n=40, n_classes=4, seed=0):
     return KernelMap(5, n).fit(torch.from_numpy(x)), observed
 
 
-def solve(vectors, observed, k=None, **options):
-    method = Recovery(TrainLabels(LabelMatrix.from_dense(observed), k), RecoveryOptions(**options))
+def solve(vectors, observed, k=None, picks="auto", **options):
+    labels = TrainLabels(LabelMatrix.from_dense(observed), k, picks=picks)
+    method = Recovery(labels, RecoveryOptions(**options))
     solution = method.solve(Ridge(vectors), torch.from_numpy(observed).float())
     method.after_solving(solution)
     return solution, method
@@ -60,8 +55,24 @@ def naive_ridge(x, targets, penalty):
     return left_out, fit(x, targets)
 
 
-def naive_recovery(x, observed, rounds):
-    """The steps of the module's docstring, one label at a time."""
+def naive_salience(p, observed, e, steps=20, pseudo=0.5):
+    """Hunter's MM iteration, one label at a time; 1 / m pick of each of m seen positives."""
+    n, n_classes = observed.shape
+    present = np.clip(p, 1e-3, 1)
+    present[observed == 1], present[observed == -1] = 1.0, 0.0
+    rows = [i for i in range(n) if (observed[i] == 1).any() and (observed[i] == 0).any()]
+    for _ in range(steps):
+        new = np.zeros(n_classes)
+        for c in range(n_classes):
+            named = sum((observed[i, c] == 1) / (observed[i] == 1).sum() for i in rows)
+            at_hand = sum(present[i, c] / (present[i] @ e) for i in rows)
+            new[c] = (named + pseudo) / (at_hand + pseudo)
+        e = new / new.mean()
+    return e
+
+
+def naive_recovery(x, observed, rounds, learned):
+    """The steps of the docstring of `plusone.closed_form.recover`, one label at a time."""
     n, n_classes = observed.shape
     m = [sum(observed[i] == 1) for i in range(n)]
     known = [i for i in range(n) if m[i]]
@@ -80,9 +91,11 @@ def naive_recovery(x, observed, rounds):
     q /= q.sum(1, keepdims=True)
     mean = np.mean([m[i] for i in known])
     estimate = labels_per_item(q, LabelMatrix.from_dense(observed)).k
-    k = min(max(estimate, 1.05 * mean), n_classes)
-    p = k * q
+    k = first = min(max(estimate, 1.05 * mean), n_classes)
+    p, e, top = k * q, np.ones(n_classes), q.argmax(1)
     for _ in range(rounds):
+        if learned:
+            e = naive_salience(p, observed, e)
         p = np.clip(p, 1e-3, 1 - 1e-3)
         low, high = 0.2, 8.0
         for _ in range(16):
@@ -91,13 +104,25 @@ def naive_recovery(x, observed, rounds):
             for i in range(n):
                 row = p[i] ** power
                 for c in range(n_classes):
-                    s = min(m[i] * row[c] / max(row.sum(), m[i], 1), 0.97)
-                    r[i, c] = {1: 1.0, -1: 0.0, 0: (row[c] - s) / (1 - s)}[int(observed[i, c])]
+                    s = m[i] * e[c] * row[c] / (e @ row) * row.sum() / max(row.sum(), m[i], 1)
+                    s = min(s, 0.97)
+                    hidden = max((row[c] - s) / (1 - s), 0)
+                    r[i, c] = {1: 1.0, -1: 0.0, 0: hidden}[int(observed[i, c])]
             if r[known].sum(1).mean() > k:
                 low = power
             else:
                 high = power
         p = p**power
+        if learned:
+            beside = [
+                (r[i, c], e[c])
+                for i in known
+                for c in range(n_classes)
+                if observed[i, c] == 0 and c != top[i]
+            ]
+            of_hidden = sum(a * b for a, b in beside) / sum(a for a, _ in beside)
+            ratio = np.mean([e[top[i]] for i in known]) / of_hidden
+            k = 1 + (first - 1) * min(max(ratio, 0.5), 3)
         target = np.zeros_like(p)
         for i in range(n):
             seen = max(m[i], 1)
@@ -107,10 +132,13 @@ def naive_recovery(x, observed, rounds):
     return p, model
 
 
-def test_it_does_what_its_formulas_say():
+@pytest.mark.parametrize("picks", ["uniform", "salience"])
+def test_it_does_what_its_formulas_say(picks):
     vectors, observed = problem()
-    left_out, model = naive_recovery(vectors.double().numpy(), observed, 3)
-    solution, _ = solve(vectors, observed, rounds=3)
+    learned = picks == "salience"
+    left_out, model = naive_recovery(vectors.double().numpy(), observed, 3, learned)
+    solution, _ = solve(vectors, observed, picks=picks, rounds=3)
+    assert (solution.estimate.salience is not None) == learned
     assert np.allclose(solution.left_out, left_out, atol=2e-3)
     assert np.allclose(solution.weight, model[:-1].T, atol=5e-3)
     assert np.allclose(solution.bias, model[-1], atol=2e-3)
@@ -131,7 +159,7 @@ def test_what_is_known_is_never_recovered():
     assert (recovered[states == 1] == 1).all()
     assert (recovered[states == -1] == 0).all()
     unknown = recovered[states == 0]
-    assert ((unknown > 0) & (unknown < 1)).all()
+    assert ((unknown >= 0) & (unknown < 1)).all()
 
 
 def test_where_all_labels_are_known_they_are_the_targets():
@@ -167,10 +195,10 @@ def test_k_is_the_estimate_of_priors_and_never_below_what_is_seen():
     q = torch.tensor([[0.6, 0.4], [0.6, 0.4], [0.1, 0.9], [0.9, 0.1]]).repeat(10, 1)
     observed = torch.tensor([[1, 0], [0, 1], [0, 1], [1, 0]]).float().repeat(10, 1)
     known = LabelMatrix.from_dense(observed.numpy().astype(np.int8))
-    assert positives_per_item(q, observed) == labels_per_item(q.numpy(), known).k > 1.1
-    assert positives_per_item(q, torch.ones(40, 2)) == 2
-    assert positives_per_item(q, torch.zeros(40, 2)) == pytest.approx(1.05)
-    assert positives_per_item(q[:4], observed[:4]) == pytest.approx(1.05)  # too few to estimate it
+    assert first_estimate(q, observed).k == labels_per_item(q.numpy(), known).k > 1.1
+    assert first_estimate(q, torch.ones(40, 2)).k == 2
+    assert first_estimate(q, torch.zeros(40, 2)).k == pytest.approx(1.05)
+    assert first_estimate(q[:4], observed[:4]).k == pytest.approx(1.05)  # too few to estimate it
 
 
 @pytest.mark.parametrize(("n", "n_classes"), [(3, 2), (12, 300), (50, 1)])

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from plusone.closed_form import kernel
+from plusone.closed_form.gamma import GAMMAS, KINDS, best_kernel, kernels_tried
 from plusone.closed_form.kernel import GAMMA, KernelHead, KernelMap, LinearMap, n_landmarks
 from plusone.closed_form.ridge import Ridge
 from plusone.models.heads import LabelwiseHead, LinearHead
@@ -14,16 +15,22 @@ def features(n=60, dim=7, seed=0):
     return torch.randn(n, dim, generator=torch.Generator().manual_seed(seed))
 
 
-def naive_kernel(x, y):
+def naive_kernel(x, y, kind="cosine"):
     """The formula of the module, in float64."""
+    x, y = x.double().numpy(), y.double().numpy()
+    if kind == "rbf":
+        x, y = ((z - x.mean(0)) / x.std(0) for z in (x, y))
+        among, across = (((x[:, None] - z) ** 2).sum(2) for z in (x, y))
+        distance = among.sum() / (len(x) * (len(x) - 1))
+        return np.exp(-GAMMA * across.T / distance)
 
     def root(z):
         return np.sign(z) * np.sqrt(np.abs(z))
 
-    mean = root(x.numpy().astype(np.float64)).mean(0)
+    mean = root(x).mean(0)
 
     def unit(z):
-        z = root(z.numpy().astype(np.float64)) - mean
+        z = root(z) - mean
         return z / np.linalg.norm(z, axis=1, keepdims=True)
 
     among = 1 - unit(x) @ unit(x).T
@@ -31,12 +38,13 @@ def naive_kernel(x, y):
     return np.exp(-GAMMA * (1 - unit(y) @ unit(x).T) / distance)
 
 
-def test_products_of_the_vectors_are_the_kernel_up_to_a_shift():
-    x, other = features(), features(20, seed=1)
-    made = KernelMap(7, 60)
+@pytest.mark.parametrize("kind", ["cosine", "rbf"])
+def test_products_of_the_vectors_are_the_kernel_up_to_a_shift(kind):
+    x, other = features() * torch.arange(1, 8), features(20, seed=1) * torch.arange(1, 8)
+    made = KernelMap(7, 60, kind=kind)
     vectors = made.fit(x)
     torch.testing.assert_close(made(x), vectors, atol=1e-4, rtol=0)
-    own, across = naive_kernel(x, x), naive_kernel(x, other)
+    own, across = naive_kernel(x, x, kind), naive_kernel(x, other, kind)
     expected = across - across.mean(1, keepdims=True) - own.mean(0) + own.mean()
     assert np.allclose(made(other) @ vectors.T, expected, atol=2e-3)
     gram = vectors.T @ vectors
@@ -57,22 +65,23 @@ def test_few_landmarks_come_close(monkeypatch):
     assert (predictions[0] - predictions[1]).abs().max() < 0.1
 
 
-@pytest.mark.parametrize("kind", ["kernel", "linear"])
+@pytest.mark.parametrize("kind", ["cosine", "rbf", "linear"])
 def test_map_and_head_fold_into_one(kind):
     x = features()
-    made = KernelMap(7, 60) if kind == "kernel" else LinearMap(7)
+    made = LinearMap(7) if kind == "linear" else KernelMap(7, 60, kind=kind)
     made.fit(x)
     head = LinearHead(made.rank, 3)
     folded = made.folded(head)
-    assert isinstance(folded, KernelHead if kind == "kernel" else LinearHead)
+    assert isinstance(folded, LinearHead if kind == "linear" else KernelHead)
     torch.testing.assert_close(folded(x).logits, head(made(x)).logits, atol=1e-4, rtol=1e-4)
     other = LabelwiseHead(made.rank, 3, width=8, heads=2, feedforward=8).eval()
     torch.testing.assert_close(made.folded(other)(x).logits, other(made(x)).logits)
 
 
+@pytest.mark.parametrize("kind", ["cosine", "rbf"])
 @pytest.mark.parametrize("x", [features().repeat(3, 1), torch.ones(30, 7), torch.zeros(30, 7)])
-def test_equal_items_are_no_problem(x):
-    made = KernelMap(7, len(x))
+def test_equal_items_are_no_problem(x, kind):
+    made = KernelMap(7, len(x), kind=kind)
     vectors = made.fit(x)
     solution = Ridge(vectors).solve((torch.arange(len(x)) % 2).float()[:, None], 0.1)
     assert vectors.isfinite().all()
@@ -100,3 +109,25 @@ def test_leaving_out_equals_fitting_without(kind, weighted):
         )
         expected = torch.cat([vectors[left], torch.ones(1)]).double() @ beta
         torch.testing.assert_close(solution.left_out[left].double(), expected, atol=1e-3, rtol=0)
+
+
+def test_the_kernel_is_chosen_by_the_seen_labels():
+    """Classes that are directions suit cosines; classes that are places suit distances."""
+    x = features(300, dim=3) * features(300, dim=1, seed=1).exp()
+    directions = torch.nn.functional.one_hot(x.abs().argmax(1), 3).float()
+    assert best_kernel(x, directions).kind == "cosine"
+    lengths = torch.bucketize(x.norm(dim=1), x.norm(dim=1).quantile(torch.tensor([0.33, 0.67])))
+    places = torch.nn.functional.one_hot(lengths, 3).float()
+    assert best_kernel(x, places).kind == "rbf"
+    assert best_kernel(x, places, kind="cosine", gamma=2.0) == ("cosine", 2.0)
+    assert best_kernel(x[:10], places[:10]) == ("cosine", GAMMA)
+
+
+@pytest.mark.parametrize("kind", ["auto", "rbf"])
+@pytest.mark.parametrize("gamma", [None, 2.0])
+def test_the_number_of_kernels_is_known(kind, gamma, monkeypatch):
+    fitted = []
+    fit = KernelMap.fit
+    monkeypatch.setattr(KernelMap, "fit", lambda *given: fitted.append(1) or fit(*given))
+    best_kernel(features(), (features()[:, :2] > 0).float(), kind=kind, gamma=gamma)
+    assert len(fitted) == kernels_tried(kind, gamma) <= len(KINDS) + len(GAMMAS) - 1

@@ -71,6 +71,7 @@ def test_maps(name, size, side):
     assert found.shape == (2, feature_dim(net), side, side)
 
 
+@pytest.mark.slow
 def test_the_table_of_the_documents_is_that_of_timm():
     """All sizes and licences; features and parameters of one small network of each family."""
     text = (Path(__file__).parents[2] / "docs" / "images.md").read_text()

@@ -7,14 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from plusone.closed_form import from_features, seen_label_scores
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
-from plusone.probabilities import (
-    from_features,
-    from_single_positives,
-    labels_per_item,
-    seen_label_scores,
-)
+from plusone.probabilities import from_single_positives, labels_per_item
 
 pytestmark = pytest.mark.slow
 

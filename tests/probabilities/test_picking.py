@@ -1,4 +1,4 @@
-"""The uniform-pick model against sums over all label sets."""
+"""The pick models against sums over all label sets, and saliences against picks of known labels."""
 
 from itertools import product
 
@@ -6,11 +6,20 @@ import numpy as np
 import pytest
 import torch
 
-from plusone.probabilities.picks import EXPLICIT, UNIFORM, Picked
+from plusone.probabilities.picks import (
+    EXPLICIT,
+    UNIFORM,
+    Picked,
+    PickModel,
+    Salience,
+    given_seen,
+    learn_salience,
+)
 
 
-def by_hand(p, seen):
+def by_hand(p, seen, e=None):
     """P(seen), and P(label | seen), by going through all sets of labels."""
+    e = np.ones(len(p)) if e is None else np.asarray(e)
     joint = np.zeros(len(p))
     total = any_label = 0.0
     means = np.zeros(len(p))
@@ -21,29 +30,99 @@ def by_hand(p, seen):
         any_label += chance
         means += chance * np.array(labels)
         if labels[seen]:
-            total += chance / sum(labels)
-            joint += chance / sum(labels) * np.array(labels)
+            named = chance * e[seen] / (e * labels).sum()
+            total += named
+            joint += named * np.array(labels)
     return total / any_label, joint / total, means / any_label
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_it_is_the_sum_over_all_sets(seed):
-    rng = np.random.default_rng(seed)
+SALIENCES = (None, (1.0,) * 8, (3, 0.2, 1, 1, 5, 0.5, 2, 0.7), (1e-3, 20, 1, 1, 1, 1, 1, 400))
+
+
+@pytest.mark.parametrize("e", SALIENCES)
+@pytest.mark.parametrize("seed", range(3))
+def test_it_is_the_sum_over_all_sets(seed, e):
+    rng, picks = np.random.default_rng(seed), PickModel(e)
     z = torch.from_numpy(rng.normal(-1, 2.5, size=(3, 8)))
     p = torch.sigmoid(z).numpy()
     assert (p < EXPLICIT).any()
     assert (p > EXPLICIT).any()
     picked = Picked(torch.tensor([0, 3, 7]))
     for row, seen in enumerate((0, 3, 7)):
-        chance, after, before = by_hand(p[row], seen)
-        assert UNIFORM.log_likelihood(z, picked).exp()[row] == pytest.approx(chance, rel=1e-6)
-        np.testing.assert_allclose(UNIFORM.posterior(z, picked)[row], after, rtol=1e-5)
-        np.testing.assert_allclose(UNIFORM.label_means(z, picked)[row], before, rtol=1e-9)
+        chance, after, before = by_hand(p[row], seen, e)
+        near = 1e-6 if e is None else 1e-4  # of the sum in log t
+        assert picks.log_likelihood(z, picked).exp()[row] == pytest.approx(chance, rel=near)
+        np.testing.assert_allclose(picks.posterior(z, picked)[row], after, rtol=20 * near)
+        np.testing.assert_allclose(picks.label_means(z, picked)[row], before, rtol=1e-9)
 
 
 def test_the_chances_of_all_labels_sum_to_one():
-    z = torch.from_numpy(np.random.default_rng(0).normal(size=(1, 30))).repeat(30, 1)
-    assert UNIFORM.log_likelihood(z, Picked(torch.arange(30))).exp().sum() == pytest.approx(1.0)
+    rng = np.random.default_rng(0)
+    z = torch.from_numpy(rng.normal(size=(1, 30))).repeat(30, 1)
+    for picks in (UNIFORM, PickModel(rng.lognormal(size=30))):
+        total = picks.log_likelihood(z, Picked(torch.arange(30))).exp().sum()
+        assert total == pytest.approx(1.0, abs=1e-5)
+
+
+def test_several_seen_positives_and_items_without_any():
+    z, picks = torch.zeros(3, 3, dtype=torch.float64), PickModel([4.0, 1.0, 1.0])
+    states = np.array([[1, 1, 0], [0, 0, 0], [-1, 1, 0]], dtype=np.int8)
+    found = given_seen(z, states, picks)
+    # The first of several counts as picked, and the others are known to be there.
+    _, after, before = by_hand([0.5, 1.0, 0.5], 0, [4, 1, 1])
+    np.testing.assert_allclose(found[0], [1, 1, after[2]], rtol=1e-3)
+    _, _, before = by_hand([0.5, 0.5, 0.5], 0)
+    np.testing.assert_allclose(found[1], before, rtol=1e-9)
+    np.testing.assert_allclose(found[2], [0, 1, by_hand([0.5, 0.5], 0)[1][1]], rtol=1e-3)
+
+
+def picks_of(truth, e, seed=0):
+    """One label of each item, named in proportion to its salience."""
+    odds = truth * np.asarray(e)
+    edges = (odds / odds.sum(1, keepdims=True)).cumsum(1)
+    label = (edges > np.random.default_rng(seed).random((len(truth), 1))).argmax(1)
+    return np.eye(truth.shape[1], dtype=np.int8)[label]
+
+
+def test_saliences_are_learned_from_picks_among_known_labels():
+    rng, e = np.random.default_rng(0), np.array([4.0, 1.0, 0.5, 0.5, 0.25])
+    truth = (rng.random((4000, 5)) < 0.5).astype(float)
+    truth[truth.sum(1) == 0, 0] = 1
+    seen = torch.from_numpy(picks_of(truth, e))
+    found = learn_salience(torch.from_numpy(truth), seen).numpy()
+    np.testing.assert_allclose(found, e / e.mean(), rtol=0.15)
+    weights = torch.from_numpy((rng.random(4000) < 0.5).astype(float))
+    half = learn_salience(torch.from_numpy(truth), seen, None, weights)
+    kept = learn_salience(*(part[weights == 1] for part in (torch.from_numpy(truth), seen)))
+    torch.testing.assert_close(half, kept)
+    # Items with nothing seen, or nothing unobserved, tell nothing.
+    more = torch.cat([seen, torch.zeros(9, 5, dtype=torch.int8), 2 * seen[:9] - 1])
+    present = torch.cat([torch.from_numpy(truth), torch.rand(18, 5, dtype=torch.float64)])
+    torch.testing.assert_close(learn_salience(present, more).numpy(), found)
+
+
+def test_classes_that_never_meet_others_keep_the_average():
+    truth = np.eye(3)[np.arange(300) % 3]
+    found = learn_salience(torch.from_numpy(truth), torch.from_numpy(truth.astype(np.int8)))
+    np.testing.assert_allclose(found, 1.0, atol=0.02)
+
+
+def test_a_finding_in_words():
+    random = Salience((1.1, 0.9), (0.2, 0.2), 0.4)
+    assert not random.found
+    assert "no sign" in random.finding(["person", "ball"])
+    salience = Salience((1.8, 0.2), (0.1, 0.1), 0.05)
+    low, high = salience.interval(0)
+    assert low < 1.8 < high
+    sentence = salience.finding(["person", "ball"])
+    assert sentence.index("person 1.8 x") < sentence.index("ball 0.2 x")
+    assert Salience.from_dict(salience.to_dict()) == salience
+
+
+@pytest.mark.parametrize("e", [(1.0, 0.0), (1.0, -1.0), (1.0, float("nan")), ((1.0,),)])
+def test_saliences_must_be_positive_numbers(e):
+    with pytest.raises(ValueError, match="positive numbers"):
+        PickModel(e)
 
 
 def test_seen_negatives_are_as_if_the_class_were_not_there():

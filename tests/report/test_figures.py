@@ -15,9 +15,9 @@ from plusone.report.hidden import (
     probes_of,
 )
 from plusone.report.k_intervals import k_intervals
-from plusone.report.lines import Line
 from plusone.report.overview import Score, result, score_dots
 from plusone.report.page import save_figure
+from plusone.report.style import Line
 from plusone.report.surfaces import RunSurface, mean_rise
 from plusone.report.training_labels import class_counts
 from plusone.results import Probe

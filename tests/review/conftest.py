@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 from PIL import Image
-from tests.patience import PATIENCE
+from tests.patience import HOUR, PATIENCE
 
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
@@ -127,7 +127,7 @@ def serving() -> Iterator[Callable[[Desk], Client]]:
 
     def begin(desk: Desk) -> Client:
         made = server.make_server(desk, title="<b>test</b>")
-        thread = Thread(target=made.run, args=(120,), daemon=True)
+        thread = Thread(target=made.run, args=(HOUR,), daemon=True)
         thread.start()
         running.append((made, thread))
         return Client(made.url)

@@ -28,7 +28,7 @@ KILLS = int(os.environ.get("PLUSONE_KILLS", "3"))
 def start(folder):
     process = subprocess.Popen(
         [sys.executable, "-m", "plusone", "review", str(folder), "--no-browser", "--json",
-         "--stop-after", "100"],
+         "--stop-after", str(PATIENCE)],
         stdout=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     line = process.stdout.readline()

@@ -77,7 +77,7 @@ def test_path_and_cookie_are_both_needed(client):
 
 
 def test_connections_that_never_say_what_they_want_are_closed(serve, suggestions, monkeypatch):
-    monkeypatch.setattr("plusone.web.server.REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr("plusone.web.server.REQUEST_SECONDS", 2.0)
     client = serve(open_suggestions(suggestions))
     parts = [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "]
     parts.append(

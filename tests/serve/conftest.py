@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tests.patience import PATIENCE
+from tests.patience import HOUR, PATIENCE
 
 from plusone.data.dataset import Dataset
 from plusone.data.source import load_source
@@ -128,7 +128,7 @@ def serving() -> Iterator[Callable[..., Client]]:
 
     def begin(folder: Path, **settings: Any) -> Client:
         made = app.make_server(load_model(folder, "cpu"), **settings)
-        thread = Thread(target=made.run, args=(120,), daemon=True)
+        thread = Thread(target=made.run, args=(HOUR,), daemon=True)
         thread.start()
         running.append((made, thread))
         return Client(made)

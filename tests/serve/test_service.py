@@ -398,7 +398,7 @@ def test_the_length_of_a_body_cannot_be_hidden(vectors):
 
 
 def test_half_open_connections_and_slow_bodies_are_closed(serve, feature_run, monkeypatch):
-    monkeypatch.setattr("plusone.web.server.REQUEST_SECONDS", 1.0)
+    monkeypatch.setattr("plusone.web.server.REQUEST_SECONDS", 2.0)
     client = serve(feature_run, places=4)
     head = (
         f"POST /predict HTTP/1.1\r\nHost: {client.host}\r\nAuthorization: Bearer {client.token}\r\n"
@@ -418,7 +418,9 @@ def test_half_open_connections_and_slow_bodies_are_closed(serve, feature_run, mo
         socket.create_connection(("127.0.0.1", client.port), timeout=PATIENCE) for _ in range(4)
     ]
     for one in slow:
-        one.sendall(head)  # with the token, and never complete: they take all places for a second
+        one.sendall(
+            head
+        )  # with the token, and never complete: they take all places for two seconds
     body = b'{"features": [1, 2, 3, 4, 5, 6]}'
     end = time.monotonic() + PATIENCE
     while client.ask("POST", "/predict", body, content_type=JSON).status != 200:
@@ -434,8 +436,8 @@ def test_half_open_connections_and_slow_bodies_are_closed(serve, feature_run, mo
 
 
 def test_a_long_body_may_take_its_time_and_not_trickle(serve, feature_run, monkeypatch):
-    monkeypatch.setattr("plusone.web.server.REQUEST_SECONDS", 1.0)
-    monkeypatch.setattr("plusone.web.server.LEAST_RATE", 1000)
+    monkeypatch.setattr("plusone.web.server.REQUEST_SECONDS", 2.0)
+    monkeypatch.setattr("plusone.web.server.LEAST_RATE", 300)
     client = serve(feature_run)
     body = b'{"features": [1, 2, 3, 4, 5, 6' + b" " * 40_000 + b"]}"
 
@@ -457,9 +459,10 @@ def test_a_long_body_may_take_its_time_and_not_trickle(serve, feature_run, monke
             except ConnectionError:
                 return b""
 
-    assert b" 200 " in sent(client.token, 2000)  # for two seconds
+    assert b" 200 " in sent(client.token, 1000)  # for four seconds
     assert sent(client.token, 20) == b""
-    assert sent("wrong", 2000) == b""  # refused at once: nobody waits for the rest
+    refused = sent("wrong", 2000)  # at once: nobody waits for the rest, and the reply may be lost
+    assert refused == b"" or b" 401 " in refused or b" 403 " in refused
 
 
 def test_other_computers_need_a_token_of_the_user(vectors, feature_run):
@@ -561,7 +564,7 @@ def test_it_stops_cleanly(feature_run, tmp_path, signal):
     (tmp_path / "token").write_text("a-token-of-the-user\n")
     (tmp_path / "token").chmod(0o600)
     command = [sys.executable, "-m", "plusone", "serve", feature_run, "--port", "0", "--json",
-               "--stop-after", "60", "--token-file", tmp_path / "token"]  # fmt: skip
+               "--stop-after", PATIENCE, "--token-file", tmp_path / "token"]  # fmt: skip
     process = subprocess.Popen(
         [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

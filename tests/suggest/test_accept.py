@@ -86,7 +86,7 @@ def audited(seed, items, bias, n=400, n_classes=5, copies=1, grouped=True):
 
 def test_audited_labels_are_known_and_others_are_bounded():
     found, observed, _, rows = audited(0, 60, 2.0)
-    made = accept(found, observed, 0.9)
+    made = accept(found, observed, 0.8)
     assert made.count
     assert not made.mask[rows].any()
     checked, right = made.checked
@@ -101,9 +101,11 @@ def test_the_bound_holds_and_the_target_is_met_whatever_the_calibration_was(bias
     for seed in range(60):
         found, observed, truth, _ = audited(seed, 60, bias)
         made = accept(found, observed, 0.9)
-        shares.append(truth[made.mask].mean())
-        held.append(shares[-1] >= made.low)
-    assert np.mean(shares) > 0.87
+        if made.count:
+            shares.append(truth[made.mask].mean())
+            held.append(shares[-1] >= made.low)
+    assert len(shares) >= 40
+    assert np.mean(shares) > 0.9
     assert np.mean(held) >= 0.95
     found = Calibrated(found.before, found.before)  # without an audit the bias stays
     share = truth[accept(found, observed, 0.9).mask].mean()
@@ -111,20 +113,25 @@ def test_the_bound_holds_and_the_target_is_met_whatever_the_calibration_was(bias
 
 
 @pytest.mark.slow
-def test_the_bound_holds_with_groups_and_not_without(monkeypatch):
-    """Items with eight copies each, 12 of 150 of them audited."""
-    monkeypatch.setattr("plusone.probabilities.accept.FEWEST_AUDITED", 12)
-    held = {True: [], False: []}
+def test_groups_count_as_one_and_items_of_a_group_would_promise_too_much():
+    """Items with eight copies each, 40 of 300 of them audited."""
+    met = {True: [], False: []}
     for seed in range(40):
-        for grouped, found in held.items():
-            made, observed, truth, _ = audited(seed, 12, 0.0, 150, copies=8, grouped=grouped)
-            groups = np.repeat(np.arange(150), 8) if grouped else None
+        for grouped, found in met.items():
+            made, observed, truth, _ = audited(seed, 40, 0.0, 300, copies=8, grouped=grouped)
+            groups = np.repeat(np.arange(300), 8) if grouped else None
             accepted = accept(made, observed, 0.9, groups=groups)
-            if accepted.low is not None:
-                found.append(truth[accepted.mask].mean() >= accepted.low)
-    assert len(held[True]) >= 25
-    assert np.mean(held[True]) >= 0.95
-    assert np.mean(held[False]) < 0.9
+            if accepted.count:
+                found.append(truth[accepted.mask].mean() >= 0.9)
+    assert len(met[True]) >= 10
+    assert np.mean(met[True]) >= 0.8
+    assert np.mean(met[False]) < np.mean(met[True])
+
+
+def test_an_audit_that_is_too_small_supports_nothing():
+    made, observed, *_ = audited(0, 3, 0.0)
+    assert accept(made, observed, 0.9).count == 0
+    assert accept(Calibrated(made.before, made.before), observed, 0.9).count > 0
 
 
 def test_copies_correct_as_one_item_does_and_count_as_one_label(monkeypatch):
@@ -145,23 +152,6 @@ def test_copies_correct_as_one_item_does_and_count_as_one_label(monkeypatch):
     monkeypatch.setattr("plusone.probabilities.accept.FEWEST", different + 1)
     assert accept(found, three[1], 0.9, groups=groups).count == 0
     assert accept(found, three[1], 0.9).count == accepted.sum()
-
-
-def test_nothing_is_accepted_after_an_audit_of_few_groups():
-    counts = []
-    for n_audited in (59, 60):
-        made, observed, *_ = audited(0, n_audited, 0.0, 200, copies=2, grouped=True)
-        counts.append(accept(made, observed, 0.9, groups=np.repeat(np.arange(200), 2)).count)
-    assert counts[0] == 0
-    assert counts[1] > 0
-
-
-def test_items_of_a_group_are_checked_without_each_other():
-    made, *_ = audited(0, 20, 0.0, 60, copies=3)
-    answers, fold = made.checked.answers, made.checked.fold
-    assert len(np.unique(fold)) == 10
-    for group in np.unique(answers.group):
-        assert len(np.unique(fold[answers.group == group])) == 1
 
 
 def test_the_truth_is_only_reported():

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from plusone.probabilities.bound import precision_at_least
+from plusone.probabilities.bound import WITHIN_GROUP, Sample, precision_at_least
+
+
+def sample(accepted, right, correlation=WITHIN_GROUP):
+    """Labels of units: how many each has, and how many of them are right."""
+    unit = np.repeat(np.arange(len(accepted)), accepted)
+    order = np.arange(len(unit)) - np.repeat(np.cumsum(accepted) - accepted, accepted)
+    return Sample.of(unit, order < np.asarray(right)[unit], correlation=correlation)
 
 
 @pytest.mark.parametrize(("labels", "wrong"), [(7, 0), (20, 2), (60, 6)])
@@ -12,27 +19,41 @@ def test_of_many_labels_it_is_the_bound_of_clopper_and_pearson(labels, wrong):
     accepted = np.ones(labels, dtype=int)
     right = accepted - (np.arange(labels) < wrong)
     expected = beta.ppf(0.05, labels - wrong, wrong + 1)
-    assert precision_at_least(accepted, right, 100_000) == pytest.approx(expected, abs=1e-3)
+    found = precision_at_least(sample(accepted, right), 100_000)
+    assert found == pytest.approx(expected, abs=1e-3)
 
 
-def test_labels_of_one_item_count_once():
+def test_labels_of_a_group_count_once_and_those_of_an_item_as_fewer():
     together, single = np.full(10, 4), np.ones(10, dtype=int)
-    assert precision_at_least(together, together, 4000) == precision_at_least(single, single, 1000)
+    as_one = precision_at_least(sample(together, together), 4000)
+    assert as_one == precision_at_least(sample(single, single), 1000)
+    # Four labels with a correlation of 0.3 count as 4 / (1 + 3 x 0.3).
+    assert sample(together, together, 0.3).size == int(40 / 1.9)
+    assert sample(together, together, 0.0).size == 40
 
 
 def test_items_of_unequal_size_count_as_fewer_and_never_as_more():
     """Items with 2, 1 and 1 labels count as 16 / 6 = 2.67 labels: two of them, and a wrong one."""
     accepted = np.array([2, 1, 1])
-    bound = precision_at_least(accepted, accepted, 300_000)
+    bound = precision_at_least(sample(accepted, accepted), 300_000)
     assert bound == pytest.approx(beta.ppf(0.05, 2, 1), abs=1e-3)
-    bound = precision_at_least(accepted, np.array([2, 1, 0]), 300_000)
+    bound = precision_at_least(sample(accepted, np.array([2, 1, 0])), 300_000)
     assert bound == pytest.approx(beta.ppf(0.05, 1, 2), abs=1e-3)
 
 
+def test_weights_make_a_sample_smaller_and_move_the_share_of_wrong_ones():
+    """Weights 3, 1, 1, 1 are worth 36 / 12 labels; the first counts as 1.5 of them."""
+    weight, right = np.array([3.0, 1.0, 1.0, 1.0]), np.array([False, True, True, True])
+    found = Sample.of(np.arange(4), right, weight)
+    assert (found.size, found.wrong) == (3, 2)
+    assert Sample.of(np.arange(4), ~right, weight).wrong == 2  # 1.5, rounded up
+
+
 def test_nothing_to_bound():
-    assert precision_at_least(np.zeros(5, dtype=int), np.zeros(5, dtype=int), 10) is None
-    assert precision_at_least(np.ones(5, dtype=int), np.ones(5, dtype=int), 0) is None
-    assert precision_at_least(np.ones(2, dtype=int), np.zeros(2, dtype=int), 10) == 0
+    one = np.ones(5, dtype=int)
+    assert precision_at_least(sample(0 * one, 0 * one), 10) is None
+    assert precision_at_least(sample(one, one), 0) is None
+    assert precision_at_least(sample(one[:2], 0 * one[:2]), 10) == 0
 
 
 def test_it_holds_for_the_few_other_labels_too():
@@ -40,9 +61,9 @@ def test_it_holds_for_the_few_other_labels_too():
     rng, held = np.random.default_rng(0), []
     for _ in range(400):
         right = rng.random(60) < 0.9
-        sample = rng.permutation(60)[:40]
-        low = precision_at_least(np.ones(40, dtype=int), right[sample].astype(int), 20)
-        held.append(np.delete(right, sample).mean() >= low - 1e-12)
+        rows = rng.permutation(60)[:40]
+        low = precision_at_least(Sample.of(rows, right[rows]), 20)
+        held.append(np.delete(right, rows).mean() >= low - 1e-12)
     assert np.mean(held) >= 0.95
 
 
@@ -50,7 +71,7 @@ def test_it_holds_for_the_few_other_labels_too():
 def low_of(units, wrong, each, others):
     """The bound of an audit of units with `each` labels, of which those of `wrong` are wrong."""
     accepted = np.full(units, each)
-    return precision_at_least(accepted, accepted * (np.arange(units) >= wrong), others)
+    return precision_at_least(sample(accepted, accepted * (np.arange(units) >= wrong)), others)
 
 
 def test_copies_count_once_where_whole_groups_are_audited():
@@ -71,8 +92,8 @@ def test_it_holds_for_groups_where_items_are_audited_one_by_one():
     rng, held = np.random.default_rng(1), []
     for _ in range(300):
         right = np.repeat(rng.random(100) < 0.9, 4)
-        sample = rng.permutation(400)[:60]
-        accepted = np.bincount(sample // 4, minlength=100)
-        low = precision_at_least(accepted, np.bincount(sample // 4, right[sample], 100), 340)
-        held.append(np.delete(right, sample).mean() >= low - 1e-12)
+        rows = rng.permutation(400)[:60]
+        found = Sample.of(rows // 4, right[rows], correlation=WITHIN_GROUP)
+        low = precision_at_least(found, 340)
+        held.append(np.delete(right, rows).mean() >= low - 1e-12)
     assert np.mean(held) >= 0.95

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from plusone.closed_form import k_from_features
 from plusone.data.matrix import LabelMatrix
-from plusone.probabilities import LabelsPerItem, k_from_features, labels_per_item
+from plusone.probabilities import LabelsPerItem, labels_per_item
 from plusone.probabilities.accept import accept
 from plusone.probabilities.unseen_labels import calibrate
 

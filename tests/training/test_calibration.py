@@ -21,6 +21,7 @@ from plusone.probabilities.calibration import (
     read_calibration,
     write_calibration,
 )
+from plusone.probabilities.k import LabelsPerItem
 
 CURVE = Calibration((-1.0, 0.5), (3.0, 1.0, 0.25), (0.5, -1.5), "seen", "some items", 1.5)
 
@@ -53,7 +54,7 @@ def draw():
 
 def test_seen_labels_and_k_give_probabilities(draw):
     held_out = HeldOut(draw.scores, LabelMatrix.from_dense(draw.seen))
-    found = fit_calibration(held_out, draw.k)
+    found = fit_calibration(held_out, LabelsPerItem.given(draw.k))
     assert (found.origin, found.k) == ("seen", draw.k)
     raw = torch.sigmoid(draw.scores).numpy()
     assert expected_calibration_error(raw, draw.y.astype(int)) > 0.3
@@ -71,7 +72,9 @@ def test_all_labels_need_no_k(draw):
 def test_an_audit_counts_k(draw):
     states = draw.seen.copy()
     states[:100] = np.where(draw.y[:100], 1, -1)
-    found = fit_calibration(HeldOut(draw.scores, LabelMatrix.from_dense(states)), 1.5 * draw.k)
+    found = fit_calibration(
+        HeldOut(draw.scores, LabelMatrix.from_dense(states)), LabelsPerItem.given(1.5 * draw.k)
+    )
     assert found.origin == "audit"
     assert found.k == draw.y[:100].sum(axis=1).mean()
     assert draw.error(found) < 0.03
@@ -79,8 +82,8 @@ def test_an_audit_counts_k(draw):
 
 def test_a_map_of_the_scores_does_not_matter(draw):
     labels = LabelMatrix.from_dense(draw.seen)
-    one = fit_calibration(HeldOut(draw.scores, labels), draw.k)
-    other = fit_calibration(HeldOut(100 * draw.scores - 7, labels), draw.k)
+    one = fit_calibration(HeldOut(draw.scores, labels), LabelsPerItem.given(draw.k))
+    other = fit_calibration(HeldOut(100 * draw.scores - 7, labels), LabelsPerItem.given(draw.k))
     found = other(100 * draw.scores - 7)
     torch.testing.assert_close(found, one(draw.scores), atol=1e-2, rtol=1e-2)
 
@@ -88,20 +91,26 @@ def test_a_map_of_the_scores_does_not_matter(draw):
 @pytest.mark.parametrize("seed", range(3))
 def test_the_order_of_a_class_stays(seed):
     draw = Draw(200, 4, seed)
-    found = fit_calibration(HeldOut(draw.scores, LabelMatrix.from_dense(draw.seen)), draw.k)
+    found = fit_calibration(
+        HeldOut(draw.scores, LabelMatrix.from_dense(draw.seen)), LabelsPerItem.given(draw.k)
+    )
     x = torch.linspace(-60, 60, 2001).double()[:, None].expand(-1, 4)
     assert (found(x).diff(dim=0) > 0).all()  # also where probabilities round to 1
 
 
 def test_k_is_no_less_than_what_is_seen(draw):
     states = np.where(draw.y & (np.cumsum(draw.y, axis=1) <= 2), 1, 0).astype(np.int8)
-    found = fit_calibration(HeldOut(draw.scores, LabelMatrix.from_dense(states)), 1.0)
+    found = fit_calibration(
+        HeldOut(draw.scores, LabelMatrix.from_dense(states)), LabelsPerItem.given(1.0)
+    )
     assert found.k == states.sum(axis=1).mean() > 1.3
 
 
 def test_too_few_items_or_an_unknown_k_say_so():
     draw = Draw(19)
-    few = fit_calibration(HeldOut(draw.scores, LabelMatrix.from_dense(draw.seen)), 2.0)
+    few = fit_calibration(
+        HeldOut(draw.scores, LabelMatrix.from_dense(draw.seen)), LabelsPerItem.given(2.0)
+    )
     assert not few.calibrated
     assert torch.equal(few(draw.scores), draw.scores)
     assert "not calibrated (" in few.sentence()

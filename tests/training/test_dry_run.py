@@ -109,7 +109,7 @@ def test_a_closed_form_is_extrapolated_from_two_samples(vectors, monkeypatch):
 
 
 def test_closed_forms_grow_with_the_cube_of_the_items_while_they_are_exact():
-    form = Growth(width=1, classes=1, kernel=True, folds=True, tries=False)
+    form = Growth(width=1, classes=1, kernel=True, folds=True, tried=0)
     measured = [(n, 2e-9 * n**3) for n in (500, 1000)]
     assert form.seconds(3000, measured) == pytest.approx(2e-9 * 3000**3, rel=0.01)
     # Above, the landmarks stay, and items beyond them cost products alone.
@@ -117,7 +117,7 @@ def test_closed_forms_grow_with_the_cube_of_the_items_while_they_are_exact():
 
 
 def test_tables_of_a_closed_form():
-    form = Growth(width=10, classes=20, kernel=True, folds=True, tries=True)
+    form = Growth(width=10, classes=20, kernel=True, folds=True, tried=4)
     assert form.bytes(1000) == 4 * (3 * 1000**2 + 7 * 1000 * 20 + 9 * 1000**2 + 1000 * 10)
     linear = replace(form, kernel=False, folds=False)
     assert linear.bytes(1000) == 4 * (1000 * 10 + 7 * 1000 * 20 + 9 * 10**2 + 1000 * 10)

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
+from plusone.closed_form import k_from_features
 from plusone.data.dataset import Dataset
 from plusone.errors import InputError
 from plusone.estimator import PlusOneClassifier, cross_val_probabilities
 from plusone.inputs.task import make_task
 from plusone.metrics import mean_average_precision
 from plusone.metrics.seen_labels import seen_auc
-from plusone.probabilities import k_from_features
 from plusone.recipe import make_recipe
 from plusone.training.api import fit
 from plusone.training.crossfit import cross_fit

@@ -9,6 +9,7 @@ from tests.training.conftest import scores_of
 from tests.training.test_linear import assert_as_alone
 
 from plusone.closed_form.kernel import KernelHead
+from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.inputs.loader import ArrayInputs
 from plusone.inputs.task import make_task
@@ -21,10 +22,13 @@ from plusone.training.run import train
 SETTINGS = {"head": "kernel", "epochs": 3, "batch_size": 16, "lr": 0.01, "expected_positives": 1.7}
 
 
+@pytest.mark.parametrize("kernel", ["cosine", "rbf"])
 @pytest.mark.parametrize("name", ["an", "role", "lac", "recovery"])
-def test_a_run_predicts_as_its_training_did(name, feature_data, tmp_path):
+def test_a_run_predicts_as_its_training_did(name, kernel, feature_data, tmp_path):
     options = {"width": 8, "heads": 2, "feedforward": 8} if name == "lac" else {}
-    recipe = make_recipe(SETTINGS, {"method": name, "options": options, "ema": 0.9})
+    recipe = make_recipe(
+        SETTINGS, {"method": name, "options": options, "ema": 0.9, "kernel": kernel}
+    )
     data = feature_data(120)
     task = make_task(data, recipe)
     result = train(task, recipe, tmp_path / "run")
@@ -115,10 +119,42 @@ def test_sample_weights_count(head, close, feature_data):
     )
     weights = np.where(np.arange(len(task.train)) < 10, 2.0, 1.0)
     scores = []
-    # Weights are 1 on average, so the penalty is relative to their mean.
-    for part, penalty in ((twice, 1.0), (replace(task.train, weights=weights), 1 / weights.mean())):
+    # Weights of items with a label are 1 on average, so the penalty is relative to their mean.
+    mean = weights[task.train.observed.per_item(1) > 0].mean()
+    for part, penalty in ((twice, 1.0), (replace(task.train, weights=weights), 1 / mean)):
         recipe = make_recipe(given, {"gamma": 1.5, "options": {"penalty": penalty}})
         training = fit_for(replace(task, train=part), recipe)
         assert len(list(training.epochs())) == 1
         scores.append(training.predict(task.test))
     assert (scores[0] - scores[1]).abs().max() < close
+
+
+@pytest.mark.parametrize("method", ["ridge", "recovery"])
+def test_items_without_a_label_change_nothing(method, feature_data):
+    data = feature_data(120)
+    recipe = make_recipe({"method": method, "observe": "single", "use_validation": False})
+    task = make_task(data, recipe)
+    rows = np.flatnonzero(task.train.observed.per_item(1) > 0)
+    more = np.random.default_rng(0).normal(size=(50, task.shape[-1])).astype("float32")
+    unlabelled = LabelMatrix.from_dense(np.zeros((50, len(task.classes)), np.int8))
+    x, observed = task.train.inputs.x[rows], task.train.observed.take(rows)
+    with_more = (
+        torch.cat([torch.from_numpy(more), x]),
+        LabelMatrix.concatenate([unlabelled, observed]),
+    )
+    made = []
+    for inputs, labels in ((x, observed), with_more):
+        part = replace(
+            task.train,
+            ids=np.array([f"item {number}" for number in range(len(inputs))]),
+            inputs=ArrayInputs(inputs),
+            observed=labels,
+            truth=None,
+        )
+        made.append(fit_for(replace(task, train=part), recipe))
+        assert len(list(made[-1].epochs())) == 1
+    alone, together = made
+    torch.testing.assert_close(alone.predict(task.test), together.predict(task.test))
+    torch.testing.assert_close(alone.left_out, together.left_out[50:])
+    expected = together.model.head(torch.from_numpy(more)).logits
+    torch.testing.assert_close(together.left_out[:50], expected, atol=1e-4, rtol=1e-4)

@@ -14,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.patience import PATIENCE
 from torch import nn
 
 from plusone.data.augment import draw_strong, strong
@@ -31,7 +32,7 @@ from plusone.inputs.loader import (
     visiting_order,
 )
 from plusone.inputs.workers import ImageWorkers, Request, automatic_count
-from plusone.parallel.sharing import Share
+from plusone.parallel.division import Share
 from plusone.seeds import generator
 from plusone.types import Outputs
 
@@ -271,7 +272,7 @@ def test_a_killed_worker_is_an_error_and_new_ones_start(pictures):
 
     def kill() -> None:
         os.kill(pid, signal.SIGKILL)
-        time.sleep(30)  # torch raises the error as soon as it ends
+        time.sleep(PATIENCE)  # torch raises the error as soon as it ends
 
     with pytest.raises(RuntimeError, match="DataLoader worker"):  # `cli.app` knows these words
         kill()
@@ -469,7 +470,7 @@ def test_prefetching_stops_at_its_depth():
 
     batches = prefetch(items(), depth=3)
     assert [next(batches), next(batches)] == [0, 1]
-    assert second.wait(30)  # 2, 3 and 4 are prefetched
+    assert second.wait(PATIENCE)  # 2, 3 and 4 are prefetched
     batches.close()
     assert len(made) <= 6
     assert prefetching() == 0

@@ -20,7 +20,7 @@ from plusone.inputs import sampling as _sampling
 from plusone.inputs import task
 from plusone.inputs.loader import ArrayInputs, MappedInputs, SomeInputs
 from plusone.inputs.sampling import blockwise, sample
-from plusone.parallel.sharing import Share
+from plusone.parallel.division import Share
 from plusone.recipe import Recipe
 from plusone.training import summary
 from plusone.training.closed_fit import fit_for
@@ -68,7 +68,7 @@ def test_k_is_estimated_alike(tmp_path, monkeypatch) -> None:
     assert fit_for(task.make_task(data, recipe), recipe).k == held
 
 
-@pytest.mark.parametrize("share", [Share(), Share(0, 2), Share(1, 2), Share(1, 2, pieces=3)])
+@pytest.mark.parametrize("share", [Share(), Share(0, 2), Share(1, 2)])
 def test_batches_of_mapped_and_of_some_inputs(share) -> None:
     x = np.random.default_rng(0).normal(size=(37, 5)).astype(np.float16)
     order = torch.randperm(37, generator=torch.Generator().manual_seed(0))

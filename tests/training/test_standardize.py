@@ -31,8 +31,8 @@ def raw_and_scaled(feature_data, **settings):
     x = np.asarray(data.features) * size + 7 * size
     raw = make_task(replace(data, features=x), by_hand)
     parts = [raw.train.inputs.x]
-    if settings["method"] == "recovery":  # learns from validation items too
-        parts.append(raw.val.inputs.x)
+    if settings["method"] == "recovery":  # learns from validation items too, if they have a label
+        parts = [part.inputs.x[part.observed.per_item(1) > 0] for part in (raw.train, raw.val)]
     learned = torch.cat(parts).double().numpy()
     scaled = ((x - learned.mean(0)) / learned.std(0)).astype(np.float32)
     again = make_recipe(given, settings | {"standardize": True})

@@ -1,7 +1,9 @@
 """One step, and what a loop must not ignore of a method: the same training on every path."""
 
 import dataclasses
+import os
 import sys
+import tempfile
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -204,8 +206,9 @@ class HostReads(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("name", [n for n in METHODS if METHODS[n].trains_on(["features"])])
+@pytest.mark.parametrize("name", ["an", "lac", *(n for n in METHODS if METHODS[n].closed_form)])
 def test_a_step_reads_no_value_on_the_host(name, feature_data):
+    """Of every method in tests/accelerator; here also the loop of those with a closed form."""
     given = {"method": name, "epochs": 2, "batch_size": 16, "expected_positives": 1.7}
     recipe = make_recipe(METHODS[name].defaults, given, {"head": "linear"})
     task = make_task(feature_data(120), recipe)
@@ -217,7 +220,7 @@ def test_a_step_reads_no_value_on_the_host(name, feature_data):
         made.train_epoch()
         made.epoch = 1
         batches = list(batches_of(made))[:3]
-        _, _, forward = made.forward(made.task.train, made.model)
+        _, _, forward = made.inputs.forward(made.task.train, made.model)
         with HostReads() as reads:
             for step, batch in enumerate(batches):
                 clock = made.clock(step)
@@ -318,6 +321,10 @@ COMPILE = torch.compile
 @pytest.mark.slow
 def test_compiled_and_plain_agree(feature_data, image_data, monkeypatch):
     """A linear head with generated C++; a network traced and differentiated, which is quicker."""
+    if instructions := os.environ.get("ATEN_CPU_CAPABILITY"):
+        # torch keeps what it compiled, headers too, for all instruction sets alike.
+        kept = Path(tempfile.gettempdir()) / f"plusone-compiled-{instructions}"
+        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(kept))
     for data, backend in ((feature_data(60), "inductor"), (image_data(), "aot_eager")):
         monkeypatch.setattr(torch, "compile", partial(COMPILE, backend=backend))
         ends = []
@@ -369,7 +376,7 @@ def test_one_view_in_one_process_goes_straight_through_the_model(feature_data):
     recipe = make_recipe({"method": "an", "batch_size": 16})
     made = fit_for(make_task(feature_data(120), recipe), recipe)
     batch, model = next(batches_of(made)), made.model
-    inputs, kind, forward = made.forward(made.task.val, model)
+    inputs, kind, forward = made.inputs.forward(made.task.val, model)
     step = functions_called(
         lambda: training_step(forward, model.head, made.method, made.optimizer, batch, made.clock())
     )

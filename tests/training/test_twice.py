@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.patience import HOUR
 
 from plusone.compare.jobs import Job, Source, make_units, run_jobs, run_unit
 from plusone.data.dataset import Dataset
@@ -40,7 +41,7 @@ def test_everything_is_the_same_in_a_fresh_process_and_after_other_work(tmp_path
     np.random.seed(7)
     random.seed(5)
     here = everything(tmp_path)
-    out, err = fresh.communicate(timeout=600)
+    out, err = fresh.communicate(timeout=HOUR)
     assert fresh.returncode == 0, err
     there = json.loads(out)
     assert here.keys() == there.keys() >= METHODS.keys()

@@ -32,7 +32,8 @@ from plusone.errors import InputError, RunError
 from plusone.io.files import room
 from plusone.version import __version__
 
-# Panels of the first help page. The module of a command has a function of the same name.
+# Panels of the first help page. The module of a command has a function of the same name, and
+# `analyse` one for each analysis.
 PANELS = {
     "Start": ("demo", "example", "doctor"),
     "Your data": ("inspect", "train", "predict", "evaluate", "export", "serve"),
@@ -43,6 +44,7 @@ PANELS = {
     ),
 }  # fmt: skip
 ANALYSES = ("surface", "intervals", "gradients", "maps")  # of plusone analyse
+MODULE = dict.fromkeys(ANALYSES, "analyse")
 
 SHOW_TRACEBACKS = "PLUSONE_TRACEBACK"
 
@@ -65,20 +67,14 @@ class _CtrlC(Exception):  # noqa: N818 (it is no error)
 
 
 class _Loaded(MutableMapping[str, Any]):
-    """The commands of a package by name, each loaded on first use.
+    """Commands by name, each loaded on first use."""
 
-    Args:
-        package: The package.
-        names: Its commands.
-    """
-
-    def __init__(self, package: str, names: Iterable[str]) -> None:
-        self.package = package
+    def __init__(self, names: Iterable[str]) -> None:
         self._commands: dict[str, Any] = dict.fromkeys(names)
 
     def __getitem__(self, name: str) -> Any:
         if self._commands[name] is None:
-            self._commands[name] = _load(self.package, name)
+            self._commands[name] = _load(name)
         return self._commands[name]
 
     def __setitem__(self, name: str, command: Any) -> None:
@@ -111,12 +107,11 @@ class _Command(TyperCommand):
 class LazyGroup(TyperGroup):
     """Lists the commands without loading them, and loads the one that is called."""
 
-    package = __package__
     panels: Mapping[str, Sequence[str]] = PANELS
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = _Loaded(self.package, chain.from_iterable(self.panels.values()))
+        self.commands = _Loaded(chain.from_iterable(self.panels.values()))
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
@@ -125,7 +120,7 @@ class LazyGroup(TyperGroup):
         """A command's name and summary, for lists and completion."""
         if cmd_name not in self.commands:
             return None
-        return TyperCommand(name=cmd_name, help=summary(self.package, cmd_name))
+        return TyperCommand(name=cmd_name, help=summary(cmd_name))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         show_help(self, ctx)
@@ -152,25 +147,21 @@ class _Program(LazyGroup):
 
 
 class _Analyses(LazyGroup):
-    package = f"{__package__}.analyse"
     panels: Mapping[str, Sequence[str]] = {"Commands": ANALYSES}
 
 
 @cache
-def summary(package: str, name: str) -> str:
+def summary(name: str) -> str:
     """The first line of a command's docstring, read from its source without importing it."""
-    place = Path(__file__).parent / package.removeprefix(__package__).strip(".") / name
-    if place.is_dir():
-        source, pattern = place / "__init__.py", r'^"""(.*)'
-    else:
-        source, pattern = place.with_suffix(".py"), rf'^def {name}\(.*?^    """(.*?)$'
-    found = re.search(pattern, source.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    source = (Path(__file__).parent / f"{MODULE.get(name, name)}.py").read_text(encoding="utf-8")
+    pattern = r'^"""(.*)' if name == "analyse" else rf'^def {name}\(.*?^    """(.*?)$'
+    found = re.search(pattern, source, re.DOTALL | re.MULTILINE)
     return found[1].partition("\n")[0] if found else ""
 
 
-def _load(package: str, name: str) -> Any:
+def _load(name: str) -> Any:
     """The command itself, with its options and its help."""
-    module = import_module(f"{package}.{name}")
+    module = import_module(f"{__package__}.{MODULE.get(name, name)}")
     if name == "analyse":
         names = {"help_option_names": ["-h", "--help"]}
         text = _in_paragraphs(module.__doc__ or "")
@@ -207,10 +198,6 @@ def show_help(group: Any, ctx: Any) -> None:
     """Prints usage, options and commands, in the style of typer's help pages.
 
     Typer's own pages import a Markdown reader and a traceback printer, which would double the time.
-
-    Args:
-        group: The group of commands, as typer made it.
-        ctx: Its context.
     """
     from rich.console import Console
     from rich.padding import Padding
@@ -223,7 +210,7 @@ def show_help(group: Any, ctx: Any) -> None:
     console.print(Padding(Text.from_markup(group.help), (0, 1, 1, 1)))
     console.print(_panel("Options", [record for record in options if record is not None]))
     for title, names in group.panels.items():
-        console.print(_panel(title, [(name, summary(group.package, name)) for name in names]))
+        console.print(_panel(title, [(name, summary(name)) for name in names]))
     if group.epilog:
         console.print(Padding(Text.from_markup(group.epilog), 1))
 

@@ -163,14 +163,7 @@ def _spec(
     flags: dict[str, Any],
     settings: dict[str, Any],
 ) -> BenchSpec:
-    """The comparison described by the command line, and by the TOML file it may name.
-
-    Args:
-        data: Data sets, or one TOML file.
-        block: What belongs to the data: features, hints, format and labels.
-        flags: Fields of the comparison.
-        settings: Recipe settings.
-    """
+    """The comparison described by the command line, and by the TOML file it may name."""
     from plusone.compare.spec import make_spec, read_spec
     from plusone.methods import COMPARED
 

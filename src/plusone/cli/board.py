@@ -29,11 +29,6 @@ def run_shown(jobs: Sequence[Job], folder: Path, workers: int) -> list[JobResult
     """Runs the jobs that are not in the journal of `folder`; returns the results of all, in order.
 
     A terminal shows a live table; anything else gets a line per run.
-
-    Args:
-        jobs: The runs.
-        folder: Where their journal is.
-        workers: Parallel processes.
     """
     from rich.live import Live
 
@@ -66,12 +61,7 @@ def line_of(result: JobResult, before: bool) -> str:
 
 
 class Board:
-    """A table of what is done, and a bar with the time left.
-
-    Args:
-        jobs: All runs.
-        workers: How many run at a time.
-    """
+    """A table of what is done, and a bar with the time left."""
 
     def __init__(self, jobs: Sequence[Job], workers: int) -> None:
         self.workers = workers
@@ -142,11 +132,6 @@ def seconds_left(
 
     A run is expected to take the mean time of those of its kind; if none is done yet, of those
     on the same data, and failing these of all.
-
-    Args:
-        open_jobs: Kinds of the runs that are not done.
-        done: Kinds and seconds of those that are.
-        workers: Number of parallel runs.
     """
     if not done:
         return None

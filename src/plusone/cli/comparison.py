@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from plusone.cli.printing import emit, out, progress, say, table
 from plusone.errors import RunError
@@ -27,18 +27,7 @@ def finish(
     report: bool,
     titles: Mapping[str, str] | None = None,
 ) -> None:
-    """Writes the results of a comparison and prints its tables.
-
-    Args:
-        bench: The comparison.
-        spec: Its description.
-        folder: The folder to write into.
-        title: A line for reports.
-        command: The command that repeats it.
-        as_json: Print JSON instead of tables.
-        report: Also write the report.
-        titles: Data set -> a line above its tables.
-    """
+    """Writes the results of a comparison and prints its tables."""
     from plusone.compare.results_files import FILES, alone, write_outputs
 
     whole = write_outputs(
@@ -91,6 +80,17 @@ def _print_legend(rows: Sequence[Row]) -> None:
 
 def write_report_of(folders: Sequence[Path], to: Path) -> None:
     """Writes the report of finished comparisons and says where it is."""
+    try:
+        say(f"report: {report_shown(folders, to)}")
+    except Exception as error:  # hours of training must not be lost over a figure
+        raise RunError(
+            f"the results are written, but the report could not be ({type(error).__name__}: "
+            f"{error}); plusone report {shlex.join(map(str, folders))} tries again"
+        ) from error
+
+
+def report_shown(places: Sequence[Path], to: Path, **options: Any) -> Path:
+    """Writes a report with a progress bar; the options are those of `write_report`."""
     from plusone.report.writing import write_report
 
     with progress("report", None) as (bar, task):
@@ -98,11 +98,4 @@ def write_report_of(folders: Sequence[Path], to: Path) -> None:
         def on_progress(what: str, done: int, total: int) -> None:
             bar.update(task, description=f"report: {what}", completed=done, total=total)
 
-        try:
-            place = write_report(folders, to, on_progress=on_progress)
-        except Exception as error:  # hours of training must not be lost over a figure
-            raise RunError(
-                f"the results are written, but the report could not be ({type(error).__name__}: "
-                f"{error}); plusone report {shlex.join(map(str, folders))} tries again"
-            ) from error
-    say(f"report: {place}")
+        return write_report(places, to, on_progress=on_progress, **options)

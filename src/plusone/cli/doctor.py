@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from importlib import util
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +31,7 @@ from plusone.cli.options import (
 )
 from plusone.cli.printing import emit, out, say, table
 from plusone.extras import install_command
+from plusone.version import __version__
 
 PACKAGES = (
     "torch", "numpy", "scipy", "scikit-learn", "safetensors", "pydantic", "typer", "rich",
@@ -35,12 +41,7 @@ PACKAGES = (
 
 @dataclass(frozen=True)
 class Extra:
-    """An optional part of the package.
-
-    Args:
-        modules: What it brings.
-        gives: A sentence on what works with it.
-    """
+    """An optional part of the package."""
 
     modules: tuple[str, ...]
     gives: str
@@ -183,11 +184,6 @@ def attempt(find: Callable[[], Any]) -> Any:
 
 def _versions() -> dict[str, str | None]:
     """The version of this package, Python, and what it needs; None if it is not installed."""
-    import platform
-    from importlib.metadata import PackageNotFoundError, version
-
-    from plusone.version import __version__
-
     versions: dict[str, str | None] = {"plusone": __version__, "python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -197,15 +193,7 @@ def _versions() -> dict[str, str | None]:
     return versions
 
 
-def _system() -> str:
-    import platform
-
-    return platform.platform()
-
-
 def _processor() -> str:
-    import platform
-
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -232,14 +220,12 @@ def _memory() -> dict[str, int | None]:
 
 
 def _disk() -> dict[str, int]:
-    import shutil
-
     usage = shutil.disk_usage(Path.cwd())
     return {"total": usage.total, "free": usage.free}
 
 
 SYSTEM: dict[str, Callable[[], Any]] = {
-    "system": _system,
+    "system": platform.platform,
     "processor": _processor,
     "cores": _cores,
     "threads": _threads,
@@ -260,9 +246,7 @@ def _devices() -> list[dict[str, Any]]:
 
 def _extra(name: str, extra: Extra) -> dict[str, Any]:
     """Whether an extra is installed, and what is missing."""
-    from importlib.util import find_spec
-
-    missing = [module for module in extra.modules if find_spec(module) is None]
+    missing = [module for module in extra.modules if util.find_spec(module) is None]
     return {
         "installed": not missing,
         "missing": missing,
@@ -273,20 +257,15 @@ def _extra(name: str, extra: Extra) -> dict[str, Any]:
 
 def _torchvision() -> str:
     """Whether torchvision can be imported."""
-    from importlib.util import find_spec
-
     from plusone.models.backbones import torchvision_problem
 
-    if find_spec("torchvision") is None:
+    if util.find_spec("torchvision") is None:
         return "not installed; the extra image brings it"
     return torchvision_problem() or "can be imported"
 
 
 def _compiler() -> str:
     """The C++ compiler that torch.compile needs."""
-    import os
-    import shutil
-
     names = (os.environ.get("CXX", ""), *COMPILERS)
     path = next((found for name in names if name and (found := shutil.which(name))), None)
     if path is None:
@@ -348,7 +327,7 @@ def _print(report: dict[str, Any]) -> None:
     """The report for people."""
     versions = [(name, value or "not installed") for name, value in report["versions"].items()]
     out.print(table("", ("version", ""), versions, text=2))
-    system = [(name, _shown(name, value)) for name, value in report["system"].items()]
+    system = [(name, _shown(value)) for name, value in report["system"].items()]
     devices = report["devices"]
     if isinstance(devices, Problem):
         system.append(("devices", devices.sentence))
@@ -385,7 +364,7 @@ def _text(value: Any) -> str:
     return value.sentence if isinstance(value, Problem) else str(value)
 
 
-def _shown(name: str, value: Any) -> str:
+def _shown(value: Any) -> str:
     if isinstance(value, dict):
         parts = [f"{size / GB:.1f} GB {what}" for what, size in value.items() if size is not None]
         return ", ".join(parts) or "not known on this system"

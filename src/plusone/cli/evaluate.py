@@ -184,13 +184,7 @@ def evaluate(
 def in_words(
     columns: Sequence[Mapping[str, float | None]], top_k: int, verbose: bool
 ) -> list[tuple[str | None, ...]]:
-    """Rows of the table of metrics: what is measured, and the values, in per cent if it is a share.
-
-    Args:
-        columns: Values by the names of `plusone.metrics.evaluate`, for each column.
-        top_k: How many labels per item the `_top` values are about.
-        verbose: Whether all are shown, with these names.
-    """
+    """Rows of the table of metrics: what is measured, a value per column; shares in per cent."""
     rows: list[tuple[str | None, ...]] = []
     for name, words, always in WORDS:
         key = name.format(k=top_k)

@@ -14,8 +14,10 @@ from plusone.cli.printing import emit, out, percent, say, table
 from plusone.errors import InputError
 
 if TYPE_CHECKING:
+    from plusone.data.dataset import Dataset
     from plusone.data.inspect import Summary
     from plusone.data.table import LabelTable
+    from plusone.probabilities.picks import Salience
 
 
 def inspect(
@@ -30,6 +32,8 @@ def inspect(
 ) -> None:
     """Summarise a data set, or list every problem in it (exit code 2).
 
+    With features, it also says how readily annotators name each class.
+
     Example: [bold]plusone inspect photos/labels.csv[/bold]
     """
     from plusone.data.inspect import summarise
@@ -41,14 +45,39 @@ def inspect(
             emit({"data": data, "problems": str(error).splitlines()})
         raise
     summary, auc = summarise(dataset.table), _hint_auc(dataset.table)
+    salience = _salience(dataset)
     if as_json:
         broken = [asdict(one) for one in dataset.broken]
-        more = {"broken": broken} | ({} if summary.hints is None else {"hint_auc": auc})
+        more: dict[str, Any] = {"broken": broken} | (
+            {} if summary.hints is None else {"hint_auc": auc}
+        )
+        more |= {} if salience is None else {"salience": salience.to_dict()}
         emit({"data": data, "problems": []} | summary.to_dict() | more)
         return
     _print_summary(summary, dataset.name, classes, auc)
+    if salience is not None:
+        say(f"how annotators pick: {salience.finding(dataset.table.classes)}")
     for one in dataset.broken:
         say(f"left out: {one.id} {one.reason}")
+
+
+def _salience(dataset: Dataset) -> Salience | None:
+    """How readily each class is named, where features and single positives tell."""
+    import numpy as np
+    import torch
+
+    from plusone.closed_form.estimates import from_features, usable_rows
+
+    x, labels = dataset.features, dataset.table.labels
+    if x is None or x.ndim == 4 or dataset.table.truth is not None:
+        return None
+    try:
+        rows = usable_rows(labels)
+    except InputError:  # too few items
+        return None
+    groups = None if dataset.table.groups is None else dataset.table.groups[rows]
+    features = torch.from_numpy(np.asarray(x[rows], dtype=np.float32))
+    return from_features(features, labels.take(rows), groups).salience
 
 
 def _hint_auc(labels: LabelTable) -> float | None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from plusone.data.dataset import Dataset
+    from plusone.prediction.guaranteed_thresholds import Guaranteed
     from plusone.prediction.load import Predictor
     from plusone.probabilities.thresholds import Thresholds
 
@@ -43,14 +44,7 @@ def load(
 ) -> Dataset:
     """Reads the data of a command, and prints which items were left out.
 
-    Args:
-        data: What the user named.
-        features: Feature files.
-        form: The form of the labels.
-        meaning: What zeros mean.
-        hints: A hint file.
-        check_images: Whether items whose image cannot be read are left out.
-        shown: A progress bar that is there already, and its task; a new one by default.
+    Progress is shown on a bar of its own, or on the bar and task of `shown`.
     """
     from plusone.data.broken import sentence
     from plusone.data.source import load_source
@@ -145,7 +139,7 @@ def dataset_of(
 def as_asked(
     predictor: Predictor, crops: Literal["one", "five"] | None, batch_size: str
 ) -> Predictor:
-    """The model, shown the crops that the user asks for, so many images at once."""
+    """The model with the crops and the batch size of the command line."""
     predictor = replace(predictor, batch_size=most_at_once(batch_size))
     trained = predictor.recipe.crops
     if crops is None or (predictor.images and crops == trained):
@@ -164,6 +158,37 @@ def warn_if_diverged(run: Path) -> None:
 
     if (sentence := warning(run)) is not None:
         say(f"warning: {sentence}")
+
+
+def guaranteed(
+    run: Path,
+    predictor: Predictor,
+    threshold: float | None,
+    precision: float | None,
+    recall: float | None,
+    *,
+    per_class: bool,
+    audit: Path | None,
+) -> Guaranteed:
+    """Thresholds for the precision or recall that the user asks for."""
+    from plusone.data.formats import read
+    from plusone.prediction.guaranteed_thresholds import guaranteed_thresholds
+
+    if threshold is not None or (precision is not None and recall is not None):
+        raise InputError("--threshold, --precision and --recall exclude each other; give one")
+    if predictor.shown.crops != predictor.recipe.crops:
+        raise InputError(
+            "a guarantee holds for the crops that the model was trained on; leave out --crops"
+        )
+    return guaranteed_thresholds(
+        run,
+        predictor.calibration,
+        predictor.classes,
+        precision=precision,
+        recall=recall,
+        per_class=per_class,
+        audit=None if audit is None else read(audit, check_images=False).table,
+    )
 
 
 def thresholds_for(run: Path, classes: Sequence[str], given: float | None) -> Thresholds:

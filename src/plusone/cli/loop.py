@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plusone.cli.checks import check_folder
+from plusone.cli.comparison import report_shown
 from plusone.cli.loading import layers, load
 from plusone.cli.options import (
     Data,
@@ -120,9 +121,7 @@ def loop(
     document = result.to_json() | {"command": command, "title": f"Answers on {result.data}"}
     write_json(to / "loop.json", document)
     if report:
-        from plusone.report.writing import write_report
-
-        write_report([to / "loop.json"], to / "report.html")
+        report_shown([to / "loop.json"], to / "report.html")
     if as_json:
         emit(document)
     else:

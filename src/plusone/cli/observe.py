@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,9 +11,6 @@ from plusone.cli.checks import check_file
 from plusone.cli.loading import load
 from plusone.cli.options import Data, Form, Json, Meaning, Seed
 from plusone.cli.printing import emit, out, table
-
-if TYPE_CHECKING:
-    from plusone.data.table import LabelTable
 
 
 def observe(
@@ -40,7 +37,8 @@ def observe(
     from plusone.data.observation import observe_table
 
     check_file(to)
-    observed = observe_table(_labels_only(data, form, meaning), scheme, seed)
+    labels = load(data, None, form, meaning, check_images=False).table
+    observed = observe_table(labels, scheme, seed)
     write(observed, to)
     result = {
         "out": str(to),
@@ -53,8 +51,3 @@ def observe(
         emit(result)
         return
     out.print(table("", ("observed", ""), list(result.items()), text=2))
-
-
-def _labels_only(data: str, form: str, meaning: str) -> LabelTable:
-    """The labels of all items, whether or not their images can be read."""
-    return load(data, None, form, meaning, check_images=False).table

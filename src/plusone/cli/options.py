@@ -117,6 +117,25 @@ Shown = Annotated[
         "default.",
     ),
 ]
+Precision = Annotated[
+    float | None,
+    typer.Option(
+        min=0.01, max=0.999, help="Guarantee that this share of predicted labels is right."
+    ),
+]
+Recall = Annotated[
+    float | None,
+    typer.Option(
+        min=0.01, max=0.999, help="Guarantee that this share of an item's labels is found."
+    ),
+]
+EachClass = Annotated[
+    bool, typer.Option("--per-class", help="Guarantee it for each class by itself.")
+]
+AuditFile = Annotated[
+    Path | None,
+    typer.Option("--audit", help="All labels of some items, drawn at random, for the guarantee."),
+]
 ByClass = Annotated[
     float | None,
     typer.Option(
@@ -137,6 +156,14 @@ Plugin = Annotated[
     list[Path] | None,
     typer.Option(
         "--plugin", metavar="FILE", help="Python file with methods of your own (repeatable)."
+    ),
+]
+PickModels = Annotated[
+    Literal["auto", "uniform", "salience"] | None,
+    typer.Option(
+        "--picks",
+        help="How annotators pick the label they name: uniform (at random), or salience (how "
+        "readily each class is named is learned); auto learns it.",
     ),
 ]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write into.")]

@@ -53,14 +53,7 @@ WriteXmp = Annotated[
 
 @dataclass
 class PhotoOutputs:
-    """The outputs that need photos; all can be asked for at once.
-
-    Args:
-        gallery: Page to write.
-        copy_to: Folder of the folders of the tags.
-        links: Links instead of copies.
-        xmp: Whether sidecars are written.
-    """
+    """The outputs that need photos; all can be asked for at once."""
 
     gallery: Path | None
     copy_to: Path | None
@@ -101,14 +94,7 @@ class PhotoOutputs:
     def sinks(
         self, files: ExitStack, title: str, classes: Sequence[str], cuts: Thresholds
     ) -> list[Sink]:
-        """What predictions are written to; rank 0 writes.
-
-        Args:
-            files: Closes the page.
-            title: Heading of the page.
-            classes: Class names.
-            cuts: Above which probability a label is predicted.
-        """
+        """What predictions are written to; rank 0 writes."""
         from plusone.export.tag_folders import TagFolders
         from plusone.export.xmp import XmpTags
         from plusone.io.files import replacing

@@ -10,17 +10,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plusone.cli.checks import check_file
-from plusone.cli.loading import as_asked, thresholds_for, warn_if_diverged
+from plusone.cli.loading import as_asked, guaranteed, thresholds_for, warn_if_diverged
 from plusone.cli.options import (
     AtOnce,
+    AuditFile,
     ByClass,
     Device,
+    EachClass,
     Features,
     Form,
     Hints,
     Json,
     Meaning,
     Plugin,
+    Precision,
+    Recall,
     Run,
     Shown,
     UnusedSeed,
@@ -28,7 +32,7 @@ from plusone.cli.options import (
 from plusone.cli.photos import CopyTo, GalleryFile, Links, PhotoOutputs, WriteXmp
 from plusone.cli.printing import progress, say
 from plusone.cli.processes import leads, printable
-from plusone.errors import RunError
+from plusone.errors import InputError, RunError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,6 +61,10 @@ def predict(
     links: Links = False,
     write_xmp: WriteXmp = False,
     threshold: ByClass = None,
+    precision: Precision = None,
+    recall: Recall = None,
+    per_class: EachClass = False,
+    audit: AuditFile = None,
     crops: Shown = None,
     raw: Annotated[
         bool, typer.Option("--raw", help="Give the method's raw scores, not probabilities.")
@@ -85,9 +93,15 @@ def predict(
     the scores they were calibrated from, with the same labels. The CSV is not printed if
     --gallery, --copy-to or --write-xmp is given.
 
+    --precision 0.9 chooses thresholds by audited items such that at least 90 % of the predicted
+    labels are right, --recall 0.9 by held-out items such that at least 90 % of the labels that
+    items have are predicted, both with 90 % confidence. Where that cannot be guaranteed, nothing
+    is predicted, and a sentence says what would help.
+
     Example: [bold]plusone predict runs/photos-em-seed0 new-photos --out tags.csv[/bold]
     Example: [bold]plusone predict runs/photos-em-seed0 new-photos --gallery tags.html[/bold]
     Example: [bold]plusone predict runs/photos-em-seed0 'new/**/*.jpg' more.csv --json[/bold]
+    Example: [bold]plusone predict runs/photos-em-seed0 new --recall 0.9[/bold]
     """
     from plusone.io.files import replacing
     from plusone.prediction.items import find_items
@@ -100,7 +114,14 @@ def predict(
     photos.check()
     predictor = as_asked(load_run(run, device or "auto"), crops, batch_size)
     warn_if_diverged(run)
-    cuts = thresholds_for(run, predictor.classes, threshold)
+    promise = None
+    if precision is not None or recall is not None:
+        promise = guaranteed(
+            run, predictor, threshold, precision, recall, per_class=per_class, audit=audit
+        )
+    elif per_class or audit is not None:
+        raise InputError("--per-class and --audit are for --precision or --recall")
+    cuts = promise.thresholds if promise else thresholds_for(run, predictor.classes, threshold)
     if raw:
         cuts = cuts if threshold is not None else cuts.of_scores(predictor.calibration)
         predictor = predictor.raw
@@ -118,7 +139,8 @@ def predict(
             file = files.enter_context(temporary.open("w", encoding="utf-8", newline=""))
             sinks.append(CsvTags(file, predictor.classes, cuts, cell))
         if as_json:
-            sinks.append(JsonTags(sys.stdout, predictor.classes, cuts))
+            about = None if promise is None else promise.to_json()
+            sinks.append(JsonTags(sys.stdout, predictor.classes, cuts, about))
         elif to is None and not photos:
             cell = printable if sys.stdout.isatty() else cell
             sinks.append(CsvTags(sys.stdout, predictor.classes, cuts, cell))
@@ -135,6 +157,8 @@ def predict(
             sink.end(skipped)
     _list(skipped)
     say(cuts.sentence())
+    for sentence in promise.sentences if promise else ():
+        say(sentence)
     say(predictor.calibration.sentence())
     if skipped:
         say(f"{len(skipped)} of {total} images skipped")

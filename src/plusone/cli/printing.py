@@ -70,12 +70,7 @@ def progress(description: str, total: int | None) -> Iterator[tuple[Progress, An
 
 
 class Steps:
-    """One progress bar that names the step it is at.
-
-    Args:
-        bar: The bar.
-        task: Its task.
-    """
+    """One progress bar that names the step it is at."""
 
     def __init__(self, bar: Progress, task: Any) -> None:
         self.bar, self.task, self.name = bar, task, ""
@@ -139,12 +134,7 @@ def percent(value: float | None) -> str:
 
 
 def command_line(context: typer.Context, leave_out: tuple[str, ...] = ()) -> str:
-    """The command with all its arguments, as typed.
-
-    Args:
-        context: Of the command that runs.
-        leave_out: Names of parameters that change nothing in the result.
-    """
+    """The command with all its arguments, as typed."""
     arguments: list[str] = []
     words: list[str] = []
     for parameter in context.command.params:

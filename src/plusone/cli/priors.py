@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from plusone.cli.loading import kept_features, load
-from plusone.cli.options import Data, Device, Features, Form, Json, Meaning, Seed, Set, with_device
+from plusone.cli.options import (
+    Data,
+    Device,
+    Features,
+    Form,
+    Json,
+    Meaning,
+    PickModels,
+    Seed,
+    Set,
+    with_device,
+)
 from plusone.cli.printing import EXTRACTING, KEPT, emit, out, progress, resume_hint, say, table
 from plusone.errors import InputError
 
@@ -22,10 +33,10 @@ if TYPE_CHECKING:
     from plusone.data.table import LabelTable
 
 UNKNOWN = (
-    "the estimate assumes that annotators pick among an item's labels evenly (classes that they "
-    "pass over come out too rare); how much of a model's doubt is about several labels, and how "
-    "much about which one, cannot be told from seen labels, so the range is wide; at least what is "
-    "seen is sure"
+    "how readily annotators name each class is learned from the seen labels; where they always "
+    "name one class before another, that one's hidden labels leave no trace. How much of a model's "
+    "doubt is about several labels, and how much about which one, cannot be told from seen labels, "
+    "so the range is wide; at least what is seen is sure"
 )
 AUDIT = (
     "to know better, label 50 items drawn at random in full, and count: "
@@ -46,6 +57,7 @@ def priors(
         int,
         typer.Option("--classes", "--rows", min=1, help="How many classes to list."),
     ] = 20,
+    picks: PickModels = None,
     settings: Set = None,
     device: Device = None,
     form: Form = "auto",
@@ -55,9 +67,9 @@ def priors(
 ) -> None:
     """Estimate how many labels an item has (k), and how often each class applies.
 
-    From the seen labels: how often a model on the features predicts them, and the
-    assumption that annotators pick among an item's labels evenly. With --audit: counted
-    on those items.
+    From the seen labels: how often a model on the features predicts them, and how
+    readily annotators name each class, which is learned. With --audit: counted on
+    those items.
 
     Example: [bold]plusone priors labels.csv -x photos.npz[/bold]
     Example: [bold]plusone priors labels.csv -x photos.npz --audit checked.csv[/bold]
@@ -69,7 +81,8 @@ def priors(
     result: dict[str, Any] = {"data": dataset.name, "classes": list(dataset.table.classes)}
     result |= {"k": None, "single": None, "audit": None, "true": None, "statement": UNKNOWN}
     if checked is None or _has_inputs(dataset):
-        result |= _from_single(dataset, with_device(settings, device), seed)
+        pick = [] if picks is None else [f"picks={picks}"]
+        result |= _from_single(dataset, [*with_device(settings, device), *pick], seed)
         result["k"] = result["single"]["k"]
     if checked is not None:
         towards = None if result["single"] is None else result["single"]["priors"]
@@ -119,9 +132,9 @@ def _has_inputs(dataset: Dataset) -> bool:
 
 def _from_single(dataset: Dataset, settings: list[str], seed: int) -> dict[str, Any]:
     """The estimate from the training items' single positives, and the truth where it is known."""
+    from plusone.closed_form.estimates import from_features, usable_rows
     from plusone.features.extraction import vectors_of
     from plusone.inputs.task import make_task
-    from plusone.probabilities.k import from_features, usable_rows
     from plusone.recipe import make_recipe, parse_settings
 
     recipe = make_recipe(parse_settings(settings), {"seed": seed})
@@ -132,7 +145,8 @@ def _from_single(dataset: Dataset, settings: list[str], seed: int) -> dict[str, 
         tick = partial(bar.advance, making)
         x = vectors_of(recipe, task, rows, tick=tick, folder=kept_features())
     groups = None if task.train.groups is None else task.train.groups[rows]
-    estimate = from_features(x, task.train.observed.take(rows), groups, seed=seed)
+    seen = task.train.observed.take(rows)
+    estimate = from_features(x, seen, groups, seed=seed, picks=recipe.picks)
     truth = task.train.truth
     true = None if truth is None else (truth.per_class(1) / len(truth)).tolist()
     return {
@@ -143,6 +157,7 @@ def _from_single(dataset: Dataset, settings: list[str], seed: int) -> dict[str, 
 
 def _print(result: dict[str, Any], rows: int) -> None:
     from plusone.probabilities.intervals import no_interval
+    from plusone.probabilities.picks import Salience
 
     single, audit, true = result["single"], result["audit"], result["true"]
     lines: list[tuple[object, ...]] = []
@@ -163,6 +178,9 @@ def _print(result: dict[str, Any], rows: int) -> None:
     if left > 0:
         say(f"{left} more classes; --classes {len(result['classes'])} shows all, --json gives all")
     if single is not None:
+        if single["salience"] is not None:
+            finding = Salience.from_dict(single["salience"]).finding(result["classes"])
+            say(f"how annotators pick: {finding}")
         say(result["statement"])
     if audit is None:
         say(AUDIT)
@@ -179,6 +197,8 @@ def _class_rows(result: dict[str, Any], rows: int) -> tuple[list[str], list[list
     shown: dict[str, list[str]] = {}
     if single is not None:
         shown["seen"] = [f"{100 * value:.1f}" for value in single["seen_share"]]
+        if single["salience"] is not None:
+            shown["named (x average)"] = [f"{value:.2g}" for value in single["salience"]["values"]]
         shown["estimate"] = [f"{100 * value:.1f}" for value in single["priors"]]
         shown["range"] = _ranges(single)
     if audit is not None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plusone.cli.checks import check_file, check_folder
+from plusone.cli.comparison import report_shown
 from plusone.cli.options import Json, Plugin, UnusedSeed
-from plusone.cli.printing import emit, out, percent, progress, say, table
+from plusone.cli.printing import emit, out, percent, say, table
 from plusone.errors import InputError
 from plusone.io.files import refuse_links_out
 
@@ -73,16 +74,8 @@ def report(
         return
     check_folder(figures or target.parent / "figures", flag="--figures")
     from plusone.report.material import find_results
-    from plusone.report.writing import write_report
 
-    with progress("report", None) as (bar, task):
-
-        def on_progress(what: str, done: int, total: int) -> None:
-            bar.update(task, description=what, completed=done, total=total)
-
-        write_report(
-            places, target, title=title, figures=figures, images=images, on_progress=on_progress
-        )
+    report_shown(places, target, title=title, figures=figures, images=images)
     results = find_results(places)
     if as_json:
         emit({"runs": [result.to_json() for result in results], "report": str(target)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -39,7 +39,7 @@ CHOSEN = 6  # columns of the table before those of single batch sizes
 
 def reproduce(
     context: typer.Context,
-    data: Annotated[str, typer.Argument(help="voc, coco, nuswide or cub.")],
+    data: Annotated[str, typer.Argument(help="voc, coco, nuswide, cub or species.")],
     root: Annotated[Path, typer.Argument(help="Folder of the downloaded, unpacked files.")],
     name: Annotated[
         str,
@@ -67,6 +67,9 @@ def reproduce(
     batches: Annotated[
         str | None, typer.Option("--batch-size", help="Batch sizes to search, comma-separated.")
     ] = None,
+    background: Annotated[
+        int, typer.Option(min=0, help="species: unlabelled background sites to learn from.")
+    ] = 0,
     epochs: Epochs = None,
     settings: Set = None,
     device: Device = None,
@@ -88,8 +91,14 @@ def reproduce(
     With --features the linear rows are trained on these features, and others are
     left out. Without it the images are needed, and in practice a GPU.
 
+    species is no table of a paper: its folder holds npz files with records of
+    people for training and complete surveys for testing. All methods, or --methods,
+    are trained in the kernel head beside the baselines forest and maxent-like, and
+    the figure is the mean AUC over species.
+
     What is done is skipped when the command is run again.
 
+    Example: [bold]plusone reproduce species FOLDER -m recovery,ridge,forest[/bold]
     Example: [bold]plusone reproduce voc VOCdevkit --table cole -x features.npz[/bold]
     Example: [bold]plusone reproduce coco COCO --table gr --device cuda --seeds 0[/bold]
     """
@@ -104,8 +113,21 @@ def reproduce(
     from plusone.compare.results_files import write_outputs
     from plusone.data.public import PUBLIC
 
+    command = command_line(context, ("as_json", "workers", "report"))
+    given = given_settings(None, with_device(settings, device), {"epochs": epochs})
+    methods = parts(names, str, "--methods")
+    numbers = [seed] if seed is not None else parts(seeds, int, "--seeds")
+    if data == "species":
+        if features or modes or lrs or batches:
+            raise InputError("species takes no --features, --modes, --lr or --batch-size")
+        folder = to or Path(data)
+        _species(root, folder, methods, numbers, background, given, command, as_json=as_json)
+        return
     if data not in PUBLIC:
-        raise InputError(f"{data!r} is no data set; choose one of {', '.join(PUBLIC)}")
+        choices = ", ".join([*PUBLIC, "species"])
+        raise InputError(f"{data!r} is no data set; choose one of {choices}")
+    if background:
+        raise InputError("--background is for species alone")
     folder = to or Path(f"{data}-{name}")
     check_folder(folder)
     title = f"{PUBLIC[data].title}, table {name}"
@@ -116,12 +138,12 @@ def reproduce(
             name,
             data,
             block | {"name": PUBLIC[data].title},
-            methods=parts(names, str, "--methods"),
+            methods=methods,
             modes=parts(modes, str, "--modes") or ["linear"] * bool(files),
-            seeds=[seed] if seed is not None else parts(seeds, int, "--seeds"),
+            seeds=numbers,
             rates=parts(lrs, float, "--lr"),
             batches=parts(batches, int, "--batch-size"),
-            settings=given_settings(None, with_device(settings, device), {"epochs": epochs}),
+            settings=given,
             workers=workers,
         )
 
@@ -130,7 +152,6 @@ def reproduce(
         prepared, files = prepare_labels(data, root, folder / LABELS, features or [])
     for warning in prepared.warnings:
         say(f"warning: {warning}")
-    command = command_line(context, ("as_json", "workers", "report"))
     benches, folders = [], []
     for part in plan(files):
         home = folder / part.name
@@ -153,6 +174,46 @@ def reproduce(
     say(f"written: {', '.join(str(folder / file) for file in FILES)}")
     if report:
         write_report_of(folders, folder / "report.html")
+
+
+def _species(
+    root: Path,
+    folder: Path,
+    methods: Sequence[str],
+    seeds: Sequence[int],
+    background: int,
+    settings: dict[str, Any],
+    command: str,
+    *,
+    as_json: bool,
+) -> None:
+    """The table of the species files."""
+    from plusone.compare.species import (
+        BASELINES,
+        FILES,
+        learning_methods,
+        measure,
+        table_of,
+        write_species,
+    )
+    from plusone.data.species_files import species_files
+
+    check_folder(folder)
+    figures = measure(
+        species_files(root),
+        methods if methods and "all" not in methods else [*learning_methods(), *BASELINES],
+        seeds,
+        folder,
+        background=background,
+        settings=settings,
+        on_figure=lambda f: say(f"{f.data}, {f.method}, seed {f.seed}: AUC {100 * f.auc:.2f}"),
+    )
+    document = write_species(folder, figures, command)
+    if as_json:
+        emit(document)
+    else:
+        out.print(table("mean AUC over species in per cent", *table_of(figures)))
+    say(f"written: {', '.join(str(folder / file) for file in FILES)}")
 
 
 def _print_lines(lines: Sequence[Line], title: str) -> None:

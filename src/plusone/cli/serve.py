@@ -67,7 +67,7 @@ def serve(
     Only programs that send the printed token are answered, on this computer alone unless --host
     says otherwise. The printed address opens a page that describes the service and tries it; GET
     /openapi.json has the same for programs. A folder of plusone export --onnx is computed by
-    onnxruntime, others by torch; --no-onnx leaves the graph of a stranger alone.
+    onnxruntime, others by torch; --no-onnx is for untrusted folders.
 
     Example: [bold]plusone serve my-model --port 8000[/bold], then
     Example: [bold]curl -H "Authorization: Bearer $TOKEN" -H "Content-Type: image/jpeg"

@@ -12,7 +12,7 @@ import typer
 
 from plusone.cli.checks import check_file, check_folder
 from plusone.cli.loading import dataset_of
-from plusone.cli.options import Device, Features, Form, Hints, Json, Meaning, Plugin
+from plusone.cli.options import Device, Features, Form, Hints, Json, Meaning, PickModels, Plugin
 from plusone.cli.printing import (
     EXTRACTING,
     KEPT,
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from plusone.recipe import Recipe
     from plusone.suggest.find import Found
 
+NOTHING_ASKED = (
+    "no label is accepted: nobody checked any. --draw-audit 100 says which items to check for a "
+    "promise; --precision 0.9 accepts by expectation"
+)
 FORMS = ("json", "parquet", "label-studio", "fiftyone", "probabilities")
 
 
@@ -53,8 +57,21 @@ def suggest(
         float | None, typer.Option(min=1, help="Labels per item, if you know; else estimated.")
     ] = None,
     precision: Annotated[
-        float, typer.Option(min=0.01, max=0.999, help="Share of accepted labels that is right.")
-    ] = 0.9,
+        float | None,
+        typer.Option(
+            min=0.01,
+            max=0.999,
+            help="Accept labels of which this share is right; by default 0.9 with an audit, and "
+            "none without one.",
+        ),
+    ] = None,
+    draw_audit: Annotated[
+        int | None,
+        typer.Option(
+            "--draw-audit", min=20, metavar="N", help="Write the N items to audit, audit.csv."
+        ),
+    ] = None,
+    picks: PickModels = None,
     per_class: Annotated[
         bool, typer.Option("--per-class", help="Reach the precision in each class by itself.")
     ] = False,
@@ -80,6 +97,9 @@ def suggest(
         bool,
         typer.Option("--linear", help="Fine-tuned runs: train heads on the run's features only."),
     ] = False,
+    wrong: Annotated[
+        bool, typer.Option("--wrong", help="Also list seen labels that are probably wrong.")
+    ] = False,
     features: Features = None,
     hints: Hints = None,
     device: Device = None,
@@ -95,14 +115,23 @@ def suggest(
 
     The run's recipe is trained once per fold on the other folds, so every item is
     judged by a model that has not seen it. A stopped command continues where it was.
+    Without an audit the probabilities are expectations. --draw-audit 100 says which
+    items to check: give each all its labels, and --audit makes promises of them.
 
     Example: [bold]plusone suggest runs/photos-gr-seed0 --precision 0.95[/bold]
     Example: [bold]plusone suggest runs/photos-gr-seed0 --audit checked.csv[/bold]
+    Example: [bold]plusone suggest runs/photos-gr-seed0 --wrong[/bold]
     """
     from plusone.data.formats import read
     from plusone.features.extraction import FOLDER
-    from plusone.probabilities.accept import accept
-    from plusone.suggest.find import head_only, run_k, run_labels, run_recipe
+    from plusone.suggest.find import (
+        check_no_audit,
+        drawn_weights,
+        head_only,
+        run_k,
+        run_labels,
+        run_recipe,
+    )
     from plusone.suggest.outputs import (
         ACCEPTED,
         PROBABILITIES,
@@ -119,9 +148,11 @@ def suggest(
         raise InputError("--image-prefix is for --also label-studio; add it, or leave this out")
     folder = to or run.with_name(f"{run.name}-suggestions")
     check_folder(folder)
+    if draw_audit is not None:
+        check_no_audit(folder)
     more_labels = labels or folder / ACCEPTED
     check_file(more_labels, flag="--accepted")
-    recipe = run_recipe(run, device or "auto", seed)
+    recipe = run_recipe(run, device or "auto", seed, picks)
     dataset = dataset_of(run, data, features, form, meaning, hints)
     dataset = replace(dataset, table=run_labels(run, dataset.table, recipe))
     try:
@@ -140,12 +171,14 @@ def suggest(
             dataset, recipe = head_only(
                 run, dataset, recipe, lambda n: bar.advance(making, n), cached
             )
-    k = run_k(run, dataset.table) if positives is None and data is None else positives
-    found = _find(dataset, recipe, folds, checked, k, folder, cached)
-    accepted = accept(
-        found.calibrated, found.observed, precision, per_class=per_class, groups=found.groups
-    )
+    own = positives is None and data is None and picks is None
+    k = run_k(run, dataset.table) if own else positives
+    drawn = None if checked is None else drawn_weights(folder)
+    found = _find(dataset, recipe, folds, checked, k, folder, cached, drawn)
+    accepted = found.accept(precision, per_class=per_class)
     about: dict[str, Any] = {"run": str(run), "backbone_saw_items": linear}
+    if draw_audit is not None:
+        about["to_audit"] = str(folder / found.write_audit(folder, draw_audit))
     result = write_found(
         found,
         accepted,
@@ -155,6 +188,7 @@ def suggest(
         forms=forms,
         image_prefix=image_prefix,
         about=about | ({"broken": len(dataset.broken)} if dataset.broken else {}),
+        wrong=found.wrong() if wrong else None,
     )
     if as_json:
         emit(result)
@@ -171,6 +205,7 @@ def _find(
     positives: float | LabelsPerItem | None,
     folder: Path,
     cached: Path,
+    drawn: dict[str, float] | None,
 ) -> Found:
     """Trains the models of all folds, with a progress bar; those that are done are kept."""
     from plusone.data.broken import write_broken
@@ -208,6 +243,7 @@ def _find(
             folds,
             audit=audit,
             positives=positives,
+            drawn=drawn,
             keep=folder / "folds",
             on_epoch=on_epoch,
             on_fold=on_fold,
@@ -224,9 +260,10 @@ def _print(result: dict[str, Any], training: list[str]) -> None:
         training: The words of the command that trains on the accepted labels; none if there is no
             such command.
     """
-    from plusone.probabilities.accept import FEWEST_AUDITED, too_few_groups
+    from plusone.probabilities.picks import Salience
 
     accepted, audit = result["accepted"], result["calibration"]["audit"]
+    asked = accepted["target"] is not None
     known = "true_precision" in accepted
     columns = ["class", "accepted", "estimated %", *(["true %"] if known else [])]
     some = [row for row in accepted["classes"] if row["accepted"]]
@@ -236,21 +273,23 @@ def _print(result: dict[str, Any], training: list[str]) -> None:
         for row in [*some, accepted | {"class": "all"}]
     ]
     target, none = percent(accepted["target"]), len(accepted["classes"]) - len(some)
-    out.print(table(f"labels to accept at {target} %", columns, rows))
-    if not some and audit is not None and too_few_groups(audit["groups"]):
-        say(
-            f"no label can be accepted: the answers are about {audit['groups']} groups, and a "
-            f"precision is promised from {FEWEST_AUDITED} on; audit more groups, or review the "
-            "suggestions"
-        )
+    if asked:
+        out.print(table(f"labels to accept at {target} %", columns, rows))
+    if not asked:
+        say(NOTHING_ASKED)
     elif not some:
+        why = "nobody checked a label" if audit is None else "the audit does not support it"
         say(
-            f"no label can be accepted at {target} %: nothing can be promised; "
-            "lower --precision, audit some items (--audit), or review the suggestions"
+            f"no label can be accepted at {target} %: {why}; lower --precision, audit "
+            f"{'' if audit is None else 'more '}items (--draw-audit 100 says which), or review the "
+            "suggestions"
         )
     elif none:
         say(f"classes without a label to accept: {none}")
     say(result["calibration"]["sentence"])
+    if (salience := result["calibration"]["salience"]) is not None:
+        names = [row["class"] for row in accepted["classes"]]
+        say(f"How annotators pick: {Salience.from_dict(salience).finding(names)}.")
     if (weight := result.get("hint_weight")) is not None:
         used = f"count with the weight {weight:g}" if weight else "are left out"
         say(f"Hints {used}, which ranks the seen labels best.")
@@ -264,7 +303,12 @@ def _print(result: dict[str, Any], training: list[str]) -> None:
             f"{percent(accepted['recovered'])} % of the missing labels are among them"
         )
     folder = result["out"]
+    if (wrong := result.get("wrong")) is not None:
+        say(wrong["sentence"])
+        say(f"{wrong['listed']} of them, with what may be right instead, in {folder}/wrong.csv")
     say(f"{result['suggestions']} suggestions for {result['items']} items in {folder}")
+    if (items := result.get("to_audit")) is not None:
+        say(f"to audit: give each item of {items} all its labels, then --audit {quote(items)}")
     say(f"next: plusone review {quote(folder)}")
     if accepted["accepted"] and training:
         say(f"      {join(training)} (accepted labels count as seen)")
@@ -273,11 +317,6 @@ def _print(result: dict[str, Any], training: list[str]) -> None:
 def _bound(accepted: dict[str, Any], *, grouped: bool) -> str:
     """What the audit says about the precision of the accepted labels."""
     low, (checked, right) = accepted["precision_at_least"], accepted["audited"]
-    if low is None:
-        return (
-            "no lower bound: of items drawn at random with all their labels known, none has a "
-            "label that would be accepted; audit more items, or review the accepted labels"
-        )
     return (
         f"of the accepted labels at least {percent(low)} % are right (95 % confidence): of the "
         f"audited items {checked} labels would be accepted, and {right} of them are right"

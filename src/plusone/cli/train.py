@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plusone.cli.checks import check_folder
+from plusone.cli.comparison import report_shown
 from plusone.cli.loading import layers, load, source_of
 from plusone.cli.options import (
     Backbone,
@@ -24,6 +25,7 @@ from plusone.cli.options import (
     Json,
     Meaning,
     OneMethod,
+    PickModels,
     Plugin,
     Rate,
     RecipeFile,
@@ -104,6 +106,7 @@ def train(
     seed: Annotated[
         int | None, typer.Option(help="Seed of weights and batches; default 0.")
     ] = None,
+    picks: PickModels = None,
     observe: Annotated[
         str | None,
         typer.Option(help="Where all labels are known: the scheme that hides some, or given."),
@@ -161,7 +164,7 @@ def train(
     listeners = make_listeners(track or ())
     flags = {
         "method": method, "mode": mode, "backbone": backbone, "epochs": epochs, "lr": lr,
-        "batch_size": batch_size, "seed": seed, "observe": observe,
+        "batch_size": batch_size, "seed": seed, "observe": observe, "picks": picks,
     }  # fmt: skip
     given = layers(recipe, with_device(settings, device), flags)
     where = str(recipe) if recipe else "settings"
@@ -236,14 +239,7 @@ def _pick_rate(task: Task, composed: Composed, folder: Path | None) -> Picked | 
 
 
 def _announce(task: Task, composed: Composed, remarks: Sequence[str], asked: set[str]) -> None:
-    """Prints what is trained on what, and how.
-
-    Args:
-        task: The data.
-        composed: The settings.
-        remarks: Of the reader of the data.
-        asked: Settings that the user gave.
-    """
+    """Prints what is trained on what, and how."""
     from plusone.build import in_closed_form
     from plusone.device import describe, resolve
     from plusone.training.guards import compiler_problem
@@ -276,7 +272,7 @@ def _say_expected(task: Task, recipe: Recipe, folder: Path | None) -> int:
         steps = Steps(*bar_and_task)
         k = expected(recipe, task, folder, partial(steps.extracted, total=_items(task)))
     if k.source in K_FROM:
-        ends = "" if k.ends is None else " ({:.3g} to {:.3g})".format(*k.ends)
+        ends = "" if k.estimate is None else f" ({k.estimate.low:.3g} to {k.estimate.high:.3g})"
         say(f"labels per item: about {k.k:.3g}{ends}, {K_FROM[k.source]}")
     return steps.done
 
@@ -286,14 +282,7 @@ def _items(task: Task) -> int:
 
 
 class _Shown:
-    """The progress bar and the lines of a run.
-
-    Args:
-        steps: The bar.
-        task: The data.
-        recipe: The settings.
-        verbose: Whether scores are called by their names.
-    """
+    """The progress bar and the lines of a run."""
 
     def __init__(self, steps: Steps, task: Task, recipe: Recipe, verbose: bool) -> None:
         from plusone.build import in_closed_form
@@ -318,7 +307,7 @@ class _Shown:
         self.steps.to("training", before * self.per_epoch + clock.step + 1, self.total)
 
     def extracted(self, count: int) -> None:
-        """Moves the bar by so many extracted features."""
+        """Advances the bar by `count` extracted features."""
         self.steps.extracted(count, self.items)
         if self.steps.done == self.items:
             self.steps.to("training", 0, self.total)
@@ -349,19 +338,11 @@ def _report(folder: Path) -> None:
     """Writes the report of one run into its folder."""
     from importlib.util import find_spec
 
-    from plusone.report.writing import write_report
-
-    with progress("report", None) as (bar, task):
-
-        def on_progress(what: str, done: int, total: int) -> None:
-            bar.update(task, description=what, completed=done, total=total)
-
-        try:
-            target = write_report([folder], folder / "report.html", on_progress=on_progress)
-        except (InputError, OSError) as error:  # the run is complete all the same
-            say(f"without a report: {error}")
-            return
-    say(f"report: {target}")
+    try:
+        say(f"report: {report_shown([folder], folder / 'report.html')}")
+    except (InputError, OSError) as error:  # the run is complete all the same
+        say(f"without a report: {error}")
+        return
     if find_spec("matplotlib") is None:
         say(f"it has no figures: {install_command('plots')} installs matplotlib")
 
@@ -391,14 +372,7 @@ def _decisive(selected_by: str, score: float | None, verbose: bool) -> str:
 
 
 def _print(result: RunResult, data: str, *, closed: bool, verbose: bool) -> None:
-    """The result as a table, and what to do with it.
-
-    Args:
-        result: The result.
-        data: Name of the data set.
-        closed: Whether it was solved in closed form, so that no epoch was chosen.
-        verbose: Whether scores are called by their names.
-    """
+    """The result as a table, and what to do with it."""
     against = f"(against {result.val_labels})"
     score = _decisive(result.selected_by, result.val_score, verbose)
     rows: list[tuple[str, object]] = [("val mAP", f"{percent(result.val_map)} {against}")]
@@ -413,6 +387,8 @@ def _print(result: RunResult, data: str, *, closed: bool, verbose: bool) -> None
         how = "raw scores" if calibration["from"] == "none" else "calibrated on"
         note = f"({calibration['note']})" if calibration["from"] == "none" else calibration["note"]
         rows.append(("probabilities", f"{how} {note}"))
+        if (finding := calibration.get("picks")) is not None:
+            rows.append(("how annotators pick", finding))
     rows += [("seconds", f"{result.seconds:.1f}"), ("run", result.run)]
     out.print(table(f"{result.method} on {data}", ("result", ""), rows, text=2))
     say("mAP, mean average precision: how well the items of each class are ranked; 100 is perfect")
@@ -433,7 +409,7 @@ def _print(result: RunResult, data: str, *, closed: bool, verbose: bool) -> None
 
 def notes(task: Task) -> list[str]:
     """Warnings about the data, a sentence each."""
-    from plusone.data.names import name_warnings
+    from plusone.data.checks import name_warnings
 
     sentences = []
     if task.val.of is not None:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from plusone.closed_form.kernel import principal_axes
+from plusone.closed_form.recover import with_test
 from plusone.closed_form.ridge import Ridge, Solution
 from plusone.data.groups import random_folds
 from plusone.seeds import generator
@@ -39,7 +40,7 @@ def fold_of(n_items: int, groups: Tensor | None = None) -> Tensor:
 
 
 def predict_by_folds(
-    solve_head: Solve,
+    solver: Solve,
     vectors: Tensor,
     observed: Tensor,
     weights: Tensor | None = None,
@@ -48,7 +49,7 @@ def predict_by_folds(
     """Predictions `[n, L]` of each fold by a solution for all other items.
 
     Args:
-        solve_head: `Method.solve`.
+        solver: `Method.solve`.
         vectors: `[n, r]`.
         observed: Labels `[n, L]`.
         weights: How much each item counts, `[n]`.
@@ -63,7 +64,7 @@ def predict_by_folds(
         ridge = Ridge(
             (vectors[rest] - centre) @ axes, counts, None if groups is None else groups[rest]
         )
-        solution = solve_head(ridge, observed[rest])
+        solution = solver(ridge, observed[rest])
         weight = axes @ solution.weight.T
         predictions[own] = (vectors[own] - centre) @ weight + solution.bias
         del solution  # its tables, before those of the next fold
@@ -71,7 +72,7 @@ def predict_by_folds(
 
 
 def solve(
-    solve_head: Solve,
+    solver: Solve,
     vectors: Tensor,
     observed: Tensor,
     weights: Tensor | None = None,
@@ -82,7 +83,7 @@ def solve(
     """The solution for all items; its `left_out` is free of an item's own labels.
 
     Args:
-        solve_head: `Method.solve`.
+        solver: `Method.solve`.
         vectors: `[n, r]`, with centred, uncorrelated columns.
         observed: Labels `[n, L]`.
         weights: How much each item counts, `[n]`.
@@ -90,9 +91,10 @@ def solve(
         leave_one_out: Whether the method's own leave-one-out predictions are free of them; else
             folds are predicted.
     """
-    solution = solve_head(Ridge(vectors, weights, groups), observed)
+    ridge = Ridge(vectors, weights, groups)
+    solution = with_test(ridge, observed, solver(ridge, observed))
     if leave_one_out or len(vectors) < 2 or (groups is not None and not groups.any()):
         return solution
     solution = replace(solution, left_out=observed[:0])  # its table, for those of the folds
-    left_out = predict_by_folds(solve_head, vectors, observed, weights, groups)
+    left_out = predict_by_folds(solver, vectors, observed, weights, groups)
     return replace(solution, left_out=left_out)

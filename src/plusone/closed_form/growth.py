@@ -22,7 +22,7 @@ import torch
 from scipy.optimize import nnls
 
 from plusone.closed_form.folds import FOLDS, MANY
-from plusone.closed_form.gamma import GAMMAS, SAMPLED
+from plusone.closed_form.gamma import SAMPLED
 from plusone.closed_form.kernel import n_landmarks
 
 SIDE = 700  # of the matrices by which a decomposition and a product are compared
@@ -42,14 +42,14 @@ class Growth:
         classes: L.
         kernel: Whether its vectors are those of a kernel.
         folds: Whether folds are solved too.
-        tries: Whether several kernels are tried.
+        tried: How many kernels are tried on some items.
     """
 
     width: int
     classes: int
     kernel: bool
     folds: bool
-    tries: bool
+    tried: int
 
     def bytes(self, n: int) -> int:
         """Bytes of its tables for n items."""
@@ -70,8 +70,10 @@ class Growth:
         m, solutions = self._rank(n), 1
         if self.folds:
             solutions += min(FOLDS if n <= MANY else 2, n)
-        tried = len(GAMMAS) * min(n, SAMPLED) ** 3 if self.tries else 0
-        large = ratio * (solutions * m**3 + tried) + PRODUCTS * solutions * n * m**2
+        large = (
+            ratio * (solutions * m**3 + self.tried * min(n, SAMPLED) ** 3)
+            + PRODUCTS * solutions * n * m**2
+        )
         return large, solutions * n * m * (self.width + self.classes)
 
     def _rank(self, n: int) -> int:

@@ -1,18 +1,28 @@
 """The kernel head: a linear model in the space of a kernel between items.
 
-Features are mapped by the signed square root, centred and scaled to length one; the kernel of two
-items is
+Features are prepared, and the kernel of two items is
 
-    k(x, x') = exp(-gamma (1 - cos(x, x')) / m),
+    k(x, x') = exp(-gamma d(x, x') / m),
 
-with m the mean of `1 - cos` over the items it is fitted on, so that gamma, the narrowness of the
-kernel, has the same meaning for all features. `KernelMap` gives vectors whose products are the
-kernel: exactly, if every item is a landmark, or by the Nystroem approximation (Williams and Seeger
-2001) from a sample of them. Any method trains its head on these vectors; afterwards a linear head
-and the map are folded into one `KernelHead`, with one weight per landmark and class.
+with d half the squared distance of the prepared vectors and m its mean over the items it is fitted
+on, so that gamma, the narrowness of the kernel, has the same meaning for all features. The two
+kinds of kernel differ in how features are prepared:
+
+- "cosine": signed square root, centred, scaled to length one, so that d = 1 - cos(x, x'). It suits
+  embeddings, where the direction of a vector says what an item is.
+- "rbf": each feature brought to mean 0 and spread 1. It suits measurements, each of which has a
+  meaning of its own.
+
+`KernelMap` gives vectors whose products are the kernel: exactly, if every item is a landmark, or by
+the Nystroem approximation (Williams and Seeger 2001) from a sample of them. Any method trains its
+head on these vectors; afterwards a linear head and the map are folded into one `KernelHead`, with
+one weight per landmark and class.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +31,7 @@ from plusone.models.heads import Head, LinearHead
 from plusone.seeds import generator
 from plusone.types import Outputs
 
+Kind = Literal["cosine", "rbf"]
 GAMMA = 1.5
 EXACT = 4000  # up to so many items, each is a landmark
 LANDMARKS = 3000  # above
@@ -85,38 +96,74 @@ class Similarity(nn.Module):
         dim: D, the length of a feature vector.
         landmarks: m, how many landmarks there are.
         gamma: How narrow the kernel is.
+        kind: How features are prepared.
     """
 
-    def __init__(self, dim: int, landmarks: int, gamma: float = GAMMA) -> None:
+    def __init__(
+        self, dim: int, landmarks: int, gamma: float = GAMMA, kind: Kind = "cosine"
+    ) -> None:
         super().__init__()
-        self.gamma = gamma
+        self.gamma, self.kind = gamma, kind
         self.register_buffer("mean", torch.zeros(dim))
+        if kind == "rbf":
+            self.register_buffer("spread", torch.ones(dim))
         self.register_buffer("rate", torch.ones(()))  # gamma / mean distance
         self.register_buffer("landmarks", torch.zeros(landmarks, dim))
         self.mean: Tensor
+        self.spread: Tensor
         self.rate: Tensor
         self.landmarks: Tensor
 
     def fit(self, x: Tensor) -> None:
         """Fits centre and rate on features `[n, D]`, and draws the landmarks among them."""
-        total = torch.zeros(x.shape[1], dtype=torch.float64)
-        for rows in torch.split(x, BLOCK):
-            total += signed_root(rows.to(self.mean.device)).sum(0).cpu()
-        self.mean.copy_(total / len(x))
+        if self.kind == "rbf":
+            mean, spread = moments(x)
+            self.mean.copy_(mean)
+            self.spread.copy_(spread)
+        else:
+            total = torch.zeros(x.shape[1], dtype=torch.float64)
+            for rows in torch.split(x, BLOCK):
+                total += signed_root(rows.to(self.mean.device)).sum(0).cpu()
+            self.mean.copy_(total / len(x))
         count = len(self.landmarks)
         chosen = torch.randperm(len(x), generator=generator("landmarks"))[:count].sort().values
-        unit = self.unit((x if count == len(x) else x[chosen]).to(self.mean.device))
-        self.landmarks.copy_(unit)
+        points = self.prepared((x if count == len(x) else x[chosen]).to(self.mean.device))
+        self.landmarks.copy_(points)
         among = max(count * (count - 1), 1)
-        distance = (count * count - float((unit.sum(0).cpu().double() ** 2).sum())) / among
+        squares = float(count)
+        if self.kind == "rbf":
+            squares = float(points.square().sum(0).cpu().double().sum())
+        distance = (count * squares - float((points.sum(0).cpu().double() ** 2).sum())) / among
         self.rate.fill_(self.gamma / max(distance, 1e-6))
 
-    def unit(self, x: Tensor) -> Tensor:
-        """Features after square root, centring and scaling to length one."""
+    def prepared(self, x: Tensor) -> Tensor:
+        """Features `[B, D]` as vectors whose distances count."""
+        if self.kind == "rbf":
+            return (x.float() - self.mean) / self.spread
         return nn.functional.normalize(signed_root(x) - self.mean, dim=1, eps=1e-12)
 
+    def among_landmarks(self) -> Tensor:
+        """The kernel of the landmarks `[m, m]`."""
+        return self._kernel(self.landmarks)
+
     def forward(self, x: Tensor) -> Tensor:
-        return ((self.unit(x) @ self.landmarks.T - 1) * self.rate).exp()
+        return self._kernel(self.prepared(x))
+
+    def _kernel(self, points: Tensor) -> Tensor:
+        if self.kind == "rbf":
+            halves = half_squares(points)[:, None] + half_squares(self.landmarks)
+            return ((points @ self.landmarks.T - halves) * self.rate).exp()
+        return ((points @ self.landmarks.T - 1) * self.rate).exp()
+
+
+def kind_of(names: Iterable[str]) -> Kind:
+    """The kind of the kernel whose tensors have these names in a weights file."""
+    return "rbf" if any(name.endswith(".similarity.spread") for name in names) else "cosine"
+
+
+def half_squares(points: Tensor) -> Tensor:
+    """Half the squared lengths of points `[n, D]`, `[n]`."""
+    return points.square().sum(1) / 2
 
 
 def signed_root(x: Tensor) -> Tensor:
@@ -132,12 +179,15 @@ class KernelMap(FeatureMap):
         dim: D, the length of a feature vector.
         landmarks: How many landmarks there are; also the length of the vectors.
         gamma: How narrow the kernel is.
+        kind: How features are prepared.
     """
 
-    def __init__(self, dim: int, landmarks: int, gamma: float = GAMMA) -> None:
+    def __init__(
+        self, dim: int, landmarks: int, gamma: float = GAMMA, kind: Kind = "cosine"
+    ) -> None:
         super().__init__()
         self.rank = landmarks
-        self.similarity = Similarity(dim, landmarks, gamma)
+        self.similarity = Similarity(dim, landmarks, gamma, kind)
         self.register_buffer("rotation", torch.zeros(landmarks, landmarks))
         self.register_buffer("centre", torch.zeros(landmarks))
         self.rotation: Tensor
@@ -154,8 +204,7 @@ class KernelMap(FeatureMap):
         With P = I - 1 1'/n, P K P = U S U'. The vectors U S^1/2 have the products of the centred
         kernel, and `(k(x) - mean k) P U S^-1/2` is the vector of any item.
         """
-        unit = self.similarity.landmarks
-        kernel = ((unit @ unit.T - 1) * self.similarity.rate).exp_()
+        kernel = self.similarity.among_landmarks()
         mean = kernel.mean(0)
         kernel -= mean
         kernel -= kernel.mean(1, keepdim=True)
@@ -170,8 +219,7 @@ class KernelMap(FeatureMap):
     def _fit_sample(self, x: Tensor, weights: Tensor | None) -> Tensor:
         """The map of a sample of the items `[n, D]`, or of weighted items; the vectors of all."""
         # With C C' = K the kernel of the landmarks, k(x) C'^-1 has the products of the kernel.
-        unit = self.similarity.landmarks
-        kernel = ((unit @ unit.T - 1) * self.similarity.rate).exp().cpu().double()
+        kernel = self.similarity.among_landmarks().cpu().double()
         kernel.diagonal().add_(JITTER * len(kernel) ** 0.5)
         lower = torch.linalg.cholesky(kernel)
         whiten = torch.linalg.solve_triangular(
@@ -197,7 +245,8 @@ class KernelMap(FeatureMap):
     def folded_linear(self, head: LinearHead) -> KernelHead:
         """Weights of the landmarks: `rotation @ weight'`."""
         with torch.no_grad():
-            folded = KernelHead(len(self.similarity.mean), len(head.bias), self.rank)
+            kind, dim = self.similarity.kind, len(self.similarity.mean)
+            folded = KernelHead(dim, len(head.bias), self.rank, kind)
             folded.to(self.centre.device)
             folded.similarity.load_state_dict(self.similarity.state_dict())
             folded.linear.weight.copy_(head.weight @ self.rotation.T)
@@ -264,6 +313,20 @@ class LinearMap(FeatureMap):
         return folded
 
 
+def moments(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and spread of each of the features `[n, D]`, `[D]` each, float64 on the CPU.
+
+    The spread of a feature that is the same for all items is 1, so that it becomes 0.
+    """
+    mean = torch.zeros(x.shape[1], dtype=torch.float64)
+    squares = torch.zeros_like(mean)
+    for rows in torch.split(x, BLOCK):
+        mean += rows.cpu().double().sum(0) / len(x)
+    for rows in torch.split(x, BLOCK):
+        squares += (rows.cpu().double() - mean).square().sum(0) / len(x)
+    return mean, torch.where(squares > 0, squares.sqrt(), 1.0)
+
+
 class StandardMap(FeatureMap):
     """Features with mean 0 and spread 1, each by itself, and a map after that if there is one.
 
@@ -283,15 +346,9 @@ class StandardMap(FeatureMap):
 
     def fit(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
         """As `FeatureMap.fit`; mean and spread are those of all items, whatever they count."""
-        mean = torch.zeros(x.shape[1], dtype=torch.float64)
-        squares = torch.zeros_like(mean)
-        for rows in torch.split(x, BLOCK):
-            mean += rows.cpu().double().sum(0) / len(x)
-        for rows in torch.split(x, BLOCK):
-            squares += (rows.cpu().double() - mean).square().sum(0) / len(x)
+        mean, spread = moments(x)
         self.mean.copy_(mean)
-        # A feature that is the same for all items stays 0.
-        self.spread.copy_(torch.where(squares > 0, squares.sqrt(), 1.0))
+        self.spread.copy_(spread)
         vectors = torch.cat([self._standard(rows) for rows in torch.split(x, BLOCK)])
         return vectors if self.inner is None else self.inner.fit(vectors, weights)
 
@@ -327,13 +384,14 @@ class KernelHead(Head):
         dim: D, the length of a feature vector.
         n_classes: L.
         landmarks: How many landmarks there are.
+        kind: How features are prepared.
     """
 
     deterministic = True
 
-    def __init__(self, dim: int, n_classes: int, landmarks: int) -> None:
+    def __init__(self, dim: int, n_classes: int, landmarks: int, kind: Kind = "cosine") -> None:
         super().__init__()
-        self.similarity = Similarity(dim, landmarks)
+        self.similarity = Similarity(dim, landmarks, kind=kind)
         self.linear = nn.Linear(landmarks, n_classes)
         self.width_inside = landmarks
 

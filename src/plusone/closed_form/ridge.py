@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from plusone.probabilities.k import LabelsPerItem
+
 BLOCK = 8192  # items at once
 GROUP_BLOCK = 2048  # items at once, where groups are left out
 MOST_LEVERAGE = 1 - 1e-4
@@ -26,12 +28,16 @@ class Solution:
         bias: `[L]`.
         left_out: What the model fitted without an item, or its group, predicts for it, `[n, L]`.
         targets: The targets of its items `[n, L]`, where a method estimates them.
+        estimate: What the method estimated of the number of labels and of how they were picked.
+        penalty: The penalty of the squared weights, where a method chose it.
     """
 
     weight: Tensor
     bias: Tensor
     left_out: Tensor
     targets: Tensor | None = None
+    estimate: LabelsPerItem | None = None
+    penalty: float | None = None
 
 
 class Ridge:

@@ -4,18 +4,3 @@
 picks a method by seen labels alone, and `loop` measures what a reviewer's answers are worth.
 `reproduce` trains the rows of the papers' tables.
 """
-
-__all__ = [
-    "ablate",
-    "bench",
-    "choose",
-    "jobs",
-    "loop",
-    "noise",
-    "reproduce",
-    "search",
-    "spec",
-    "summary",
-    "sweep",
-    "tables",
-]

@@ -31,36 +31,20 @@ def run_ablation(
     rates: Sequence[float | None] = (None,),
     settings: Settings | None = None,
     rules: bool = False,
-    title: str = "",
     command: str = "",
-    workers: int = 2,
     run: Runner | None = None,
 ) -> Ablation:
-    """Trains every row with every seed; runs in the journal are not repeated.
-
-    Args:
-        source: The data.
-        method: Name of a method that has an ablation.
-        folder: Where the journal of runs is.
-        seeds: Seeds of each row.
-        rates: Learning rates; for each row validation picks one.
-        settings: Settings of all runs.
-        rules: Whether rules that look at the data choose what is not given.
-        title: A line for reports; empty for a default.
-        command: The command that repeats it.
-        workers: Parallel processes.
-        run: Trains jobs in place of `run_jobs`, to show progress.
-    """
+    """Trains every row with every seed; the arguments are those of `run_sweep`."""
     parts = parts_of(method)
     given = settings or {}
     cells = [plan_part(part, method, source, seeds, rates, given, rules=rules) for part in parts]
     journal = folder / "journal.jsonl"
-    results = run_cells(cells, run or (lambda jobs: run_jobs(jobs, journal, workers=workers)))
+    results = run_cells(cells, run or (lambda jobs: run_jobs(jobs, journal)))
     rows = summarise_ablation(parts, results)
     note = get_method(method).on_features
     linear = all(result.mode == "linear" for trained in results for result in trained)
     return Ablation(
-        title=title or f"{rows[0].data}: what the parts of {method} are worth",
+        title=f"{rows[0].data}: what the parts of {method} are worth",
         command=command,
         method=method,
         data=rows[0].data,

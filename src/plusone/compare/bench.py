@@ -42,13 +42,7 @@ RULES = {
 
 @dataclass(frozen=True)
 class Bench:
-    """A finished comparison.
-
-    Args:
-        results: All runs, including those of settings that were not chosen.
-        summary: One row per data set, method and mode.
-        rule: The rule by which settings were chosen.
-    """
+    """A finished comparison."""
 
     results: tuple[JobResult, ...]
     summary: Summary
@@ -98,15 +92,7 @@ def rule_of(spec: BenchSpec) -> str:
 
 @dataclass(frozen=True)
 class Entry:
-    """A method on a data set in a mode: one row of a table.
-
-    Args:
-        source: The data.
-        method: Name of the method.
-        settings: Settings of all its runs.
-        data: The user's name for the data, if any.
-        rules: Whether rules that look at the data choose what is not given.
-    """
+    """A method on a data set in a mode: one row of a table."""
 
     source: Source
     method: str
@@ -155,8 +141,7 @@ def make_entries(spec: BenchSpec) -> list[Entry]:
         )
         if source in sources:
             raise InputError(
-                f"{block.path}: is there twice; one comparison has each data set once (plusone "
-                "sweep compares settings)"
+                f"{block.path}: is listed twice; plusone sweep compares settings on one data set"
             )
         sources.add(source)
         _check_modes(spec, block, source)
@@ -200,13 +185,7 @@ def _has_images(source: Source) -> bool:
 
 
 def option_grid(method: str, chosen: Settings, given: Settings) -> list[Settings]:
-    """The chosen settings, and the same with each of the method's alternative options.
-
-    Args:
-        method: Its name.
-        chosen: Settings so far.
-        given: Options the user gave; alternatives to these are not tried.
-    """
+    """The chosen settings, and the same with each of the method's alternative options."""
     grid = get_method(method).grid
     others = [dict(options) for options in grid if not options.keys() & given.keys()]
     return [chosen, *(chosen | {"options": options} for options in others)]
@@ -226,15 +205,7 @@ def tune_by_grid(
     *,
     options: bool = True,
 ) -> list[Settings]:
-    """The chosen settings of each entry.
-
-    Args:
-        entries: What to tune.
-        rates: Learning rates to choose from; None is the method's default.
-        seed: The seed to choose with.
-        run: Trains jobs and returns their results in order.
-        options: Whether to choose the method's options too, at the chosen rate.
-    """
+    """The chosen settings of each entry."""
 
     def choose(grids: Sequence[Sequence[Settings]]) -> list[Settings]:
         pairs = list(zip(entries, grids, strict=True))

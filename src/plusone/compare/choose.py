@@ -24,13 +24,7 @@ DATA_SETTINGS = ("observe", "observe_seed", "val_share", "split_seed", "train_sh
 
 @dataclass(frozen=True)
 class Candidate:
-    """A run that was tried.
-
-    Args:
-        recipe: Its settings, as given.
-        score: The score of its best epoch, higher is better.
-        epoch: That epoch, from 1.
-    """
+    """A run that was tried, and the best score of its epochs (numbered from 1)."""
 
     recipe: Recipe
     score: float
@@ -39,14 +33,9 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """The result of `choose`.
+    """The result of `choose`: candidates, best first, and settings that failed, with the reason.
 
-    Args:
-        score: Name of the score that candidates are ranked by.
-        candidates: The runs, best first.
-        failed: Settings that could not be trained, and why.
-        items: Number of validation items.
-        seen: Number of their observed positive labels.
+    `items` counts the validation items, `seen` their observed positive labels.
     """
 
     score: str

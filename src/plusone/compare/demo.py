@@ -28,13 +28,7 @@ STEPS = 4
 
 @dataclass(frozen=True)
 class Trained:
-    """A method on the test pictures, against all their labels.
-
-    Args:
-        method: Its name.
-        test_map: Mean average precision, a share.
-        f1: Overall F1 of the labels above the thresholds of the run, a share.
-    """
+    """A method on the test pictures, against all their labels."""
 
     method: str
     test_map: float

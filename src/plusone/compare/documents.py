@@ -97,14 +97,7 @@ class Sweep(Titled):
 
 
 class AblationRow(Outcome):
-    """A method without some of its parts.
-
-    Args:
-        name: What is on.
-        paper: The row of the paper's table.
-        options: The options of its runs.
-        change: Test mAP minus that of the full method.
-    """
+    """A method without some of its parts."""
 
     name: str
     paper: str | None = None
@@ -113,15 +106,7 @@ class AblationRow(Outcome):
 
 
 class Ablation(Titled):
-    """A method with parts switched off; `ablation.json`.
-
-    Args:
-        method: The full method.
-        data: Name of the data set.
-        rows: One per row of the method's `ablation`.
-        notes: Caveats for the reader.
-        version: The version of plusone.
-    """
+    """A method with parts switched off; `ablation.json`."""
 
     kind: ClassVar[str] = "ablation"
 

@@ -65,13 +65,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Job:
-    """One run.
-
-    Args:
-        source: The data.
-        recipe: All settings.
-        rules: Which rules chose the settings that the user did not give, and why.
-    """
+    """One run."""
 
     source: Source
     recipe: Recipe
@@ -100,15 +94,7 @@ class Job:
 def make_source(
     data: str, features: Sequence[Path], form: str, meaning: str, hints: Path | None = None
 ) -> Source:
-    """How to load a data set, with absolute paths.
-
-    Args:
-        data: The name of an embedded data set, or a path.
-        features: Feature files or folders.
-        form: The format of the labels, or auto.
-        meaning: What zeros mean, or auto.
-        hints: A hint file.
-    """
+    """How to load a data set, with absolute paths."""
     place = data if data in EMBEDDED else str(Path(data).resolve())
     if place != data and not exists(Path(data)):
         raise InputError(f"{data}: no such file or folder")
@@ -129,14 +115,6 @@ def make_jobs(
 
     Of the settings to try, the rules see only the learning rate, so that the other settings stay
     the same whatever is tried.
-
-    Args:
-        source: The data.
-        methods: Names of methods.
-        seeds: Seeds of each run.
-        grids: Method -> settings to try.
-        settings: Settings of all runs; those to try take precedence.
-        rules: Whether rules that look at the data choose what is not given.
     """
     facts = partial(_facts, source) if rules else None
     jobs = []
@@ -263,12 +241,7 @@ class Failed:
 
 
 def run_unit(unit: Unit, features: Path | None = None) -> list[JobResult] | Refused | Failed:
-    """Trains the jobs of a unit in this process, several at once if they can be stacked.
-
-    Args:
-        unit: The jobs.
-        features: Folder where features of images are kept, so that they are extracted once.
-    """
+    """Trains the jobs of a unit in this process, several at once if they can be stacked."""
     if len(unit.jobs) == 1:
         try:
             result = run_job(unit.jobs[0], features)
@@ -364,10 +337,6 @@ def make_units(jobs: Sequence[Job], workers: int) -> list[Unit]:
     groups than workers, the largest are halved until no worker is idle, but only between seeds: the
     learning rates of a seed are columns of one matrix product, and other columns beside one may
     change its last digits, which training at a high rate amplifies.
-
-    Args:
-        jobs: Distinct jobs.
-        workers: How many processes there are to keep busy.
     """
     groups: dict[object, list[Job]] = {}
     for job in jobs:

@@ -290,13 +290,6 @@ def reviewed(
     """Positions of the suggestions that a review with true answers asks about, in order.
 
     Questions about an item are asked together, and answers change what is asked next.
-
-    Args:
-        suggestions: The suggestions.
-        order: A name in `plusone.review.ORDERS`.
-        budget: Number of questions.
-        seed: Seed of the order `random`.
-        truth: All labels of the items.
     """
     review = Suggested(suggestions, Selection(order, budget, seed=seed))
     asked: list[int] = []

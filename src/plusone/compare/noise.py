@@ -88,13 +88,7 @@ def pooled_noise(scores: Mapping[str, Mapping[int, float]]) -> Noise | None:
 
 
 def is_near(gap: float, noise: Noise | None, p_classes: float | None) -> bool:
-    """Whether a method is within noise of the best.
-
-    Args:
-        gap: How far its mean is below the best.
-        noise: Noise of the table, if there are several seeds.
-        p_classes: p value of the test over classes against the best.
-    """
+    """Whether a method is within noise of the best."""
     if noise is not None and (noise.freedom >= ENOUGH or p_classes is None):
         return gap <= noise.lsd
     return p_classes is not None and p_classes > LEVEL
@@ -118,12 +112,7 @@ def p_over_seeds(ours: Mapping[int, float], other: Mapping[int, float]) -> float
 
 
 def p_over_classes(ours: Sequence[float | None], other: Sequence[float | None]) -> float | None:
-    """Wilcoxon's signed-rank test over classes, two-sided; None without common classes.
-
-    Args:
-        ours: A score per class; None for a class without one.
-        other: The same of another method.
-    """
+    """Wilcoxon's signed-rank test over classes, two-sided; None without common classes."""
     from scipy.stats import wilcoxon
 
     pairs = zip(ours, other, strict=True)

@@ -45,17 +45,7 @@ def write_outputs(
     command: str,
     rule: str,
 ) -> dict[str, Any]:
-    """Writes all files but the journal; returns the content of `results.json`.
-
-    Args:
-        folder: The folder to write into.
-        spec: The comparison.
-        results: All runs, including those of settings that were not chosen.
-        summary: Their rows.
-        title: A line for reports.
-        command: The command that repeats it.
-        rule: The rule by which settings were chosen.
-    """
+    """Writes all files but the journal; returns the content of `results.json`."""
     inputs = {result.data: describe_inputs(result) for result in results}
     observations = {
         json.dumps([result.data, result.observation], sort_keys=True): {
@@ -110,13 +100,7 @@ def write_outputs(
 def runs_csv(
     results: Iterable[JobResult], rows: Sequence[Row], columns: Sequence[str] = RUN_COLUMNS
 ) -> str:
-    """CSV with one line per run; `chosen` ones contribute to a row of the table.
-
-    Args:
-        results: The runs; copies of a run count once.
-        rows: The rows of the tables.
-        columns: Some of `RUN_COLUMNS`.
-    """
+    """CSV with one line per run; `chosen` ones contribute to a row of the table."""
     chosen = {key for row in rows for key in row.keys}
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")

@@ -158,13 +158,7 @@ COLUMNS = (
 
 
 def shown_columns(rows: Sequence[Row], output: Output, width: int = WIDE) -> list[Column]:
-    """The columns of a table: those of the output that have a value and fit.
-
-    Args:
-        rows: The rows of the table.
-        output: Where it is shown.
-        width: Width of the terminal.
-    """
+    """The columns of a table: those of the output that have a value and fit."""
     return [
         column
         for column in COLUMNS
@@ -198,12 +192,9 @@ def markdown(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def markdown_tables(summary: Summary, inputs: Mapping[str, str], notes: Sequence[str]) -> str:
-    """One Markdown table per data set and mode, then a legend.
+    """One Markdown table per data set and mode, then a legend and the notes.
 
-    Args:
-        summary: The rows.
-        inputs: Data set -> the inputs of our models, to compare with published figures.
-        notes: Lines to end with.
+    `inputs` describes the inputs of our models on each data set, to compare with published figures.
     """
     parts = [
         f"**{data}, {mode}**\n\n{markdown(*cells_of(rows, 'markdown'))}"
@@ -215,13 +206,7 @@ def markdown_tables(summary: Summary, inputs: Mapping[str, str], notes: Sequence
 
 
 def latex_tables(summary: Summary, inputs: Mapping[str, str], notes: Sequence[str]) -> str:
-    r"""One `booktabs` table per data set and mode; the best in bold, those within noise underlined.
-
-    Args:
-        summary: The rows.
-        inputs: Data set -> the inputs of our models, to compare with published figures.
-        notes: Lines to begin with, as comments.
-    """
+    r"""One `booktabs` table per data set and mode: best in bold, those within noise underlined."""
     tables = summary.tables().items()
     lines = [f"% {line}" for line in (*notes, r"needs \usepackage{booktabs}")]
     blocks = ["\n".join(lines), *(_latex(*key, rows, inputs) for key, rows in tables)]

@@ -139,12 +139,7 @@ class Row(Outcome):
 
 @dataclass(frozen=True)
 class Summary:
-    """The result of `summarise`.
-
-    Args:
-        rows: One per data set, method and mode, in order of appearance.
-        tests: The noise of each table, see `plusone.compare.noise`.
-    """
+    """The result of `summarise`."""
 
     rows: tuple[Row, ...]
     tests: tuple[dict[str, Any], ...]
@@ -185,12 +180,7 @@ def _settings(result: JobResult) -> str:
 def compare(
     rows: Sequence[Row], runs: Mapping[str, Sequence[JobResult]]
 ) -> tuple[list[Row], Noise | None]:
-    """The rows of one table, compared with each other.
-
-    Args:
-        rows: One per method.
-        runs: The results behind each row, by method.
-    """
+    """The rows of one table, compared with each other."""
     rows = [
         row.model_copy(update={"gap_closed": gap})
         for row, gap in zip(rows, gap_closed(rows), strict=True)
@@ -311,7 +301,7 @@ def published(result: RunResult) -> tuple[float, str] | None:
     """The published mAP (%) for the setting of a result and its source, if there is one.
 
     Data set, labels and mode agree, and the options that belong to a figure; the backbone may be
-    another one, and whoever shows the figure must say so. A data set is known by its name and by
+    another one, which must be said beside the figure. A data set is known by its name and by
     its counts.
     """
     info = METHODS.get(result.method)

@@ -82,17 +82,10 @@ def tune_by_optuna(
     storage: str | None = None,
     workers: int = 1,
 ) -> list[Settings]:
-    """The chosen settings of each entry.
+    """The chosen settings of each entry, after `trials` finished trials of each.
 
-    Args:
-        entries: What to tune.
-        rates: Learning rates to choose from; none = any within `plusone.compare.search.RATE`.
-        seed: The seed to choose with.
-        run: Trains jobs and returns their results in order.
-        trials: Finished trials of each study.
-        folder: Where the journal of the studies is.
-        storage: The address of a database to use instead of the journal.
-        workers: Number of parallel runs.
+    Without `rates`, the learning rate is drawn from `RATE`. The studies are in the database at
+    `storage`, or in a journal in `folder`.
     """
     optuna = import_optuna()
     with quiet(optuna), database_errors(storage):
@@ -269,12 +262,7 @@ def _option_defaults(method: str) -> Settings:
 
 
 def space_of(method: str, pinned: Settings) -> dict[str, Range | Choice]:
-    """The options to search: the method's search space without those that the user gave.
-
-    Args:
-        method: Its name.
-        pinned: Options the user gave.
-    """
+    """The options to search: the method's search space without those that the user gave."""
     space = get_method(method).search_space
     return {name: area for name, area in space.items() if name not in pinned}
 
@@ -301,13 +289,7 @@ def quiet(optuna: Any) -> Iterator[None]:
 
 
 def open_storage(optuna: Any, folder: Path, address: str | None) -> Any:
-    """Opens the storage of the studies.
-
-    Args:
-        optuna: The module.
-        folder: Where the journal is, if there is no database.
-        address: The address of a database, such as `postgresql+psycopg://me:password@host/studies`.
-    """
+    """Opens the storage of the studies."""
     if address is None:
         return _journal(optuna, folder)
     place = without_password(address)

@@ -174,12 +174,7 @@ def read_spec(path: Path, flags: Mapping[str, Any], settings: Settings) -> Bench
 
 
 def make_spec(values: Mapping[str, Any], *, source: str) -> BenchSpec:
-    """Builds a spec, refusing unknown fields and wrong values.
-
-    Args:
-        values: Its fields.
-        source: Where they come from, for messages.
-    """
+    """Builds a spec, refusing unknown fields and wrong values."""
     try:
         spec = BenchSpec(**values)
     except ValidationError as error:

@@ -161,9 +161,7 @@ def run_sweep(
     settings: Settings | None = None,
     rules: bool = False,
     baseline: str | None = None,
-    title: str = "",
     command: str = "",
-    workers: int = 2,
     run: Runner | None = None,
 ) -> Sweep:
     """Trains every method with every value and seed; runs in the journal are not repeated.
@@ -179,10 +177,8 @@ def run_sweep(
         settings: Settings of all runs.
         rules: Whether rules that look at the data choose what is not given.
         baseline: A method trained once, without the setting and with its default options.
-        title: A line for reports; empty for a default.
         command: The command that repeats it.
-        workers: Parallel processes.
-        run: Trains jobs in place of `run_jobs`, to show progress.
+        run: Trains jobs, with progress; `run_jobs` by default.
     """
     given = settings or {}
     points = [Point(method, value) for method in methods for value in values]
@@ -205,7 +201,7 @@ def run_sweep(
         cells.append(plan(baseline, f"baseline {baseline}", general, {}))
     default = _default(over, [plan(method, method, given, {})[0].recipe for method in methods])
     journal = folder / "journal.jsonl"
-    results = run_cells(cells, run or (lambda jobs: run_jobs(jobs, journal, workers=workers)))
+    results = run_cells(cells, run or (lambda jobs: run_jobs(jobs, journal)))
     base = None
     if baseline is not None:
         found = outcome(results.pop())
@@ -217,7 +213,7 @@ def run_sweep(
         )
     rows = summarise_sweep(points, results)
     return Sweep(
-        title=title or f"{rows[0].data}: mAP against {label_of(over)}",
+        title=f"{rows[0].data}: mAP against {label_of(over)}",
         command=command,
         over=over,
         label=label_of(over),
@@ -313,18 +309,7 @@ def plan_cell(
     *,
     rules: bool = False,
 ) -> list[Job]:
-    """The runs of a cell; an error names the cell whose settings the method refuses.
-
-    Args:
-        name: The name of the cell in messages.
-        source: The data.
-        method: The method.
-        seeds: Its seeds.
-        rates: Learning rates to choose from; None is the method's own.
-        settings: Settings of all cells.
-        own: Settings of this cell, which take precedence.
-        rules: Whether rules that look at the data choose what is not given.
-    """
+    """The runs of a cell, whose `own` settings take precedence; errors begin with its name."""
     tried = [rate | own for rate in rate_grid(rates, method)]
     try:
         return make_jobs(source, [method], seeds, {method: tried}, settings, rules=rules)

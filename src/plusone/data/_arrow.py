@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from plusone.data.columns import ID_COLUMNS
+from plusone.data.table import ID_COLUMNS
 from plusone.errors import InputError
 from plusone.extras import install_command
 from plusone.io.keys import file_state
@@ -150,7 +150,7 @@ def _decoded(
     group: int | None = None,
     texts: Sequence[str] = (),
 ) -> Any:
-    """Columns of a parquet file, or of a row group of it, decoded so many rows at a time.
+    """Columns of a parquet file, or of a row group of it, decoded in batches of rows.
 
     `texts` become dictionaries. pyarrow can join those of several row groups in a table, but not
     in a batch, so that each group is read by itself.

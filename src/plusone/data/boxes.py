@@ -18,8 +18,7 @@ import numpy.typing as npt
 
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
-from plusone.io.readers import LARGE_FILE, parse_json, read_text
-from plusone.io.xml import parse_xml
+from plusone.io.readers import LARGE_FILE, parse_json, parse_xml, read_text
 
 Floats = npt.NDArray[np.float64]
 CENTRAL = 0.01  # objects nearer to the centre than this share of the half diagonal count the same

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,12 @@ SPLIT_NAMES = {
     "test": "test",
 }
 LONGEST_ID = 1024  # numpy strings have one width: a single huge id would make all of them huge
+LEAST_LETTERS = 5  # shorter names differ in one letter by nature (cat, car, bat)
+RARER = 10  # how much rarer a misspelt name is than the right one, unless it occurs once or twice
+MOST_CLASSES = 5_000  # more are not compared, which would take seconds
+SHOWN = 5  # pairs in a sentence
+BETWEEN = re.compile(r"[\s_-]+")
+JOINED = re.compile(r"\s*[,;]\s*")
 CHUNK = 65536
 ROWS_AT_ONCE = 8192
 
@@ -78,13 +85,7 @@ def line_of(lines: Sequence[int] | None, row: int) -> int | None:
 
 
 def check_ids(ids: Strings, problems: Problems, lines: Sequence[int] | None = None) -> None:
-    """Reports ids that are empty, leave their folder or occur twice.
-
-    Args:
-        ids: `[N]`.
-        problems: Where they are reported.
-        lines: The line of each row in the file, for formats with lines.
-    """
+    """Reports ids that are empty, leave their folder or occur twice."""
     for start in range(0, len(ids), CHUNK):
         part = ids[start : start + CHUNK].tolist()
         text = "\n".join(part)
@@ -93,20 +94,14 @@ def check_ids(ids: Strings, problems: Problems, lines: Sequence[int] | None = No
             continue
         for row, name in enumerate(part, start):
             if fault := id_fault(name):
-                problems.add(f"id {_short(name)} {fault}", row=line_of(lines, row))
+                problems.add(f"id {short(name)} {fault}", row=line_of(lines, row))
     for row, first in repeats(ids):
         where = f" (first in row {lines[first]})" if lines is not None else ""
-        problems.add(f"id {_short(str(ids[row]))} occurs twice{where}", row=line_of(lines, row))
+        problems.add(f"id {short(str(ids[row]))} occurs twice{where}", row=line_of(lines, row))
 
 
 def check_groups(groups: Strings, problems: Problems, lines: Sequence[int] | None = None) -> None:
-    """Reports names of groups that are empty, unprintable or too long.
-
-    Args:
-        groups: The group of each item, `[N]`.
-        problems: Where they are reported.
-        lines: The line of each row in the file, for formats with lines.
-    """
+    """Reports names of groups that are empty, unprintable or too long."""
     for name in np.unique(groups).tolist():
         fault = name_fault(name)
         if fault == "is empty":
@@ -115,7 +110,7 @@ def check_groups(groups: Strings, problems: Problems, lines: Sequence[int] | Non
             fault = f"has {LONGEST_ID} or more characters"
         for row in np.flatnonzero(groups == name) if fault else ():
             where = "group" if lines is not None else f"group[{row}]"
-            problems.add(f"{where} {_short(name)} {fault}", row=line_of(lines, int(row)))
+            problems.add(f"{where} {short(name)} {fault}", row=line_of(lines, int(row)))
 
 
 def id_array(names: Sequence[str], source: Path | str, what: str = "ids") -> Strings:
@@ -171,13 +166,7 @@ def check_names(classes: tuple[str, ...], problems: Problems) -> None:
 def check_splits(
     values: npt.NDArray[Any], problems: Problems, lines: Sequence[int] | None = None
 ) -> Strings:
-    """The splits under their usual names; other names are reported.
-
-    Args:
-        values: The split of each item, `[N]`.
-        problems: Where they are reported.
-        lines: The line of each row in the file, for formats with lines.
-    """
+    """The splits under their usual names; other names are reported."""
     texts = values.astype(np.str_)
     names = {text: split_name(text) for text in np.unique(texts).tolist()}
     for text, name in names.items():
@@ -206,31 +195,12 @@ def row_not_finite(x: npt.NDArray[Any]) -> int | None:
     return None
 
 
-def images_root(
-    ids: Strings,
-    root: Path | None,
-    problems: Problems,
-    lines: Sequence[int] | None = None,
-    *,
-    check: bool = True,
-    required: bool = False,
-) -> tuple[Path | None, tuple[str, ...]]:
-    """Checks that image files exist; returns the root to use and notes.
-
-    If none of the files exists, the items are assumed not to be images: the root is None and a
-    note says so, unless `required`. If only some exist, each missing one is reported.
-    """
-    if root is None or not check or not len(ids):
-        return root, ()
-    missing = missing_images(ids, root)
-    if len(missing) == len(ids) and not required:
-        return None, (f"no image file of the table exists below {root}: labels only",)
-    for row in missing:
-        name = str(ids[row])
-        if id_fault(name) is None:  # otherwise it was reported already
-            where = f"does not exist below {root}"
-            problems.add(f"image {_short(name)} {where}", row=line_of(lines, row))
-    return root, ()
+def as_floats(x: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], int | None]:
+    """Numbers as float16 or float32, and the first row that is not finite then, or None."""
+    if x.dtype not in (np.float16, np.float32):
+        with np.errstate(over="ignore"):  # infinite then
+            x = x.astype(np.float32)
+    return x, row_not_finite(x)
 
 
 def missing_images(ids: Strings, root: Path) -> list[int]:
@@ -259,6 +229,96 @@ def missing_images(ids: Strings, root: Path) -> list[int]:
     return missing
 
 
-def _short(name: str) -> str:
+def short(name: str) -> str:
+    """A name in quotes for a message, not too long."""
     shown = name.encode("utf-8", "backslashreplace").decode()
     return repr(shown if len(shown) <= 80 else shown[:77] + "...")
+
+
+def similar_names(classes: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Pairs of names that may be one class, each sorted, in order.
+
+    They are equal but for case, spaces, `_`, `-` and a plural's s. Or one is rare and misspelt: two
+    neighbouring letters are exchanged or, in names of at least five letters, one is missing or
+    different. Names that differ in a digit are different.
+
+    Args:
+        classes: Name -> how often it occurs.
+
+    >>> similar_names({"Cat": 9, "cat": 9, "dgo": 1, "dog": 9, "dogs": 9, "car": 1, "v 1": 1})
+    [('Cat', 'cat'), ('dgo', 'dog'), ('dog', 'dogs')]
+    """
+    if len(classes) > MOST_CLASSES:
+        return []
+
+    def rare(pair: tuple[str, str]) -> bool:
+        least, most = sorted(classes[name] for name in pair)
+        return least <= max(2, most // RARER)
+
+    alike: dict[str, list[str]] = {}
+    for name in classes:
+        plain = _plain(name)
+        shorter = (plain[:at] + plain[at + 1 :] for at in range(len(plain)))
+        for key in {plain, *shorter}:  # what names one letter apart share
+            alike.setdefault(key, []).append(name)
+    pairs = {pair for names in alike.values() for pair in combinations(sorted({*names}), 2)}
+    return sorted(p for p in pairs if _same_word(*p) or (rare(p) and _misspelt(*p)))
+
+
+def _plain(name: str) -> str:
+    return BETWEEN.sub("", name.casefold())
+
+
+def _same_word(first: str, second: str) -> bool:
+    a, b = sorted((_plain(first), _plain(second)), key=len)
+    return a == b or (len(a) > 2 and b == f"{a}s")
+
+
+def _misspelt(first: str, second: str) -> bool:
+    a, b = sorted((_plain(first), _plain(second)), key=len)
+    start = next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(a))
+    if len(a) == len(b):
+        if any(letter.isdigit() for letter in (a[start], b[start])):
+            return False
+        exchanged = a[start : start + 2] == b[start : start + 2][::-1]
+        if len(a) > 2 and exchanged and a[start + 2 :] == b[start + 2 :]:
+            return True
+        return len(a) >= LEAST_LETTERS and a[start + 1 :] == b[start + 1 :]
+    missing = a[start:] == b[start + 1 :] and not b[start].isdigit()
+    return len(a) >= LEAST_LETTERS and missing
+
+
+def joined_names(classes: Iterable[str]) -> list[str]:
+    """Names that look like several: parts between commas or semicolons.
+
+    >>> joined_names(["cat, dog", "cat", "person (sitting)"])
+    ['cat, dog']
+    """
+    return [name for name in classes if sum(map(bool, JOINED.split(name))) > 1]
+
+
+def name_warnings(classes: Mapping[str, int]) -> list[str]:
+    """A sentence about each kind of names that are probably mistakes.
+
+    Args:
+        classes: Name -> how often it occurs.
+
+    >>> name_warnings({"dgo": 1, "dog": 1, "cat,dog": 1})[0]
+    "class names that may be the same class: 'dgo' and 'dog'; give both one name if so"
+    """
+    sentences = []
+    if pairs := similar_names(classes):
+        listed = ", ".join(f"{one!r} and {other!r}" for one, other in pairs[:SHOWN])
+        more = f" and {len(pairs) - SHOWN} more pairs" if len(pairs) > SHOWN else ""
+        sentences.append(
+            f"class names that may be the same class: {listed}{more}; give both one name if so"
+        )
+    if joined := joined_names(classes):
+        listed = ", ".join(map(repr, joined[:SHOWN]))
+        more = f" and {len(joined) - SHOWN} more" if len(joined) > SHOWN else ""
+        apart = "|".join(part for part in JOINED.split(joined[0]) if part)
+        sentences.append(
+            f"taken for one class, although there is a comma or semicolon in it: {listed}{more}; "
+            f"several labels in a cell are written with |, as in {apart}"
+        )
+    return sentences

@@ -111,12 +111,7 @@ def as_hints(hints: npt.ArrayLike, name: str) -> npt.NDArray[np.float32]:
 
 
 def as_inputs(x: npt.ArrayLike | LazyArray, name: str = "x") -> npt.NDArray[Any] | LazyArray:
-    """Inputs in the types that models accept: uint8 images, float16 and float32; else float32.
-
-    Args:
-        x: The inputs; every value of an array must be finite.
-        name: Their name in error messages.
-    """
+    """Inputs in the types that models accept: uint8 images, float16 and float32; else float32."""
     if np.ma.is_masked(x):
         raise InputError(f"{name}: has masked values; fill them, or leave those items out")
     array = x if isinstance(x, LazyArray) else np.asarray(x)

@@ -41,14 +41,6 @@ def write_example(
     | `audit.csv` | all labels of a random sample of them, with paths relative to `photos` |
     | `test.csv` | all labels of the images in `new` |
     | `new/*.png` | images without labels |
-
-    Args:
-        folder: The folder; it must be empty or not exist yet.
-        items: Number of labelled images.
-        audited: Number of them in `audit.csv`.
-        new: Number of images without a label.
-        seed: Seed of the simulated annotator and of the audit.
-        tick: Called once per image.
     """
     table, scenes = example_table(items, new, seed, folder)
     if not 0 <= audited <= items:
@@ -66,12 +58,6 @@ def example_table(items: int, new: int, seed: int, root: Path) -> tuple[LabelTab
     """The labels of an example with its truth, and the scene of each item.
 
     The new images are the split "test", with all their labels.
-
-    Args:
-        items: Number of images with one label.
-        new: Number of images after them.
-        seed: Seed of the simulated annotator.
-        root: The folder of the example.
     """
     scenes = load_digits_scenes()
     train, test = _rows(scenes, "train", items), _rows(scenes, "test", new)

@@ -18,12 +18,18 @@ import numpy as np
 import numpy.typing as npt
 
 from plusone.data._arrow import PARQUET, image_column, pyarrow, reading, schema_of, table_of
-from plusone.data.checks import id_array, repeats, row_not_finite
-from plusone.data.columns import ID_ARRAYS, ID_COLUMNS, LABEL_COLUMNS, OTHER_COLUMNS
+from plusone.data.checks import as_floats, id_array, repeats
 from plusone.data.formats.npz import as_texts, load_arrays
 from plusone.data.lazy import LARGE, LazyArray, joined, taken
 from plusone.data.shards import named_files
-from plusone.data.table import LabelTable, Strings
+from plusone.data.table import (
+    ID_ARRAYS,
+    ID_COLUMNS,
+    LABEL_COLUMNS,
+    OTHER_COLUMNS,
+    LabelTable,
+    Strings,
+)
 from plusone.errors import InputError
 from plusone.io.arrays import Arrays, mapped_file, mapped_member
 from plusone.io.files import replacing
@@ -257,10 +263,7 @@ def _read_one(file: Path) -> tuple[Strings | None, Features, dict[str, object]]:
         )
     if 0 in x.shape[1:]:
         raise InputError(f"{file}: x has the shape {x.shape}, so there is nothing to learn from")
-    if x.dtype not in (np.float16, np.float32):
-        with np.errstate(over="ignore"):  # infinite then, and reported
-            x = x.astype(np.float32)
-    row = row_not_finite(x)
+    x, row = as_floats(x)
     if row is not None:
         whose = "" if ids is None else f" of {str(ids[row])!r}"
         raise InputError(
@@ -313,11 +316,6 @@ def align(features: FeatureFile, table: LabelTable) -> Features | LazyArray:
 
 def match_ids(names: Strings, ids: Strings, what: str) -> npt.NDArray[np.int64]:
     """The row with the name of each item, as in `align`, int64 `[N]`; -1 where there is none.
-
-    Args:
-        names: Names of the rows of a file.
-        ids: Ids of the items.
-        what: What the file holds, for messages.
 
     Raises:
         InputError: An item matches several rows, or a row several items.

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
-Permute = Callable[[int], npt.ArrayLike]  # a random order of so many things
+Permute = Callable[[int], npt.ArrayLike]  # n -> a random permutation of range(n)
 
 
 def group_numbers(groups: npt.ArrayLike) -> Ints:

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plusone.data.columns import ID_ARRAYS
 from plusone.data.dataset import as_hints
 from plusone.data.features import match_ids
 from plusone.data.formats.npz import as_texts, load_arrays
-from plusone.data.table import LabelTable, Strings
+from plusone.data.table import ID_ARRAYS, LabelTable, Strings
 from plusone.errors import InputError
 from plusone.io.files import replacing
 

@@ -324,15 +324,7 @@ def decode_all(
     aspect: Aspect = "stretch",
     out: Tensor | None = None,
 ) -> Tensor:
-    """Reads many images into one tensor of bytes `[N, 3, size, size]`, on a few threads.
-
-    Args:
-        paths: The files.
-        size: Side of the results.
-        tick: Called once per image.
-        aspect: As for `decode`.
-        out: Tensor to write to; a new one by default.
-    """
+    """Reads many images into one tensor of bytes `[N, 3, size, size]`, on a few threads."""
     import torch
 
     if out is None:
@@ -352,15 +344,7 @@ def cached_images(
     tick: Callable[[], None] | None = None,
     aspect: Aspect = "stretch",
 ) -> Tensor:
-    """Images as bytes `[N, 3, size, size]`, mapped from a file that is written if it is missing.
-
-    Args:
-        paths: The image files.
-        size: Side of the results.
-        folder: Folder of the cache files.
-        tick: Called once per image that had to be decoded.
-        aspect: As for `decode`.
-    """
+    """Images as bytes `[N, 3, size, size]`, mapped from a file that is written if it is missing."""
     import torch
 
     path = folder / f"images-{size}-{_key(paths, size, aspect)}.npy"

@@ -7,22 +7,15 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from plusone.data.checks import name_warnings
 from plusone.data.groups import group_numbers
 from plusone.data.matrix import LabelMatrix
-from plusone.data.names import name_warnings
 from plusone.data.table import LabelTable
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Distribution of a count over the items.
-
-    Args:
-        least: The smallest count.
-        mean: The mean count.
-        most: The largest count.
-        items: Count -> number of items with it, ascending.
-    """
+    """Distribution of a count over the items."""
 
     least: int
     mean: float
@@ -42,12 +35,7 @@ class ClassCount:
 
 @dataclass(frozen=True)
 class HintCounts:
-    """Hints of a table.
-
-    Args:
-        items: Split -> items with a hint ("all" if there are no splits).
-        classes: Classes with a hint.
-    """
+    """Items with a hint by split ("all" if there are no splits), and classes with one."""
 
     items: Mapping[str, int]
     classes: int

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-# Features of so many bytes or more are not copied into memory. Where torchrun started several
+# Features of this size in bytes or more are not copied into memory. Where torchrun started several
 # processes, none are: those of one machine then share what is mapped from the disk.
 LARGE = 1 << 29 if os.environ.get("WORLD_SIZE", "1") in ("", "1") else 0
 

@@ -15,6 +15,13 @@ from plusone.errors import InputError
 
 Strings = npt.NDArray[np.str_]
 
+# Names that columns have in data from elsewhere, in lower case. All readers use them, so that a
+# column that is an id or a label for one is no feature for another; the first one present is taken.
+ID_COLUMNS = ("image", "id", "item", "file", "filename", "path", "image_id", "file_name")
+ID_ARRAYS = ("ids", "names", "image_ids")  # in npz files
+LABEL_COLUMNS = ("labels", "label", "tags", "classes", "class", "categories", "category", "cls")
+OTHER_COLUMNS = ("negatives", "truth", "split", "group")  # of the long form
+
 
 @dataclass(frozen=True)
 class LabelTable:

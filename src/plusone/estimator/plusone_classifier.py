@@ -170,13 +170,7 @@ def stacked(one: LabelMatrix, other: LabelMatrix) -> LabelMatrix:
 
 
 def make_items(data: Dataset, weights: Weights | None, recipe: Recipe) -> Task:
-    """The training and validation items.
-
-    Args:
-        data: Features and seen labels, with a validation split.
-        weights: Sample weights of the first items; further ones are the user's validation items.
-        recipe: The settings.
-    """
+    """The training and validation items."""
     from plusone.inputs.task import make_task
 
     task = make_task(data, recipe)

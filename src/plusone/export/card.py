@@ -6,7 +6,7 @@ Both follow the conventions of Hugging Face.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -161,7 +161,7 @@ TAGS = ("multi-label-classification", "single-positive-labels", "plusone")
 
 LIMITS = """## Limits
 
-- It was trained from incomplete labels. {calibration}
+- It was trained from incomplete labels. {calibration}{picks}
 - Figures measured against seen labels only are too low or too high by an unknown amount; only
   figures against all labels say how often the model is right.
 - It knows the classes listed above and no others, and only data like that it was trained on.
@@ -180,7 +180,10 @@ CALIBRATED = "The probabilities are calibrated on {note}.\n  They hold for items
 def _limits(config: ModelConfig) -> str:
     calibration = config.calibration
     words = CALIBRATED if calibration.calibrated else NOT_CALIBRATED
-    return LIMITS.format(calibration=words.format(note=_plain(calibration.note)))
+    finding, salience = "", calibration.salience
+    if salience is not None and salience.p_value is not None:
+        finding = f"\n- How annotators pick: {_plain(salience.finding(config.classes))}."
+    return LIMITS.format(calibration=words.format(note=_plain(calibration.note)), picks=finding)
 
 
 def _summary(config: ModelConfig) -> str:
@@ -253,18 +256,22 @@ def _list(values: Iterable[float] | None) -> str:
 
 def _training(config: ModelConfig) -> str:
     result = config.result
+    options = ", ".join(f"{name} {value}" for name, value in result.options.items())
+    k = "not used" if result.k is None else f"{result.k:.3g} ({result.k_from})"
+    score = "mean average precision" if result.selected_by == "map" else result.selected_by
+    labels = "all labels" if result.selected_on == "truth" else "the seen labels"
     rows = [
         ("data", result.data),
         ("items", ", ".join(f"{count} {split}" for split, count in result.items.items())),
         ("labels seen", _scheme(result)),
         ("method", result.method),
-        ("options", _inline(result.options) or "defaults"),
+        ("options", options or "defaults"),
         ("mode", result.mode),
         ("backbone", config.backbone or "none: features are the input"),
         ("seed", result.seed),
-        ("expected positives per item", _expected(result)),
+        ("expected positives per item", k),
         ("best epoch", result.best_epoch),
-        ("chosen by", _chosen(result)),
+        ("chosen by", f"{score} on {labels} of the validation items"),
         ("plusone", __version__),
     ]
     text = f"## Training\n\n{_table(('what', ''), rows)}\n\nAll settings are in `recipe.toml`.\n"
@@ -314,27 +321,10 @@ def _cut(value: float) -> str:
     return short if 0 < float(short) < 1 else f"{value:.8f}"
 
 
-def _expected(result: RunResult) -> str:
-    return "not used" if result.k is None else f"{result.k:.3g} ({result.k_from})"
-
-
-def _chosen(result: RunResult) -> str:
-    score = "mean average precision" if result.selected_by == "map" else result.selected_by
-    return f"{score} on {_labels(result.selected_on)} of the validation items"
-
-
-def _labels(selected_on: str) -> str:
-    return "all labels" if selected_on == "truth" else "the seen labels"
-
-
 def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     lines = [f"| {' | '.join(header)} |", f"|{' --- |' * len(header)}"]
     lines += [f"| {' | '.join(_plain(cell) for cell in row)} |" for row in rows]
     return "\n".join(lines)
-
-
-def _inline(options: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in options.items())
 
 
 def _text(value: object) -> str:

@@ -30,17 +30,11 @@ LARGEST = 1_900_000_000  # bytes; one ONNX file cannot hold more than 2 GB
 
 @dataclass(frozen=True)
 class OnnxCheck:
-    """How the ONNX file was checked.
-
-    Args:
-        difference: Largest difference to the probabilities of torch.
-        items: Number of items compared on.
-        real: Whether they are items of the run's data, or random.
-    """
+    """How the ONNX file was checked."""
 
     difference: float
     items: int
-    real: bool
+    real: bool  # items of the run's data, or random ones
 
 
 class _Probabilities(nn.Module):
@@ -70,12 +64,6 @@ def export_onnx(
     """Writes a model as ONNX and compares it with torch on some inputs.
 
     The batch size is dynamic. The backbone computes in float32, even if trained in bfloat16.
-
-    Args:
-        predictor: The model.
-        path: The file to write.
-        sample: Inputs to compare on, `[B, ...]`.
-        about: Metadata of the file; values that are not strings become JSON.
 
     Returns:
         The largest difference between two probabilities.

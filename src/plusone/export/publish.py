@@ -49,13 +49,7 @@ STEPS = ("weights", "onnx", "card")
 
 @dataclass(frozen=True)
 class Exported:
-    """An exported model.
-
-    Args:
-        out: The folder.
-        files: Names of the files in it.
-        onnx: How the ONNX file was checked; None if there is none.
-    """
+    """An exported model."""
 
     out: Path
     files: tuple[str, ...]

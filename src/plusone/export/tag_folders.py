@@ -67,12 +67,6 @@ class TagFolders:
 
     Nothing is overwritten and nothing is written outside the folder. A photo that is there already
     is not copied again; another file of the same name leads to a name with a number.
-
-    Args:
-        folder: Where the folders of the tags are made.
-        classes: Class names.
-        thresholds: Above which probability a label is predicted.
-        links: Make symbolic links instead of copies.
     """
 
     def __init__(

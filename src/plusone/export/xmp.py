@@ -54,9 +54,6 @@ class XmpTags:
 
     A sidecar that is there stays as it is, unless plusone wrote it and nothing changed it since:
     then it gets the new tags.
-
-    Args:
-        thresholds: Above which probability a label is predicted.
     """
 
     def __init__(self, thresholds: Thresholds) -> None:

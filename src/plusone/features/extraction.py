@@ -160,13 +160,7 @@ def key_of(model: Classifier, inputs: Inputs) -> str:
 
 
 def fresh_model(recipe: Recipe, observed: LabelMatrix, shape: tuple[int, ...]) -> Classifier:
-    """The model that training on images would begin with.
-
-    Args:
-        recipe: The settings.
-        observed: Seen labels of the items.
-        shape: Shape of one image.
-    """
+    """The model that training on images would begin with."""
     given = recipe.expected_positives
     k = given if isinstance(given, float) else 1.0  # no backbone depends on it
     labels = TrainLabels(observed, k, recipe.seed, True)
@@ -189,15 +183,7 @@ def with_features(
     tick: Callable[[int], None] | None = None,
     folder: Path | None = None,
 ) -> Dataset:
-    """The same items with the features that a backbone makes of their images.
-
-    Args:
-        dataset: Images.
-        recipe: The settings.
-        model: Whose backbone; by default the one that training would begin with.
-        tick: Called with the number of items whose features were just extracted.
-        folder: Where they are cached.
-    """
+    """The same items with the features that a backbone makes of their images."""
     shape = input_shape(dataset, recipe)
     model = model or fresh_model(recipe, dataset.table.labels, shape)
     inputs = dataset_inputs(dataset, recipe, shape, cache_dir=recipe.cache_dir)
@@ -211,14 +197,7 @@ def feature_task(
     tick: Callable[[int], None] | None = None,
     folder: Path | None = None,
 ) -> Task:
-    """The same training and validation items, with vectors of the recipe's backbone as inputs.
-
-    Args:
-        task: Images.
-        recipe: The settings.
-        tick: Called with the number of items whose features were just extracted.
-        folder: Where features are cached.
-    """
+    """The same training and validation items, with vectors of the recipe's backbone as inputs."""
     model, cache = plain_model(recipe, task.train.observed, task.shape), FeatureCache(tick, folder)
 
     def part(images: Part) -> Part:
@@ -237,15 +216,7 @@ def vectors_of(
     tick: Callable[[int], None] | None = None,
     folder: Path | None = None,
 ) -> Tensor:
-    """Features of some training items: their own, or vectors of the recipe's backbone.
-
-    Args:
-        recipe: The settings.
-        task: The data.
-        rows: Which training items.
-        tick: Called with the number of items whose features were just extracted.
-        folder: Where features of images are cached.
-    """
+    """Features of some training items: their own, or vectors of the recipe's backbone."""
     inputs, chosen = task.train.inputs, torch.from_numpy(rows)
     if not task.images:
         assert isinstance(inputs, ArrayInputs | MappedInputs)
@@ -256,14 +227,7 @@ def vectors_of(
 
 @dataclass(frozen=True)
 class Extraction:
-    """A file of features that was written.
-
-    Args:
-        path: The file.
-        items: How many items it has.
-        dim: D, features per vector.
-        settings: Backbone, image side, data and what else is not a default; the file has them too.
-    """
+    """A file of features that was written."""
 
     path: Path
     items: int

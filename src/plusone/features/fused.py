@@ -29,10 +29,6 @@ class _Tracer(fx.Tracer):
 def fused(net: nn.Module, example: Tensor) -> nn.Module:
     """A copy in evaluation mode with folded norms; the network itself if folding fails.
 
-    Args:
-        net: The network; it is not changed.
-        example: A batch of inputs, on which the outputs must agree.
-
     >>> net = nn.Sequential(nn.Conv2d(3, 4, 1, bias=False), nn.BatchNorm2d(4), nn.ReLU())
     >>> fused(net, torch.ones(1, 3, 2, 2))[1]
     Identity()

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from plusone.data.augment import draw_strong, strong
-from plusone.parallel.sharing import Share
+from plusone.parallel.division import Share
 from plusone.seeds import generator
 
 VIEWS = ("plain", "weak", "strong", "crop")
@@ -139,20 +139,18 @@ def _part(image: Tensor, box: Sequence[float]) -> Tensor:
 def own_places(n: int, batch_size: int, share: Share) -> tuple[Tensor, int]:
     """The positions of an epoch that one of several processes works on.
 
-    Every piece of every batch is divided, so that together the processes see the batches of one.
+    Every batch is divided, so that together the processes see the batches of one.
 
     Args:
         n: Positions of the epoch.
         batch_size: Items of a batch, over all processes.
-        share: Rank and number of processes, and pieces of a batch.
+        share: Rank and number of processes.
 
     Returns:
         The positions, int64 `[m]`, and the batch size of this process.
 
     >>> own_places(7, 5, Share(0, 2)), own_places(7, 5, Share(1, 2))
     ((tensor([0, 1, 2, 5]), 3), (tensor([3, 4, 6]), 2))
-    >>> own_places(6, 6, Share(0, 2, pieces=2))
-    (tensor([0, 1, 3, 4]), 4)
     """
     batches = torch.split(torch.arange(n), batch_size)
     places = [share.rows(len(batch)) + batch[0] for batch in batches]

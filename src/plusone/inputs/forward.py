@@ -12,8 +12,8 @@ from plusone.errors import RunError
 from plusone.inputs.loader import Inputs
 from plusone.inputs.placement import StreamedInputs, owners_of
 from plusone.models.heads import Head
+from plusone.parallel.division import Division, even_owners
 from plusone.parallel.processes import world
-from plusone.parallel.sharing import Division, even_owners
 from plusone.types import Outputs
 
 ROWS = {"features": 65_536, "images": 8}  # per batch; for a CPU larger batches of images are slower

@@ -26,7 +26,7 @@ from plusone.data.matrix import LabelMatrix
 from plusone.device import CPU
 from plusone.inputs._views import draw_views, own_places
 from plusone.inputs.workers import ImageWorkers, Request
-from plusone.parallel.sharing import Share
+from plusone.parallel.division import Share
 
 ALL = Share()
 GATHERED = 1 << 20  # numbers gathered at once, unless one batch has more
@@ -335,20 +335,15 @@ def label_batches(
     part = labels.take(order.numpy())
     block = max(1, LABELS_AT_ONCE // (batch_size * part.n_classes)) * batch_size
     for start in range(0, len(part), block):
-        dense = _dense(part, start, min(start + block, len(part)), device)
+        stop = min(start + block, len(part))
+        entries = slice(int(part.indptr[start]), int(part.indptr[stop]))
+        rows = np.repeat(np.arange(stop - start), np.diff(part.indptr[start : stop + 1]))
+        places = torch.from_numpy(rows * part.n_classes + part.indices[entries])
+        values = torch.from_numpy(part.values[entries].astype(np.float32))
+        shape = (stop - start, part.n_classes)
+        dense = torch.full(shape, float(part.default), device=device)
+        dense.view(-1).index_copy_(0, places.to(device), values.to(device))
         yield from torch.split(dense, batch_size)
-
-
-def _dense(labels: LabelMatrix, start: int, stop: int, device: torch.device) -> Tensor:
-    """Rows `start:stop` as floats `[stop - start, L]`."""
-    entries = slice(int(labels.indptr[start]), int(labels.indptr[stop]))
-    rows = np.repeat(np.arange(stop - start), np.diff(labels.indptr[start : stop + 1]))
-    places = torch.from_numpy(rows * labels.n_classes + labels.indices[entries])
-    values = torch.from_numpy(labels.values[entries].astype(np.float32))
-    shape = (stop - start, labels.n_classes)
-    dense = torch.full(shape, float(labels.default), device=device)
-    dense.view(-1).index_copy_(0, places.to(device), values.to(device))
-    return dense
 
 
 def prefetch(items: Iterator[Item], depth: int = PREFETCHED) -> Iterator[Item]:

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from plusone.device import free_memory
 from plusone.inputs.loader import ALL, ArrayInputs, Inputs, MappedInputs, SomeInputs
+from plusone.parallel.division import Share, even_owners
 from plusone.parallel.processes import own_rows, world
-from plusone.parallel.sharing import Share, even_owners
 
 IN_MEMORY = 1 << 29  # bytes that a process holds in the memory of the CPU
 MOST_OF_MEMORY = 0.5  # share of the free memory of a device that features may take
@@ -120,7 +120,7 @@ class OwnedInputs:
 
 
 def own_part(inputs: Inputs, device: torch.device) -> Inputs:
-    """Inputs with batches on the device; of several processes each holds a part of the features.
+    """Inputs with batches on the device, of which each rank holds a part if they are features.
 
     A part that is too large, for half of the free memory of the device or for `IN_MEMORY` on the
     CPU, stays where it is: in a mapped file that the processes of a machine share.
@@ -132,7 +132,7 @@ def own_part(inputs: Inputs, device: torch.device) -> Inputs:
     features = isinstance(inputs, MappedInputs) or (
         isinstance(inputs, ArrayInputs) and inputs.x.is_floating_point()
     )
-    if world()[1] == 1 or not features or len(inputs) < world()[1]:
+    if not features or len(inputs) < world()[1]:
         return place(inputs, device)
     assert isinstance(inputs, ArrayInputs | MappedInputs)
     free = free_memory(device)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +13,8 @@ from torch import Tensor
 
 from plusone.data.dataset import Dataset
 from plusone.data.groups import group_numbers, random_items
-from plusone.data.images import Crops, cached_images, decode_all
-from plusone.data.lazy import LARGE, LazyArray, rows_of
+from plusone.data.images import cached_images, decode_all
+from plusone.data.lazy import LARGE, rows_of
 from plusone.data.matrix import LabelMatrix
 from plusone.data.observation import observe_table
 from plusone.data.table import LabelTable, Strings, hold_out_validation
@@ -92,6 +91,14 @@ def numbered_groups(parts: Sequence[Part]) -> Tensor | None:
     if len(names) < len(parts):
         return None
     return torch.from_numpy(group_numbers(np.concatenate(names)))
+
+
+def labelled_rows(parts: Sequence[Part]) -> Tensor | None:
+    """Rows of the items with a seen label, int64; None if all items have one, or none has."""
+    seen = [part.observed.per_item(1) + part.observed.per_item(-1) for part in parts]
+    rows = np.flatnonzero(np.concatenate(seen))
+    everything = len(rows) in (0, sum(len(part) for part in parts))
+    return None if everything else torch.from_numpy(rows)
 
 
 def make_task(dataset: Dataset, recipe: Recipe, tick: Callable[[], None] | None = None) -> Task:
@@ -294,9 +301,16 @@ def _inputs(
     table = dataset.table
     if not same_kind(_shape(dataset, recipe), shape):
         raise InputError(f"{dataset.name}: its inputs do not have the expected shape {shape}")
-    if dataset.features is not None:
-        return _array_inputs(dataset.features, flip=recipe.flip, crops=recipe.crops)
-    size = shape[-1]
+    x, size = dataset.features, shape[-1]
+    if x is not None and x.ndim != 4 and x.nbytes >= LARGE:
+        return lambda rows: MappedInputs(rows_of(x, rows))
+
+    def in_memory(rows: npt.NDArray[np.int64]) -> Inputs:
+        assert x is not None
+        tensor = torch.from_numpy(np.ascontiguousarray(x[rows]))
+        if tensor.dtype == torch.float16:
+            tensor = tensor.float()  # once, instead of every batch
+        return ArrayInputs(tensor, flip=recipe.flip and x.ndim == 4, crops=recipe.crops)
 
     def from_files(rows: npt.NDArray[np.int64]) -> Inputs:
         paths, aspect = tuple(table.path(row) for row in rows), recipe.aspect
@@ -311,20 +325,4 @@ def _inputs(
             return ArrayInputs(decode_all(paths, size, tick, aspect), flip=recipe.flip)
         return FileInputs(paths, size, recipe.flip, workers, aspect)
 
-    return from_files
-
-
-def _array_inputs(
-    x: npt.NDArray[Any] | LazyArray, *, flip: bool, crops: Crops
-) -> Callable[[npt.NDArray[np.int64]], Inputs]:
-    """A function from row numbers to inputs: in memory, or mapped if they are large features."""
-    if x.ndim != 4 and x.nbytes >= LARGE:
-        return lambda rows: MappedInputs(rows_of(x, rows))
-
-    def in_memory(rows: npt.NDArray[np.int64]) -> Inputs:
-        tensor = torch.from_numpy(np.ascontiguousarray(x[rows]))
-        if tensor.dtype == torch.float16:
-            tensor = tensor.float()  # once, instead of every batch
-        return ArrayInputs(tensor, flip=flip and x.ndim == 4, crops=crops)
-
-    return in_memory
+    return from_files if x is None else in_memory

@@ -51,10 +51,6 @@ def write_array(path: Path, values: npt.NDArray[Any]) -> None:
 def load_npz(path: Path, skip: Collection[str] = ()) -> Arrays:
     """All arrays of an npz file; pickled objects are refused.
 
-    Args:
-        path: The file.
-        skip: Names of arrays that are checked but not loaded.
-
     Raises:
         OSError: The file cannot be opened.
         ValueError: It is not an npz file, is damaged, holds pickled objects, or is too large when
@@ -139,11 +135,6 @@ def _first(error: Exception) -> str:
 
 def mapped_member(path: Path, name: str, least: int) -> npt.NDArray[Any] | None:
     """One memory-mapped array of an npz file, read-only.
-
-    Args:
-        path: The file.
-        name: Name of the array.
-        least: Smallest size in bytes that is mapped.
 
     Returns:
         The array; None if it is missing, small, compressed or damaged.

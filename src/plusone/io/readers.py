@@ -22,6 +22,9 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.parsers import expat
+
+from plusone.errors import InputError
 
 SMALL_FILE = 2**28
 LARGE_FILE = 2**32
@@ -32,19 +35,14 @@ MAX_PIXELS = 178_956_970  # of an image; where Pillow refuses it as a bomb, too
 MAX_SIDE = 65_535  # as in JPEG; a few bytes of TIFF can claim a row of millions of pixels
 
 
-def read_json(path: Path, *, largest: int = SMALL_FILE, encoding: str = "utf-8") -> Any:
+def read_json(path: Path) -> Any:
     """The content of a JSON file.
-
-    Args:
-        path: The file.
-        largest: Largest allowed size in bytes.
-        encoding: Encoding of the text.
 
     Raises:
         OSError: The file cannot be opened.
         ValueError: It is too large, or not JSON.
     """
-    return parse_json(read_text(path, largest=largest, encoding=encoding))
+    return parse_json(read_text(path))
 
 
 def read_text(path: Path, *, largest: int = SMALL_FILE, encoding: str = "utf-8") -> str:
@@ -75,3 +73,39 @@ def parse_json(
 def unpacked_limit(size: int) -> int:
     """Largest allowed size, decompressed, of a compressed file of `size` bytes."""
     return max(UNPACKED, UNPACKED_RATIO * size)
+
+
+def parse_xml(
+    path: Path,
+    start: Callable[[str, dict[str, str], int], None],
+    end: Callable[[str], None] | None = None,
+    text: Callable[[str], None] | None = None,
+) -> None:
+    """Calls functions for the elements and the text of an XML file; entities are refused.
+
+    Raises:
+        InputError: It is not XML, too large, or has a document type or entities in it.
+    """
+    if (size := path.stat().st_size) > SMALL_FILE:
+        raise InputError(f"{path}: has {size:,} bytes, more than the {SMALL_FILE:,} that are read")
+    parser = expat.ParserCreate()
+
+    def refuse(*_: object) -> None:
+        raise InputError(f"{path}: has a document type or entities in it, which are not read")
+
+    parser.StartElementHandler = lambda tag, given: start(tag, given, parser.CurrentLineNumber)
+    parser.EndElementHandler = end
+    parser.CharacterDataHandler = text
+    parser.StartDoctypeDeclHandler = refuse
+    parser.EntityDeclHandler = refuse
+    try:
+        parser.Parse(path.read_bytes(), True)
+    except expat.ExpatError as error:
+        raise InputError(
+            f"{path}, row {error.lineno}, column {error.offset + 1}: is not XML "
+            f"({expat.ErrorString(error.code)})"
+        ) from None
+    except (LookupError, ValueError) as error:  # unknown encodings
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}: is not readable as XML ({error})") from None

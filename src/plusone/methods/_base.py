@@ -19,7 +19,7 @@ from typing_extensions import TypeVar
 
 from plusone.closed_form.ridge import Ridge, Solution
 from plusone.errors import InputError
-from plusone.methods._tables import holder_of, slots_of
+from plusone.methods._tables import DividedTable, divided, slots_of
 from plusone.models.heads import Head, LinearHead
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
 
@@ -92,8 +92,8 @@ class Method(nn.Module, Generic[O_co]):
         for slots, name, table in tables:
             if memory == "host":
                 slots[name] = table
-            elif (holder := holder_of(table)) is not None:  # a buffer that moved is another tensor
-                slots[name].holder = holder
+            elif isinstance(table, DividedTable) and not isinstance(slots[name], DividedTable):
+                slots[name] = divided(slots[name], table, table.holder)  # a buffer that moved
 
     def make_head(self, dim: int) -> Head:
         """The part of the model above the backbone; a linear layer unless overridden.

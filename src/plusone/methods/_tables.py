@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
@@ -27,9 +28,38 @@ class Holder(Protocol):
     def set_columns(self, table: Tensor, classes: slice, values: Tensor) -> None: ...
 
 
+class DividedTable(Tensor):
+    """The rows of a table that this process holds; operations on it give ordinary tensors.
+
+    Attributes:
+        holder: Reads and writes rows of the whole table.
+    """
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+    holder: Holder
+
+
+class DividedParameter(DividedTable, nn.Parameter):
+    """The same of a table that is trained."""
+
+
+def divided(part: Tensor, like: Tensor, holder: Holder) -> DividedTable:
+    """Rows of a table as a `DividedTable`.
+
+    Args:
+        part: The rows that this process holds.
+        like: The table; its rows are a parameter if it is one.
+        holder: Reads and writes rows of the whole table.
+    """
+    kind = DividedParameter if isinstance(like, nn.Parameter) else DividedTable
+    table: DividedTable = Tensor._make_subclass(kind, part.detach(), like.requires_grad)
+    table.holder = holder
+    return table
+
+
 def holder_of(table: Tensor) -> Holder | None:
     """What reads and writes a divided table; None if this process has all of its rows."""
-    return getattr(table, "holder", None)
+    return table.holder if isinstance(table, DividedTable) else None
 
 
 def slots_of(module: nn.Module, path: str) -> tuple[dict[str, Any], str] | None:

@@ -7,8 +7,10 @@ from plusone.metrics.ranking import (
     average_precision,
     coverage_error,
     mean_average_precision,
+    mean_roc_auc,
     one_error,
     ranking_loss,
+    roc_auc,
 )
 from plusone.metrics.recovered_labels import evaluate_recovery, hidden_average_precision
 from plusone.metrics.threshold import (
@@ -31,9 +33,11 @@ __all__ = [
     "hamming_loss",
     "hidden_average_precision",
     "mean_average_precision",
+    "mean_roc_auc",
     "one_error",
     "precision_recall",
     "predictive_values",
     "ranking_loss",
+    "roc_auc",
     "thresholds_from",
 ]

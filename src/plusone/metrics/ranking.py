@@ -133,6 +133,54 @@ def mean_average_precision(
     return mean_over_classes(per_class[measured], has_positive[measured], empty)
 
 
+def roc_auc(scores: Array, truth: Array, unknown: Unknown = "auto") -> Tensor:
+    """Area under the ROC curve of each class: how often a positive item is above a negative one.
+
+    A tie counts one half.
+
+    Args:
+        scores: `[N, L]`, higher means more likely positive.
+        truth: `[N, L]`, 1 for a positive, -1 for a negative, 0 as `unknown` says.
+        unknown: What a 0 means. Masked, a class has its known labels only.
+
+    Returns:
+        `[L]`, float64 on the CPU; NaN for a class without a positive or without a negative.
+
+    Raises:
+        ValueError: An input has a wrong shape, type or value.
+
+    >>> roc_auc(torch.tensor([[0.9], [0.8], [0.7]]), torch.tensor([[1], [0], [1]]))
+    tensor([0.5000], dtype=torch.float64)
+    """
+    values, positive, known = validate(scores, truth, unknown)
+    negative = ~positive if known is None else ~positive & known
+    result = np.full(values.shape[1], np.nan)
+    for number in range(len(result)):
+        column = values[:, number]
+        own, others = column[positive[:, number]], np.sort(column[negative[:, number]])
+        if own.size and others.size:
+            below = np.searchsorted(others, own) + np.searchsorted(others, own, side="right")
+            result[number] = below.mean() / (2 * others.size)
+    return torch.from_numpy(result)
+
+
+def mean_roc_auc(scores: Array, truth: Array, unknown: Unknown = "auto") -> float:
+    """The mean of `roc_auc` over the classes where it is defined; NaN if there is none.
+
+    Args:
+        scores: `[N, L]`.
+        truth: `[N, L]`, 1 for a positive, -1 for a negative, 0 as `unknown` says.
+        unknown: What a 0 means. Masked, a class has its known labels only.
+
+    Raises:
+        ValueError: An input has a wrong shape, type or value.
+
+    >>> mean_roc_auc(torch.tensor([[0.9, 0.1], [0.2, 0.3]]), torch.tensor([[1, 0], [0, 0]]))
+    1.0
+    """
+    return float(roc_auc(scores, truth, unknown).nanmean())
+
+
 def coverage_error(scores: Array, truth: Array, unknown: Unknown = "auto") -> float:
     """Mean number of top-ranked labels needed to include all positives of an item.
 

@@ -1,3 +1,3 @@
 """Training and prediction in several processes: everything that knows torch.distributed."""
 
-__all__ = ["processes", "sharing"]
+__all__ = ["ddp", "processes"]

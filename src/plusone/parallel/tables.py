@@ -7,7 +7,7 @@ trains the rows that it holds. Whole tables exist in rank 0 alone, for checkpoin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Container, Iterable
 
 import torch
 from torch import Tensor, nn
@@ -15,14 +15,17 @@ from torch.nn.functional import embedding
 
 from plusone.device import CPU
 from plusone.methods._base import Method
-from plusone.methods._tables import holder_of, slots_of
+from plusone.methods._tables import DividedTable, divided, slots_of
 from plusone.parallel.processes import (
     all_gather,
     all_sum,
+    broadcast_tensors,
     gather_rows,
     row_counts,
     world,
 )
+
+State = dict[str, Tensor]
 
 
 class OwnRows:
@@ -76,56 +79,65 @@ class OwnRows:
 
 
 class DividedTables:
-    """The tables `per_item` of a method; of one process they stay as they are.
+    """The tables `per_item` of a method, each divided among the ranks.
 
     Args:
-        method: The method; its tables are replaced by the rows that this process holds.
-
-    Attributes:
-        names: Their names in the state of the method.
+        method: The method; its tables are replaced by the rows that this rank holds.
     """
 
     def __init__(self, method: Method) -> None:
-        self.names: set[str] = set()
+        self._names: set[str] = set()  # in the state of the method
         self._rows = OwnRows(method.labels.n_items)
         self.divide(method)
 
     def divide(self, method: Method) -> None:
         """Divides the tables that the method has by now and that are not divided yet."""
-        for name in method.per_item if world()[1] > 1 else ():
-            if name in self.names or (found := slots_of(method, name)) is None:
+        for name in method.per_item:
+            if name in self._names or (found := slots_of(method, name)) is None:
                 continue
             slots, key = found
-            table = slots[key]
-            part = self._rows.cut(table.detach())
-            if isinstance(table, nn.Parameter):
-                part = nn.Parameter(part, requires_grad=table.requires_grad)
-            part.holder = self._rows  # type: ignore[attr-defined]
-            slots[key] = part
-            self.names.add(name)
+            slots[key] = divided(self._rows.cut(slots[key].detach()), slots[key], self._rows)
+            self._names.add(name)
 
-    def whole(
-        self, state: Mapping[str, Tensor], divided: Callable[[str, Tensor], bool]
-    ) -> dict[str, Tensor]:
-        """A state with whole tables; other processes than rank 0 leave them out.
+    def whole(self, state: State) -> State:
+        """A state of the method with whole tables, which other ranks than rank 0 leave out."""
+        return self._whole(state, self._names)
 
-        Args:
-            state: Tensors by name, in the same order in all processes.
-            divided: Whether each process holds some rows of a tensor.
-        """
+    def whole_moments(self, weight: Tensor, moments: State) -> State:
+        """The same of the moments of a weight, by the names that the optimizer gives them."""
+        return self._whole(moments, _moments(weight, moments))
+
+    def receive(self, state: State) -> State:
+        """The state of the method that rank 0 has; of tables, the rows that this rank holds."""
+        return broadcast_tensors(
+            state, lambda name, whole: self._rows.cut(whole) if name in self._names else whole
+        )
+
+    def receive_moments(self, weight: Tensor, moments: State) -> State:
+        """The same of the moments of a weight."""
+        return broadcast_tensors(
+            moments,
+            lambda name, whole: (
+                self._rows.cut(whole) if name in _moments(weight, {name: whole}) else whole
+            ),
+        )
+
+    def _whole(self, state: State, names: Container[str]) -> State:
         tensors = {}
         for name, tensor in state.items():
-            whole = self._rows.whole(tensor) if divided(name, tensor) else tensor
+            whole = self._rows.whole(tensor) if name in names else tensor
             if whole is not None:
                 tensors[name] = whole
         return tensors
 
-    def cut(self, whole: Tensor) -> Tensor:
-        """The rows that this process holds of a table `[N, ...]`."""
-        return self._rows.cut(whole)
+
+def _moments(weight: Tensor, moments: State) -> set[str]:
+    """Which moments of a weight are divided as it is: all but a count of steps."""
+    is_divided = isinstance(weight, DividedTable)
+    return {name for name, tensor in moments.items() if is_divided and tensor.ndim > 0}
 
 
 def undivided(method: nn.Module) -> list[Tensor]:
     """The tensors of a method's state that every process has whole."""
     tensors: Iterable[Tensor] = method.state_dict(keep_vars=True).values()
-    return [tensor.detach() for tensor in tensors if holder_of(tensor) is None]
+    return [tensor.detach() for tensor in tensors if not isinstance(tensor, DividedTable)]

@@ -36,12 +36,13 @@ def _system_error(error: SafetensorError) -> Exception:
     return error if number is None else OSError(int(number[1]), os.strerror(int(number[1])))
 
 
-def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Reads what `save` wrote."""
+def load(path: Path, prefix: str = "") -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Reads what `save` wrote, or the tensors of it whose names start with a prefix."""
     try:
         with safe_open(path, framework="pt") as file:
             plain = parse_json((file.metadata() or {}).get("plusone", "{}"))
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+            keys = [key for key in file.keys() if key.startswith(prefix)]  # noqa: SIM118
+            tensors = {key: file.get_tensor(key) for key in keys}
     except (OSError, SafetensorError, ValueError, RuntimeError, TypeError) as error:
         raise InputError(f"{path}: is not a readable weights file ({error})") from None
     if not isinstance(plain, dict):

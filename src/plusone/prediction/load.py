@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from plusone.build import below, blank_labels, build
-from plusone.closed_form.kernel import KernelMap, StandardMap
+from plusone.closed_form.kernel import KernelMap, StandardMap, kind_of
 from plusone.data.formats import read as read_table
 from plusone.data.images import Crops
 from plusone.device import allowing_tf32, autocasts, device_of, resolve
@@ -35,7 +35,7 @@ from plusone.recipe import Recipe
 
 ALLOCATED_PER_BYTE = 16  # of a weights file: initial weights, their copies and temporaries
 ALLOCATED_AT_LEAST = 2**28
-MEMORY = "memory.safetensors"  # tables of a method with a row for each training item
+MEMORY = "memory.safetensors"  # tables of a method with a row for each item, held-out scores
 LANDMARKS = ".similarity.landmarks"  # in a weights file
 FACTORIES = ("empty", "zeros", "ones", "full", "rand", "randn", "new_")  # functions of torch
 
@@ -136,7 +136,7 @@ def load_run(
         table = read_table(folder / "observed.npz").table
         labels = replace(labels, observed=table.take(table.rows_of("train")).labels)
         if (tables := folder / MEMORY).exists():
-            tensors |= checkpoint.load(tables)[0]
+            tensors |= checkpoint.load(tables, "method.")[0]
             size += tables.stat().st_size
     landmarks = [len(value) for key, value in tensors.items() if key.endswith(LANDMARKS)]
     # All weights are in the run: pretrained weights need not be loaded.
@@ -150,7 +150,7 @@ def load_run(
             landmarks=next(iter(landmarks), None),
         )
         dim = shape[-1] if not description.images else feature_dim(model.backbone)
-        inner = KernelMap(dim, landmarks[0]) if landmarks else None
+        inner = KernelMap(dim, landmarks[0], kind=kind_of(tensors)) if landmarks else None
         between = StandardMap(dim, inner) if recipe.standardize else inner
         if between is not None:
             model.head = between.folded(model.head)

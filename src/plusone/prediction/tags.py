@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -260,11 +260,20 @@ class JsonTags:
         file: Where to write.
         classes: Class names.
         thresholds: Above which probability a label is predicted.
+        guarantee: What is guaranteed about them, if anything is.
     """
 
-    def __init__(self, file: TextIO, classes: Sequence[str], thresholds: Thresholds) -> None:
+    def __init__(
+        self,
+        file: TextIO,
+        classes: Sequence[str],
+        thresholds: Thresholds,
+        guarantee: Mapping[str, Any] | None = None,
+    ) -> None:
         self.file, self.cuts = file, thresholds.array
-        header = {"from": thresholds.origin, "thresholds": thresholds.by_name(classes)}
+        header: dict[str, Any] = {"from": thresholds.origin}
+        header |= {"thresholds": thresholds.by_name(classes)}
+        header |= {} if guarantee is None else {"guarantee": dict(guarantee)}
         self.separator = f'{_text(header)[:-1]}, "items": ['
 
     def add(self, predictions: Predictions) -> None:

@@ -13,12 +13,8 @@ if TYPE_CHECKING:
     from plusone.probabilities.k import (
         LabelsPerItem,
         Priors,
-        from_features,
         from_single_positives,
-        k_from_features,
         labels_per_item,
-        seen_label_scores,
-        usable_rows,
     )
 
 __all__ = [
@@ -26,14 +22,10 @@ __all__ = [
     "LabelsPerItem",
     "Priors",
     "from_audit",
-    "from_features",
     "from_single_positives",
     "interval_of",
-    "k_from_features",
     "k_intervals",
     "labels_per_item",
-    "seen_label_scores",
-    "usable_rows",
 ]
 
 _HOMES = {
@@ -42,12 +34,8 @@ _HOMES = {
     "k": (
         "LabelsPerItem",
         "Priors",
-        "from_features",
         "from_single_positives",
-        "k_from_features",
         "labels_per_item",
-        "seen_label_scores",
-        "usable_rows",
     ),
 }
 

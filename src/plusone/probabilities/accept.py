@@ -1,4 +1,12 @@
-"""Which suggestions to accept without a review, for a target precision."""
+"""Which suggestions to accept without a review, for a target precision.
+
+The most probable labels are accepted, as many as their mean probability allows. Without an audit
+that is an expectation, which is as good as the model of how annotators pick. With an audit, the
+probabilities are corrected by its answers, and the mean has to reach the target by `CHARGED`
+standard errors, those that the audit's own sampling gives it (a jackknife over the audited items);
+and a lower bound of the precision, from the audited labels alone, has to reach `LEAST_BOUND`.
+docs/evidence/promises.md compares it with fixed sequence testing of thresholds (Learn then Test).
+"""
 
 from __future__ import annotations
 
@@ -10,12 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from plusone.errors import InputError
-from plusone.probabilities.bound import precision_at_least
+from plusone.probabilities.bound import WITHIN_GROUP, WITHIN_ITEM, Sample, precision_at_least
 from plusone.probabilities.curve import Floats, States
 from plusone.probabilities.unseen_labels import Calibrated, Checked
 
 FEWEST = 12  # labels that are accepted, one per group; an expectation says little about fewer
-FEWEST_AUDITED = 60  # groups; corrected by fewer, expectations were too high (evidence/promises.md)
+CHARGED = 2.0  # standard errors of the audit by which the mean has to be above the target
+LEAST_BOUND = 0.6  # at 95 % confidence: with less, the audit has seen too few such labels
 
 
 @dataclass(frozen=True)
@@ -23,7 +32,7 @@ class Accepted:
     """Labels that are accepted at a target precision.
 
     Args:
-        target: The target precision.
+        target: The target precision; None if nothing was to be accepted.
         mask: Which entries are accepted, bool `[n, L]`.
         threshold: The lowest probability that is accepted in each class, `[L]`; NaN where none is.
         expected: Expected precision, the mean probability of the accepted; None if there are none.
@@ -32,7 +41,7 @@ class Accepted:
         by_class: Number of accepted labels of each class, and their mean probability.
     """
 
-    target: float
+    target: float | None
     mask: npt.NDArray[np.bool_]
     threshold: Floats
     expected: float | None
@@ -54,8 +63,8 @@ def largest_set(
     Args:
         probabilities: `[m]`.
         target: The least mean.
-        others: The same probabilities fitted without each part of an audit, `[m]` each. The mean
-            less its standard error (of the jackknife) then has to reach the target.
+        others: The same probabilities fitted without each part of an audit, `[m]` each; the mean
+            has to be above the target by `CHARGED` standard errors then.
 
     >>> largest_set(np.array([0.7, 0.99, 0.95, 0.2]), 0.9).tolist()
     [False, True, True, False]
@@ -65,7 +74,7 @@ def largest_set(
     least = np.cumsum(probabilities[order]) / numbers
     if others:
         means = np.stack([np.cumsum(other[order]) / numbers for other in others])
-        least = least - np.sqrt((len(others) - 1) * means.var(axis=0))
+        least = least - CHARGED * np.sqrt((len(others) - 1) * means.var(axis=0))
     reached = np.flatnonzero(least >= target)
     chosen = np.zeros(len(order), dtype=bool)
     chosen[order[: reached[-1] + 1 if len(reached) else 0]] = True
@@ -83,8 +92,7 @@ def accept(
     """Accepts as many unobserved labels as the target precision allows.
 
     Labels that an audit has answered are known, and not among them. Fewer than `FEWEST` labels are
-    not accepted; the same label of several items of a group counts as one of these. Nothing is
-    accepted where the items have groups and the audit fewer than `FEWEST_AUDITED` of them.
+    not accepted; the same label of several items of a group counts as one of these.
 
     Args:
         calibrated: Calibrated probabilities; the careful ones count, where there are any.
@@ -114,16 +122,15 @@ def accept(
             others = [correction(before, label) for correction in checked.corrections]
         chosen = largest_set(p[row, label], target, others)
         mask[row[chosen], label[chosen]] = True
-    row, label = np.nonzero(mask)
-    if len(np.unique((row if groups is None else groups[row]) * n_classes + label)) < FEWEST:
-        mask[:] = False
-    if checked is not None and too_few_groups(checked.answers.n_groups):
-        mask[:] = False
     low, counts = None, None
     if checked is not None and mask.any():
-        accepted, right = _audited(checked, calibrated, unknown, mask, parts)
-        low = precision_at_least(accepted, right, int(mask.sum()))
-        counts = (int(accepted.sum()), int(right.sum()))
+        sample, counts = _sample(checked, np.where(mask, p, np.inf).min(axis=0), parts)
+        low = precision_at_least(sample, int(mask.sum()))
+        if low is None or low < LEAST_BOUND:
+            mask[:], low, counts = False, None, None
+    row, label = np.nonzero(mask)
+    if len(np.unique((row if groups is None else groups[row]) * n_classes + label)) < FEWEST:
+        mask[:], low, counts = False, None, None
     lowest = np.where(mask, p, np.inf).min(axis=0)
     return Accepted(
         target=target,
@@ -139,47 +146,37 @@ def accept(
     )
 
 
-def too_few_groups(n_groups: int | None) -> bool:
-    """Whether answers about so many groups are too few for a target precision to be met.
+def accept_none(observed: States) -> Accepted:
+    """No label is accepted, because none was to be."""
+    n_classes = observed.shape[1]
+    nothing = np.zeros(observed.shape, dtype=bool)
+    unused = np.full(n_classes, np.nan)
+    return Accepted(None, nothing, unused, None, None, None, ((0, None),) * n_classes)
 
-    >>> too_few_groups(59), too_few_groups(None)
-    (True, False)
+
+def _sample(
+    checked: Checked, lowest: Floats, parts: Sequence[npt.NDArray[np.int64]]
+) -> tuple[Sample, tuple[int, int]]:
+    """Labels of audited items that would be accepted, and how many there are and are right.
+
+    Args:
+        checked: The audit.
+        lowest: The lowest probability that is accepted in each class, `[L]`.
+        parts: Classes that share a threshold.
     """
-    return n_groups is not None and n_groups < FEWEST_AUDITED
-
-
-def _audited(
-    checked: Checked,
-    calibrated: Calibrated,
-    unknown: npt.NDArray[np.bool_],
-    mask: npt.NDArray[np.bool_],
-    parts: Sequence[npt.NDArray[np.int64]],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Labels of audited items that would be accepted, and how many are right, `[units]` each.
-
-    They are counted for each group, or each item if there are no groups (`Answers.unit`). What
-    would be accepted of an item is decided by a correction that was fitted without its unit: as
-    many labels as have the same mean probability as those that are accepted.
-    """
-    label, yes = checked.answers.label, checked.answers.yes
-    chosen = np.zeros(len(label), dtype=bool)
-    for fold, correction in enumerate(checked.corrections):
-        own = checked.fold == fold
-        p, audited = correction(calibrated.before), correction(checked.before[own], label[own])
-        threshold = np.full(p.shape[1], np.inf)
-        for part in parts:
-            if mask[:, part].any():
-                expected = float(calibrated.probabilities[:, part][mask[:, part]].mean())
-                values = p[:, part][unknown[:, part]]
-                threshold[part] = values[largest_set(values, expected)].min(initial=np.inf)
-        chosen[own] = audited >= threshold[label[own]]
-    _, unit = np.unique(checked.answers.unit, return_inverse=True)
-    accepted, right = np.bincount(unit, chosen), np.bincount(unit, chosen & yes)
-    return accepted.astype(np.int64), right.astype(np.int64)
+    answers, threshold = checked.answers, lowest.copy()
+    for part in parts:
+        threshold[part] = lowest[part].min()
+    drawn = np.isin(answers.row, answers.complete)
+    chosen = drawn & (checked.corrected >= threshold[answers.label])
+    weight = None if answers.weight is None else answers.weight[chosen]
+    together = WITHIN_ITEM if answers.group is None else WITHIN_GROUP
+    sample = Sample.of(answers.unit[chosen], answers.yes[chosen], weight, together)
+    return sample, (int(chosen.sum()), int((chosen & answers.yes).sum()))
 
 
 def summary(
-    accepted: Accepted, classes: tuple[str, ...], truth: npt.NDArray[np.bool_] | None, hidden: int
+    accepted: Accepted, classes: Sequence[str], truth: npt.NDArray[np.bool_] | None, hidden: int
 ) -> dict[str, Any]:
     """Plain values about accepted labels, ready for JSON.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,8 @@ class Answers:
         yes: Whether the item has it, bool `[m]`.
         complete: Items all of whose labels are known, int64; those of an audit, drawn at random.
         group: Number of the item's group, int64 `[m]`; None if items belong to no groups.
+        weight: One over the chance that the item was drawn for the audit, 1 on average, `[m]`; None
+            if all items had the same.
     """
 
     row: npt.NDArray[np.int64]
@@ -30,6 +33,7 @@ class Answers:
     yes: npt.NDArray[np.bool_]
     complete: npt.NDArray[np.int64]
     group: npt.NDArray[np.int64] | None = None
+    weight: npt.NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.row)
@@ -53,6 +57,20 @@ class Answers:
         """
         return self.row if self.group is None else self.group
 
+    def weighted(self, ids: npt.NDArray[np.str_], drawn: Mapping[str, float]) -> Answers:
+        """The same answers, if items were not drawn evenly; items outside `drawn` were chosen.
+
+        Args:
+            ids: Names of the items, `[n]`.
+            drawn: Weights of the items that were drawn.
+        """
+        names = ids.tolist()
+        complete = np.array(
+            [row for row in self.complete.tolist() if names[row] in drawn], dtype=np.int64
+        )
+        weight = np.array([drawn.get(names[row], 1.0) for row in self.row.tolist()])
+        return replace(self, complete=complete, weight=weight)
+
 
 def answers_from(audit: LabelTable, table: LabelTable, *, seed: int = 0) -> Answers:
     """Answers of an audit about labels of a table, except the seen labels of each item.
@@ -75,6 +93,8 @@ def answers_from(audit: LabelTable, table: LabelTable, *, seed: int = 0) -> Answ
             "table with the rejected labels too"
         )
     known = np.zeros((len(audit), len(table.classes)), dtype=np.int8)
+    if not _has_negatives(audit.labels):
+        known[:] = -1  # of a class that the file does not name, too
     known[:, columns] = _complete(audit.labels).dense()
     states = table.labels.dense(rows)
     seen, new = states == 1, (known != 0) & (states == 0)

@@ -24,6 +24,8 @@ from plusone.errors import InputError
 from plusone.io.files import write_json
 from plusone.io.readers import read_json
 from plusone.probabilities.curve import FEWEST, Curve, fit_curve, sample_rows
+from plusone.probabilities.k import LabelsPerItem
+from plusone.probabilities.picks import UNIFORM, PickModel, Salience
 
 FILE = "calibration.json"
 ORIGINS = ("truth", "seen", "audit", "none")
@@ -58,17 +60,24 @@ class Calibration(Curve):
         note: The same as a phrase; for the identity, why there is no calibration.
         k: Mean number of labels per item that was assumed; None for "truth" and "none".
         k_range: Where k is estimated, its range.
+        salience: How readily each class is named, that was assumed; None if all the same.
     """
 
     origin: str
     note: str
     k: float | None = None
     k_range: tuple[float, float] | None = None
+    salience: Salience | None = None
 
     @classmethod
     def none(cls, n_classes: int, why: str = NO_FILE) -> Calibration:
         """The identity: scores stay as they are."""
         return cls((), (1.0,), (0.0,) * n_classes, "none", why)
+
+    @property
+    def picks(self) -> PickModel:
+        """How labels are picked, that was assumed."""
+        return UNIFORM if self.salience is None else PickModel(self.salience.values)
 
     @property
     def calibrated(self) -> bool:
@@ -78,7 +87,9 @@ class Calibration(Curve):
     def about(self) -> dict[str, Any]:
         """What it was fitted on, as plain values."""
         k_range = None if self.k_range is None else list(self.k_range)
-        return {"from": self.origin, "note": self.note, "k": self.k, "k_range": k_range}
+        salience = None if self.salience is None else self.salience.to_dict()
+        about = {"from": self.origin, "note": self.note, "k": self.k, "k_range": k_range}
+        return about | {"salience": salience}
 
     def sentence(self) -> str:
         """A sentence that describes it."""
@@ -96,23 +107,24 @@ class Calibration(Curve):
 
 
 def fit_calibration(
-    held_out: HeldOut,
-    k: float | None,
-    k_note: str = "given",
-    k_range: tuple[float, float] | None = None,
+    held_out: HeldOut, estimate: LabelsPerItem | None, k_note: str = "given"
 ) -> Calibration:
     """The most likely calibration.
 
     Args:
         held_out: Scores and labels of items that were not trained on.
-        k: Mean number of labels per item; not used where all labels are known.
+        estimate: Mean number of labels per item, and how they are picked; not used where all labels
+            are known.
         k_note: Where k comes from, for the sentence.
-        k_range: Range of an estimated k.
 
     Returns:
         The identity, with the reason, if too few items have labels.
     """
     n_classes = held_out.labels.n_classes
+    k = None if estimate is None else estimate.k
+    k_range, salience = None, None if estimate is None else estimate.salience
+    if estimate is not None and estimate.source == "estimated":
+        k_range = (estimate.low, estimate.high)
     states, log_odds = _known(held_out)
     complete = (states != 0).all(axis=1)
     n_complete, n_seen = int(complete.sum()), int((~complete).sum())
@@ -126,7 +138,7 @@ def fit_calibration(
         states, log_odds = states[seen], log_odds[torch.from_numpy(seen)]
         complete = np.zeros(len(states), dtype=np.bool_)
     if n_seen == 0:
-        k, origin = None, "truth"
+        k, salience, origin = None, None, "truth"
         note = f"all labels of {n_complete} {held_out.items}"
     else:
         counted = n_complete >= FEWEST
@@ -142,9 +154,11 @@ def fit_calibration(
         k_range = None if counted else k_range
         between = "" if k_range is None else ", {:.3g} to {:.3g}".format(*k_range)
         note += f", with {k:.3g} labels per item ({'counted' if counted else k_note}{between})"
-    curve = fit_curve(log_odds, states, k, complete=complete)
+    picks = UNIFORM if salience is None else PickModel(salience.values)
+    curve = fit_curve(log_odds, states, k, complete=complete, picks=picks)
     k_range = None if k is None else k_range
-    return Calibration(curve.knots, curve.slopes, curve.offsets, origin, note, k, k_range)
+    about = (origin, note, k, k_range, salience)
+    return Calibration(curve.knots, curve.slopes, curve.offsets, *about)
 
 
 def _known(held_out: HeldOut) -> tuple[npt.NDArray[np.int8], Tensor]:
@@ -187,7 +201,20 @@ def read_calibration(folder: Path, classes: Sequence[str]) -> Calibration:
         str(content.get("note", "")),
         None if content.get("k") is None else _numbers([content["k"]], path)[0],
         _range(content.get("k_range"), path),
+        _salience(content.get("salience"), len(classes), path),
     )
+
+
+def _salience(content: object, n_classes: int, path: Path) -> Salience | None:
+    """The saliences; None where there are none, as in runs of earlier versions."""
+    if not isinstance(content, Mapping):
+        return None
+    values, error = _numbers(content.get("values"), path), content.get("error")
+    errors = None if error is None else _numbers(error, path)
+    if any(len(part) != n_classes for part in (values, errors or values)) or min(values) <= 0:
+        raise InputError(f"{path}: saliences are positive numbers, one per class; train again")
+    test = content.get("p_value")
+    return Salience(values, errors, None if test is None else _numbers([test], path)[0])
 
 
 def _range(ends: object, path: Path) -> tuple[float, float] | None:

@@ -22,11 +22,11 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from plusone.errors import InputError
 from plusone.probabilities.log_odds import log_odds
-from plusone.probabilities.picks import CERTAIN, UNIFORM, PickModel, given_seen, pick
+from plusone.probabilities.picks import CERTAIN, UNIFORM, Picking, given_seen, pick
 
 FEWEST = 20  # items with a seen positive that a fit needs
 QUANTILES = (0.2, 0.5, 0.8)  # of the scores of known positives: the knots of f
-OFFSET_RIDGE = 1.0
+OFFSET_RIDGE = 100.0  # classes differ little; smaller ridges spoil the top of the ranking
 SLOPE_RIDGE = 4.0  # of the logarithms of neighbouring slopes
 STIFFNESS = 20.0  # weight of the penalty that holds k
 SPREAD = 3.0  # of the scores in the units of the fit
@@ -77,7 +77,7 @@ class Curve:
         return np.asarray(np.where(piece == 0, y / slopes[0], from_knot))
 
     def given_seen(
-        self, scores: npt.ArrayLike, observed: States, picks: PickModel = UNIFORM
+        self, scores: npt.ArrayLike, observed: States, picks: Picking = UNIFORM
     ) -> Floats:
         """Probability of every label given the seen labels of its item, `[N, L]`.
 
@@ -99,7 +99,7 @@ class Curve:
 
 
 def fit_to_picks(
-    scores: Floats, observed: States, k: float, *, picks: PickModel = UNIFORM, seed: int = 0
+    scores: Floats, observed: States, k: float, *, picks: Picking = UNIFORM, seed: int = 0
 ) -> Curve:
     """The most likely curve for `Curve.given_seen`.
 
@@ -136,7 +136,7 @@ def fit_curve(
     k: float | None,
     *,
     complete: npt.NDArray[np.bool_] | None = None,
-    picks: PickModel = UNIFORM,
+    picks: Picking = UNIFORM,
     before_pick: bool = False,
 ) -> Curve:
     """The most likely curve.

@@ -10,39 +10,40 @@ below (`MIDDLE`, `LOWEST`, `HIGHEST`) come from data sets whose labels are known
 (docs/evidence/promises.md): where the model is hardly better than naming the most frequent class,
 the range reaches down to what is seen.
 
-From features, the model is kernel ridge regression on the seen labels. Its leave-one-out
-predictions have a closed form, so every item is scored by a model that was not fitted on it.
+People do not pick at random: they name what is large, common or striking. Where first choices are
+e times as readily named as the labels beside them (`plusone.probabilities.picks`), 1 / a - 1 counts
+each hidden label as 1 / e, so k - 1 is e times as large (`LabelsPerItem.scaled`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from plusone.closed_form.kernel import KernelMap, n_landmarks
-from plusone.closed_form.ridge import Ridge, pick_probabilities, seen_label_regression
-from plusone.data.groups import group_numbers
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.probabilities.curve import FEWEST, fit_to_picks
 from plusone.probabilities.log_odds import SMALLEST
+from plusone.probabilities.picks import UNIFORM, PickModel, Salience, learn_salience
 
-MIDDLE = (0.5, 1.1)  # share of 1 / a - 1 that is labels: for a model without skill, and with it
+MIDDLE = (0.5, 1.0)  # share of 1 / a - 1 that is labels: for a model without skill, and with it
 LOWEST = (0.0, 0.2)  # the same for the lower end of the range
-HIGHEST = (1.5, 2.0)  # and for the upper end
+HIGHEST = (2.0, 2.5)  # and for the upper end
 SKILL = 1.8  # a model has skill if it is right this many times as often as the commonest class
 CAUTION = 1000  # items for which the cautious estimate is halfway to the lower end
 BLOCK = 1024  # items at once
-ITEMS = 20_000  # largest number of items whose features are used
-FEW_PENALTIES = (0.1, 0.25, 0.6, 1.5, 4.0, 10.0)  # one is chosen by the leave-one-out error
 NOISE = 1.64  # standard errors of a that the range allows for
+RATIOS = (0.5, 3.0)  # of the salience of first choices to that of hidden labels, least and most
 
 Floats = npt.NDArray[np.float64]
+Source = Literal["given", "estimated", "counted"]
 
 
 @dataclass(frozen=True)
@@ -54,19 +55,64 @@ class LabelsPerItem:
         low: Lower end of its range, at least the number of labels that are seen.
         high: Upper end.
         items: Number of items with a seen positive.
-        source: Whether it is given, and has no range, or estimated from seen labels.
+        source: Whether it is given, and has no range, estimated from seen labels, or counted on
+            audited items.
+        salience: How readily each class is named; None if picks are taken as random.
     """
 
     k: float
     low: float
     high: float
     items: int
-    source: Literal["given", "estimated"] = "estimated"
+    source: Source = "estimated"
+    salience: Salience | None = None
 
     @classmethod
     def given(cls, k: float) -> LabelsPerItem:
         """A k that is known."""
         return cls(k, k, k, 0, "given")
+
+    @property
+    def picks(self) -> PickModel:
+        """How labels are picked."""
+        return UNIFORM if self.salience is None else PickModel(self.salience.values)
+
+    def scaled(self, ratio: float) -> LabelsPerItem:
+        """The estimate where first choices are `ratio` times as salient as hidden labels.
+
+        The lower end stays if it would rise: it must hold if people did pick at random.
+        """
+        k, low, high = (1 + (value - 1) * ratio for value in (self.k, self.low, self.high))
+        return replace(self, k=k, low=min(low, self.low), high=max(high, self.high))
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        """The estimate as tensors, for a checkpoint."""
+        numbers = [self.k, self.low, self.high, self.items, get_args(Source).index(self.source)]
+        tensors = {"estimate": torch.tensor(numbers, dtype=torch.float64)}
+        if self.salience is not None:
+            nothing = float("nan")
+            error = self.salience.error or [nothing] * len(self.salience.values)
+            test = nothing if self.salience.p_value is None else self.salience.p_value
+            rows = [self.salience.values, error, [test] * len(error)]
+            tensors["salience"] = torch.tensor(rows, dtype=torch.float64)
+        return tensors
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> LabelsPerItem | None:
+        """What `to_tensors` gave, among others; None without it."""
+        if "estimate" not in tensors:
+            return None
+        k, low, high, items, source = tensors["estimate"].tolist()
+        salience = None
+        if "salience" in tensors:
+            values, error, test = tensors["salience"].tolist()
+            known = not math.isnan(sum(error))
+            salience = Salience(
+                tuple(values),
+                tuple(error) if known else None,
+                None if math.isnan(test[0]) else test[0],
+            )
+        return cls(k, low, high, int(items), get_args(Source)[int(source)], salience)
 
     @property
     def cautious(self) -> float:
@@ -87,6 +133,7 @@ class Priors:
         items: Number of items with a seen positive.
         probabilities: Calibrated probability of every label of every item given its seen labels,
             float32 `[N, L]`: 1 for seen positives, 0 for seen negatives.
+        salience: How readily each class is named; None if picks are taken as random.
     """
 
     priors: Floats
@@ -96,6 +143,7 @@ class Priors:
     high: float
     items: int
     probabilities: npt.NDArray[np.float32]
+    salience: Salience | None = None
 
     @property
     def seen_given_true(self) -> Floats:
@@ -123,6 +171,7 @@ class Priors:
             "prior_low": self.prior_low.tolist(),
             "prior_high": self.prior_high.tolist(),
             "seen_share": self.seen_share.tolist(),
+            "salience": None if self.salience is None else self.salience.to_dict(),
         }
 
 
@@ -184,23 +233,28 @@ def refuse_few(items: int) -> None:
         )
 
 
-def from_single_positives(probabilities: npt.ArrayLike, observed: LabelMatrix) -> Priors:
-    """Estimates k and class priors, assuming uniform picking among an item's labels.
+def from_single_positives(
+    probabilities: npt.ArrayLike, observed: LabelMatrix, estimate: LabelsPerItem | None = None
+) -> Priors:
+    """Estimates k and class priors.
 
-    k is that of `labels_per_item`. The priors are the mean probabilities of the labels, calibrated
-    on the seen labels for this k.
+    The priors are the mean probabilities of the labels, calibrated on the seen labels for k.
 
     Args:
         probabilities: Out-of-sample scores in [0, 1], `[N, L]`. They need not be calibrated; a
             monotone transformation gives much the same result.
         observed: Seen labels, `[N, L]`.
+        estimate: k and how labels are picked; by default that of `labels_per_item`, which takes
+            picks as random.
     """
     scores = np.asarray(probabilities, dtype=np.float64)
     if not np.isfinite(scores).all() or scores.min(initial=0) < 0 or scores.max(initial=1) > 1:
         raise InputError("scores must be probabilities from 0 to 1")
-    estimate, states = labels_per_item(scores, observed), observed.dense()
+    estimate = labels_per_item(scores, observed) if estimate is None else estimate
+    states, picks = observed.dense(), estimate.picks
     rows = (states == 1).any(axis=1)
-    means = fit_to_picks(scores, states, estimate.k).given_seen(scores, states)
+    curve = fit_to_picks(scores, states, estimate.k, picks=picks)
+    means = curve.given_seen(scores, states, picks)
     seen_share = (states[rows] == 1).mean(axis=0)
     hidden = means[rows].mean(axis=0) - seen_share
     hidden *= (estimate.k - seen_share.sum()) / max(float(hidden.sum()), SMALLEST)
@@ -212,69 +266,39 @@ def from_single_positives(probabilities: npt.ArrayLike, observed: LabelMatrix) -
         high=estimate.high,
         items=estimate.items,
         probabilities=means.astype(np.float32),
+        salience=estimate.salience,
     )
 
 
-def from_features(
-    x: Tensor, observed: LabelMatrix, groups: npt.ArrayLike | None = None, *, seed: int = 0
-) -> Priors:
-    """Estimates k and class priors, assuming uniform picking among an item's labels.
-
-    Args:
-        x: Features of the items, `[N, D]`, or tokens `[N, T, D]`, which are averaged.
-        observed: Seen labels, `[N, L]`; items with a seen positive are used, at most 20,000.
-        groups: The group of each item, `[N]`, where items belong together.
-        seed: Seed of the sample of items if there are more.
-    """
-    return from_single_positives(*_scored(x, observed, groups, seed))
-
-
-def k_from_features(
-    x: Tensor, observed: LabelMatrix, groups: npt.ArrayLike | None = None, *, seed: int = 0
+def with_salience(
+    estimate: LabelsPerItem, scores: npt.ArrayLike, observed: LabelMatrix
 ) -> LabelsPerItem:
-    """The k of `from_features`, without class priors."""
-    return labels_per_item(*_scored(x, observed, groups, seed))
-
-
-def usable_rows(observed: LabelMatrix, seed: int = 0) -> npt.NDArray[np.int64]:
-    """Rows with a seen positive, ascending, at most `ITEMS` of them."""
-    rows = np.flatnonzero(observed.per_item(1) > 0)
-    refuse_few(len(rows))
-    if len(rows) > ITEMS:
-        rows = np.sort(np.random.default_rng(seed).permutation(rows)[:ITEMS])
-    return rows
-
-
-def _scored(
-    x: Tensor, observed: LabelMatrix, groups: npt.ArrayLike | None, seed: int
-) -> tuple[npt.NDArray[np.float64], LabelMatrix]:
-    """Out-of-sample scores of the usable items, and their seen labels."""
-    rows = usable_rows(observed, seed)
-    seen = observed.take(rows)
-    groups = None if groups is None else np.asarray(groups)[rows]
-    return seen_label_scores(x[torch.from_numpy(rows)], seen, groups), seen
-
-
-def seen_label_scores(
-    x: Tensor, observed: LabelMatrix, groups: npt.ArrayLike | None = None
-) -> npt.NDArray[np.float64]:
-    """Leave-one-out probabilities that each class is the seen one, `[n, L]`; rows sum to 1.
+    """The estimate with saliences that are learned from scores of a model.
 
     Args:
-        x: Features, `[n, D]` or `[n, T, D]`.
-        observed: Seen labels of the items, each of which has a positive, `[n, L]`.
-        groups: The group of each item, `[n]`; an item is left out together with its group.
+        estimate: k, which takes picks as random.
+        scores: Out-of-sample scores in [0, 1], `[N, L]`.
+        observed: Seen labels, `[N, L]`.
     """
-    number = None if groups is None else torch.from_numpy(group_numbers(groups))
-    x = (x.mean(dim=1) if x.ndim == 3 else x).float()
-    with torch.no_grad():
-        vectors = KernelMap(x.shape[1], n_landmarks(len(x))).fit(x)
-        return ridge_scores(Ridge(vectors, groups=number), observed)
+    values, states = np.asarray(scores, dtype=np.float64), observed.dense()
+    curve = fit_to_picks(values, states, estimate.k)
+    p, seen = torch.from_numpy(curve.given_seen(values, states)), torch.from_numpy(states)
+    e = learn_salience(p, seen)
+    if estimate.source == "estimated":
+        ratio = salience_ratio(p, seen, e, torch.from_numpy(values).argmax(1))
+        estimate = estimate.scaled(ratio)
+    return replace(estimate, salience=Salience(tuple(e.tolist())))
 
 
-def ridge_scores(ridge: Ridge, observed: LabelMatrix) -> npt.NDArray[np.float64]:
-    """The same from a regression whose vectors are known."""
-    states = torch.from_numpy(observed.dense()).float()
-    with torch.no_grad():
-        solution, _ = seen_label_regression(ridge, states, FEW_PENALTIES)
-        return np.asarray(pick_probabilities(solution.left_out.double(), states))
+def salience_ratio(recovered: Tensor, observed: Tensor, e: Tensor, top: Tensor) -> float:
+    """Mean salience of first choices, over that of labels that are hidden beside them.
+
+    Args:
+        recovered: Probability of each label given what was seen, `[n, L]`.
+        observed: Labels, `[n, L]`.
+        e: Saliences, `[L]`.
+        top: The class with the highest score of each item, `[n]`.
+    """
+    hidden = recovered.masked_fill(observed != 0, 0.0).scatter_(1, top[:, None], 0.0).sum(0)
+    ratio = float(e[top].mean() * hidden.sum() / (hidden @ e).clamp(min=1e-12))
+    return min(max(ratio, RATIOS[0]), RATIOS[1])

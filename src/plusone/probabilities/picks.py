@@ -1,25 +1,29 @@
 """How the one label that was seen came to be picked among all labels of an item.
 
-Everything that computes with picks (curve, k and class priors, suggestions) asks a `PickModel`:
-how likely a pick is, and what it says about the other labels. `UNIFORM` is the one there is. Given
-the model's outputs for an item, labels are independent with probabilities p, and the set Y of its
-labels is not empty. Each of them is picked with the same probability. Then, with U uniform in
-(0, 1),
+Everything that computes with picks (label recovery, curve, k and class priors, suggestions) asks a
+`PickModel`: how likely a pick is, and what it says about the other labels. Given the model's
+outputs for an item, labels are independent with probabilities p, and the set Y of its labels is not
+empty. Class c has a salience e_c, how readily people name it: a label of Y is picked with
+probability e_c / sum of e over Y (Plackett-Luce). With all saliences equal, `UNIFORM`, each label
+of an item is picked with the same probability. Since 1 / s is the integral of exp(-s t) over t > 0,
 
-    P(seen = l) = p_l E[1 / |Y| : y_l = 1] = p_l E[ prod_{m != l} (1 - p_m U) ] / P(Y not empty),
+    P(seen = c) = p_c int e_c exp(-e_c t) prod_{m != c} (1 - p_m w_m(t)) dt / P(Y not empty),
+    w_m(t) = 1 - exp(-e_m t).
 
-because the integral of U^j over (0, 1) is 1 / (j + 1). Gauss-Legendre nodes give the expectation.
+With equal saliences u = w(t) turns it into an integral over (0, 1) of a polynomial, for which
+Gauss-Legendre nodes serve; otherwise the trapezoidal rule in log t, which converges as fast.
 Probabilities below `EXPLICIT` enter the product by the first terms of
-log(1 - p u) = -sum_j (p u)^j / j, so that the cost is that of a few passes over `[N, L]`.
+log(1 - p w) = -sum_j (p w)^j / j, so that the cost is that of a few passes over `[N, L]`.
 
 A label that was seen as negative is not in Y: its p is 0.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +33,71 @@ from torch.nn.functional import logsigmoid
 
 EXPLICIT = 0.1
 TERMS = 5
-NODES = 12
+NODES = 12  # of Gauss and Legendre
+STEP = 0.6  # in log t
+NEAR, FAR = 1e-3, 18.0  # e t at both ends, for the largest and the smallest e
 CERTAIN = 40.0  # logit of a label that is known
+PSEUDO = 0.5  # picks of each class that count as made at random
+MM_STEPS = 20
+FAINT = 1e-3  # least probability that a class is present
+SURE = 0.05  # p values up to which picks are said not to be random
+NOISE = 1.64  # standard errors on both sides of a salience
+
+
+@dataclass(frozen=True)
+class Salience:
+    """How readily each class is named where it is present.
+
+    Args:
+        values: Relative to the average class, `[L]`.
+        error: Standard error of the logarithm of each, `[L]`; None where it was not estimated.
+        p_value: Of the test against picks at random; None where it was not made.
+    """
+
+    values: tuple[float, ...]
+    error: tuple[float, ...] | None = None
+    p_value: float | None = None
+
+    @property
+    def found(self) -> bool:
+        """Whether the picks are not random, by the test."""
+        return self.p_value is not None and self.p_value <= SURE
+
+    def interval(self, label: int) -> tuple[float, float]:
+        """A 90 % interval of the salience of a class."""
+        width = math.exp(NOISE * (0.0 if self.error is None else self.error[label]))
+        return self.values[label] / width, self.values[label] * width
+
+    def finding(self, classes: Sequence[str], most: int = 3) -> str:
+        """What it says about the annotators, and about the labels that are missing."""
+        if not self.found:
+            test = "" if self.p_value is None else f" (p = {self.p_value:.2g})"
+            return f"no sign that some classes are named more readily than others{test}"
+        order = sorted(range(len(self.values)), key=lambda label: -self.values[label])
+
+        def named(label: int) -> str:
+            low, high = self.interval(label)
+            return f"{classes[label]} {self.values[label]:.2g} x ({low:.2g} to {high:.2g})"
+
+        most = min(most, len(order) // 2)
+        return (
+            f"labels were not picked at random (p = {self.p_value:.2g}): named when present, "
+            f"beside the average class: {', '.join(map(named, order[:most]))}; least: "
+            f"{', '.join(map(named, order[::-1][:most]))} (90 % intervals). More of the labels "
+            "that are missing are of the classes that are seldom named"
+        )
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Salience:
+        """What `to_dict` gave."""
+        error = content["error"]
+        errors = None if error is None else tuple(error)
+        return cls(tuple(content["values"]), errors, content["p_value"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        error = None if self.error is None else list(self.error)
+        return {"values": list(self.values), "error": error, "p_value": self.p_value}
 
 
 @dataclass(frozen=True)
@@ -66,7 +133,7 @@ def pick(states: npt.NDArray[np.int8], rng: np.random.Generator | None = None) -
     return Picked(torch.from_numpy(label), torch.from_numpy(negative) if negative.any() else None)
 
 
-class PickModel(Protocol):
+class Picking(Protocol):
     """How likely a pick is, given logits of the labels, and what it says about the other labels."""
 
     def log_likelihood(self, z: Tensor, picked: Picked) -> Tensor:
@@ -76,11 +143,41 @@ class PickModel(Protocol):
         """P(label | the item has at least one) before a label is seen, `[N, L]`."""
 
     def posterior(self, z: Tensor, picked: Picked) -> Tensor:
-        """P(label | inputs, and which label was seen), `[N, L]`; 1 for the seen label itself."""
+        """P(label | inputs, and which label was seen), `[N, L]`."""
 
 
-class UniformPicks:
-    """Each label of an item is picked with the same probability."""
+class PickModel:
+    """How likely a pick is, given logits of the labels, and what it says about the other labels.
+
+    Args:
+        salience: How readily each class is named, positive, `[L]`; only ratios matter. None: all
+            the same.
+    """
+
+    def __init__(self, salience: Sequence[float] | Tensor | None = None) -> None:
+        self.salience: Tensor | None = None
+        if salience is None:
+            places, weights = np.polynomial.legendre.leggauss(NODES)
+            self._w = torch.from_numpy((places + 1) / 2)[None]  # [1, nodes]: of every class
+            self._log_own = torch.from_numpy(np.log(weights / 2))[None]
+            return
+        e = torch.as_tensor(salience, dtype=torch.float64)
+        if e.ndim != 1 or not bool((e > 0).all()) or not bool(torch.isfinite(e).all()):
+            raise ValueError("saliences must be positive numbers, one per class")
+        self.salience = e
+        first, last = math.log(NEAR / float(e.max())), math.log(FAR / float(e.min()))
+        x = torch.linspace(first, last, math.ceil((last - first) / STEP) + 1, dtype=e.dtype)
+        t, step = x.exp(), x[1] - x[0]
+        weight = step * t
+        weight[0] /= -torch.expm1(-step)  # with all nodes before it, a geometric series
+        et = e[:, None] * t
+        self._w = -torch.expm1(-et)
+        self._log_own = e.log()[:, None] - et + weight.log()
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all labels of an item are picked with the same probability."""
+        return self.salience is None
 
     def log_likelihood(self, z: Tensor, picked: Picked) -> Tensor:
         """The logarithm of P(seen label) of each item, `[N]`.
@@ -90,15 +187,14 @@ class UniformPicks:
             picked: The seen labels.
 
         >>> z = torch.tensor([[40.0, 40.0, -40.0]], dtype=torch.float64)  # certainly the first two
-        >>> round(UNIFORM.log_likelihood(z, Picked(torch.tensor([0]))).exp().item(), 6)
+        >>> first = Picked(torch.tensor([0]))
+        >>> round(UNIFORM.log_likelihood(z, first).exp().item(), 6)
         0.5
+        >>> round(PickModel([3.0, 1.0, 1.0]).log_likelihood(z, first).exp().item(), 6)
+        0.75
         """
-        p, own = _p(z, picked), _own(z, picked)
-        u, weight = _nodes()
-        log_rest = _log_products(p, u) - torch.log1p(-own[:, None] * u)
-        integral = (log_rest.exp() * weight).sum(dim=1)
         log_own = logsigmoid(z.gather(1, picked.label[:, None])[:, 0])
-        return log_own + integral.log() - _log_any(z, picked)
+        return log_own + self._log_rest(z, picked).logsumexp(dim=1) - _log_any(z, picked)
 
     def label_means(self, z: Tensor, picked: Picked) -> Tensor:
         """P(label | the item has at least one) before a label is seen, `[N, L]`."""
@@ -107,29 +203,37 @@ class UniformPicks:
     def posterior(self, z: Tensor, picked: Picked) -> Tensor:
         """P(label | inputs, and which label was seen), `[N, L]`; 1 for the seen label itself.
 
-        Seeing one label lowers the probability of every other one a little: with the other label
-        in Y, the seen one would have been picked less often.
+        Seeing one label lowers the probability of every other one: with the other label in Y, the
+        seen one would have been picked less often. It lowers it most for classes that are readily
+        named.
 
         >>> z = torch.zeros(1, 2, dtype=torch.float64)  # each label with probability 1 / 2
         >>> first = Picked(torch.tensor([0]))  # which is picked half the time if Y is {0, 1}
         >>> UNIFORM.posterior(z, first).numpy().round(3)
         array([[1.   , 0.333]])
+        >>> PickModel([3.0, 1.0]).posterior(z, first).numpy().round(3)  # 3 / 4 of the time
+        array([[1.   , 0.429]])
         """
-        p, own = _p(z, picked), _own(z, picked)
-        u, weight = _nodes()
-        rest = torch.exp(_log_products(p, u) - torch.log1p(-own[:, None] * u)) * weight
+        p = _p(z, picked)
+        rest = torch.softmax(self._log_rest(z, picked), dim=1)
         total = torch.zeros_like(p)
-        for node in range(len(u)):  # of a label: p (1 - u) prod over the others
-            total += rest[:, node, None] * (p * (1 - u[node]) / (1 - p * u[node]))
-        total /= rest.sum(dim=1, keepdim=True)
+        for node in range(self._w.shape[1]):  # of a label: p (1 - w) prod over the others
+            w = self._w[:, node]
+            total += rest[:, node, None] * (p * (1 - w) / (1 - p * w).clamp(min=1e-300))
         return total.scatter_(1, picked.label[:, None], 1.0)
 
+    def _log_rest(self, z: Tensor, picked: Picked) -> Tensor:
+        """The logarithm of what each node adds to P(seen) / p of the seen label, `[N, nodes]`."""
+        others = _p(z, picked).scatter(1, picked.label[:, None], 0.0)
+        label = picked.label if self.salience is not None else torch.zeros_like(picked.label)
+        return self._log_own[label] + _log_products(others, self._w)
 
-UNIFORM: PickModel = UniformPicks()
+
+UNIFORM = PickModel()
 
 
 def given_seen(
-    z: Tensor, states: npt.NDArray[np.int8], picks: PickModel = UNIFORM
+    z: Tensor, states: npt.NDArray[np.int8], picks: Picking = UNIFORM
 ) -> npt.NDArray[np.float64]:
     """P(label | inputs, and all seen labels of the item), `[N, L]`; seen labels are 1 or 0.
 
@@ -148,6 +252,37 @@ def given_seen(
     return np.where(states == 0, p.numpy(), states == 1)
 
 
+def learn_salience(
+    p: Tensor, observed: Tensor, start: Tensor | None = None, weights: Tensor | None = None
+) -> Tensor:
+    """The saliences `[L]`, 1 on average, under which the seen labels are the most likely picks.
+
+    Each item's classes are present with probability p, and the seen ones certainly. Given who is
+    present, the likelihood of the picks is concave in log e; an MM iteration finds its maximum
+    (Hunter 2004). `PSEUDO` picks of each class count as made at random, so that classes that hardly
+    occur together with others stay at 1. An item with m seen positives counts as 1 / m pick of
+    each; one with none, or without an unobserved label, tells nothing.
+
+    Args:
+        p: Probability that each class is present, `[n, L]`.
+        observed: Labels, `[n, L]` in {1, 0, -1}.
+        start: Where the iteration starts, `[L]`; all 1 by default.
+        weights: How much each item counts, `[n]`; all the same by default.
+    """
+    seen = (observed == 1).to(p.dtype)
+    many = seen.sum(1)
+    tells = (many > 0) & (observed == 0).any(1)
+    share = torch.where(tells, 1 / many.clamp(min=1), 0.0)
+    share = share if weights is None else share * weights.to(p.dtype)
+    present = torch.maximum(p.clamp(FAINT, 1), seen).masked_fill_(observed == -1, 0.0)
+    named, items = share @ seen, share * many
+    e = p.new_ones(p.shape[1]) if start is None else start
+    for _ in range(MM_STEPS):
+        e = (named + PSEUDO) / ((items / (present @ e).clamp(min=1e-12)) @ present + PSEUDO)
+        e = e / e.mean()
+    return e
+
+
 def _log_any(z: Tensor, picked: Picked) -> Tensor:
     """The logarithm of P(an item has at least one label), `[N]`."""
     log_none = logsigmoid(-z)
@@ -161,25 +296,18 @@ def _p(z: Tensor, picked: Picked) -> Tensor:
     return p if picked.negative is None else p.masked_fill(picked.negative, 0.0)
 
 
-def _own(z: Tensor, picked: Picked) -> Tensor:
-    return torch.sigmoid(z.gather(1, picked.label[:, None])[:, 0])
-
-
-def _log_products(p: Tensor, u: Tensor) -> Tensor:
-    """The logarithm of prod_l (1 - p_l u) at each node, `[N, NODES]`."""
+def _log_products(p: Tensor, w: Tensor) -> Tensor:
+    """The logarithm of prod_l (1 - p_l w_l) at each node of w `[L or 1, nodes]`, `[N, nodes]`."""
     large = p.detach() > EXPLICIT
     rows, columns = large.nonzero(as_tuple=True)
-    logs = torch.log1p(-p[rows, columns][:, None] * u)
-    total = torch.zeros(len(p), len(u), dtype=p.dtype).index_add(0, rows, logs)
+    of_class = columns if len(w) > 1 else torch.zeros_like(columns)
+    logs = torch.log1p(-p[rows, columns][:, None] * w[of_class])
+    total = torch.zeros(len(p), w.shape[1], dtype=p.dtype).index_add(0, rows, logs)
     small = p.masked_fill(large, 0.0)
-    power = small
+    power, w_power = small, w
     for term in range(1, TERMS + 1):
-        total = total - power.sum(dim=1, keepdim=True) * u**term / term
-        power = power * small if term < TERMS else power
+        sums = power.sum(dim=1, keepdim=True) * w_power if len(w) == 1 else power @ w_power
+        total = total - sums / term
+        if term < TERMS:
+            power, w_power = power * small, w_power * w
     return total
-
-
-@cache
-def _nodes() -> tuple[Tensor, Tensor]:
-    places, weights = np.polynomial.legendre.leggauss(NODES)
-    return torch.from_numpy((places + 1) / 2), torch.from_numpy(weights / 2)

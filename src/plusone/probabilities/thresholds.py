@@ -28,6 +28,8 @@ ORIGINS = {
     "probabilities": "by the expected F1 under the calibrated probabilities",
     "truth": "from all labels of the validation items",
     "seen": "from the seen labels of the validation items",
+    "precision": "for the wanted precision",
+    "recall": "for the wanted recall",
     "given": "as given",
     "none": "0.5, because the run holds none",
 }
@@ -78,7 +80,7 @@ class Thresholds:
         if self.by_class:
             return f"thresholds: per class, {ORIGINS[self.origin]}"
         value = f"{self.values[0]:g}" if self.values else "none"
-        why = "" if self.origin == "given" else " (the run holds no thresholds of its own)"
+        why = " (the run holds no thresholds of its own)" if self.origin == "none" else ""
         return f"threshold: {value} for every class{why}"
 
 

@@ -1,9 +1,9 @@
 """From out-of-sample scores to calibrated probabilities, with an audit where there is one.
 
 Scores are calibrated on the seen labels by a `Curve` (`plusone.probabilities.curve`). Answers of an
-audit or a review then correct the probabilities (`plusone.probabilities.correction`). The
-correction is also fitted without each part of the audited items in turn, so that these items can
-tell how good the corrected probabilities are (`plusone.probabilities.accept`).
+audit or a review then correct the probabilities (`plusone.probabilities.correction`). Where they
+are about items drawn at random, with all their labels, k is counted on these items, and what was
+named among their labels says directly how readily each class is named.
 """
 
 from __future__ import annotations
@@ -13,20 +13,25 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from plusone.data.matrix import LabelMatrix
 from plusone.probabilities.answers import Answers
 from plusone.probabilities.correction import Correction, counted_once, fit_correction
-from plusone.probabilities.curve import Floats, States, fit_to_picks
+from plusone.probabilities.curve import FEWEST, Floats, States, fit_to_picks
 from plusone.probabilities.k import LabelsPerItem
+from plusone.probabilities.picks import learn_salience
 
-FOLDS = 10  # of the audited items
+PARTS = 10  # of the audited items
+DOUBT = 5.0  # audited items that the saliences learned from seen labels are worth
+NOISE = 1.64  # standard errors of a counted k on both sides
 NO_AUDIT = (
-    "No audit: nobody checked any of these labels, so there is no confidence to state. The "
-    "probabilities come from the seen labels alone and assume that each was picked at random among "
-    "the labels of its item, and that an item has {k} labels on average ({origin}). If that is "
+    "No audit: nobody checked any of these labels, so nothing is promised. The probabilities come "
+    "from the seen labels alone, {picks}, and with {k} labels per item ({origin}). If that is "
     "wrong, so are they.{careful}"
 )
+UNIFORM_PICKS = "as if each had been picked at random among the labels of its item"
+LEARNED_PICKS = "with how readily each class is named learned from them"
 CAREFUL = " Labels are accepted as if items had fewer labels, closer to the lower end of the range."
 AUDIT = (
     "Calibrated on {answers} answers about {items} items{of_groups} ({yes} of them yes), "
@@ -67,10 +72,12 @@ class CalibrationSummary:
     def sentence(self) -> str:
         """The same as a sentence."""
         k, given = f"{self.k.k:.3g}", self.k.source == "given"
-        estimated = f"estimated from the seen labels, {self.k.low:.3g} to {self.k.high:.3g}"
-        origin = "as given" if given else estimated
+        how = "counted" if self.k.source == "counted" else "estimated from the seen labels"
+        origin = "as given" if given else f"{how}, {self.k.low:.3g} to {self.k.high:.3g}"
         if self.audit is None:
-            return NO_AUDIT.format(k=k, origin=origin, careful="" if given else CAREFUL)
+            picks = UNIFORM_PICKS if self.k.salience is None else LEARNED_PICKS
+            careful = "" if given else CAREFUL
+            return NO_AUDIT.format(k=k, origin=origin, picks=picks, careful=careful)
         groups = self.audit.groups
         of_groups = "" if groups is None else f" of {groups} groups"
         return AUDIT.format(k=k, origin=origin, of_groups=of_groups, **asdict(self.audit))
@@ -81,6 +88,7 @@ class CalibrationSummary:
             "k": self.k.k,
             "k_from": self.k.source,
             "k_range": None if self.k.source == "given" else [self.k.low, self.k.high],
+            "salience": None if self.k.salience is None else self.k.salience.to_dict(),
             "audit": None if self.audit is None else asdict(self.audit),
             "sentence": self.sentence,
         }
@@ -92,15 +100,12 @@ class Checked:
 
     Args:
         answers: The answers of the audit.
-        before: Their probabilities before the correction, `[m]`.
-        fold: The part of the audit each belongs to, `[m]`; -1 for items not all of whose labels are
-            known, which were chosen, not drawn.
-        corrections: For each part, the correction that was fitted on the others.
+        corrected: Their probabilities after the correction, `[m]`.
+        corrections: For each part of the audit, the correction that was fitted on the others.
     """
 
     answers: Answers
-    before: Floats
-    fold: npt.NDArray[np.int64]
+    corrected: Floats
     corrections: tuple[Correction, ...]
 
 
@@ -139,24 +144,63 @@ def calibrate(
         observed: Seen labels, `[n, L]`.
         k: Mean number of labels per item.
         answers: Answers of an audit or a review.
-        seed: Seed of the parts of the audit.
+        seed: Seed of the subsample that large data is fitted on.
     """
     states, values = observed.dense(), np.asarray(scores, dtype=np.float64)
     without_answers = states.copy()
     if answers is not None:
         without_answers[answers.row, answers.label] = 0  # a run may have seen the answers
-    curve = fit_to_picks(values, without_answers, k.k, seed=seed)
-    before = curve.given_seen(values, states)
+    curve = fit_to_picks(values, without_answers, k.k, picks=k.picks, seed=seed)
     if answers is None:
-        careful = None
+        before, careful = curve.given_seen(values, states, k.picks), None
         if k.source == "estimated":
-            low = fit_to_picks(values, states, k.cautious, seed=seed)
-            careful = low.given_seen(values, states)
+            low = fit_to_picks(values, states, k.cautious, picks=k.picks, seed=seed)
+            careful = low.given_seen(values, states, k.picks)
         return Calibrated(before, before, None, CalibrationSummary(k), careful)
-    audited = curve.given_seen(values, without_answers)[answers.row, answers.label]
+    if len(answers.complete) >= FEWEST:
+        k = counted(k, answers, without_answers)
+        curve = fit_to_picks(values, without_answers, k.k, picks=k.picks, seed=seed)
+    before = curve.given_seen(values, states, k.picks)
+    audited = curve.given_seen(values, without_answers, k.picks)[answers.row, answers.label]
     counts = AuditCounts(len(answers), answers.items, int(answers.yes.sum()), answers.n_groups)
     summary = CalibrationSummary(k, counts)
     return replace(correct(before, states, answers, audited, seed=seed), summary=summary)
+
+
+def counted(estimate: LabelsPerItem, answers: Answers, picked: States) -> LabelsPerItem:
+    """The estimate with k counted, and saliences learned, on items whose labels are all known.
+
+    What was named among known labels dominates: the logarithm of a salience is the mean of those of
+    the audit and of the estimate, weighted by the audited items in which the class is present
+    beside others, and by `DOUBT` such items.
+
+    Args:
+        estimate: What is known without the answers.
+        answers: The answers; some items are complete.
+        picked: Labels without the answers, `[n, L]`.
+    """
+    rows, weight, known = answers.complete, np.ones(len(picked)), picked == 1
+    about = np.isin(answers.row, rows)
+    known[answers.row[about], answers.label[about]] = answers.yes[about]
+    if answers.weight is not None:
+        weight[answers.row] = answers.weight
+    present, own = known[rows].astype(np.float64), weight[rows] / weight[rows].sum()
+    sizes = present.sum(axis=1)
+    k = float(own @ sizes)
+    spread = NOISE * float(np.sqrt((own**2) @ (sizes - k) ** 2 * len(rows) / (len(rows) - 1)))
+    least = max(float((picked[rows] == 1).sum(axis=1).mean()), 1.0)
+    salience = None
+    if estimate.salience is not None:
+        seen, weights = torch.from_numpy(picked[rows]), torch.from_numpy(weight[rows])
+        e = learn_salience(torch.from_numpy(present), seen, weights=weights).numpy()
+        beside = present[sizes > 1].sum(axis=0)
+        share = beside / (beside + DOUBT)
+        e = np.exp(share * np.log(e) + (1 - share) * np.log(estimate.salience.values))
+        salience = replace(estimate.salience, values=tuple((e / e.mean()).tolist()))
+    if estimate.source == "given":
+        return replace(estimate, salience=salience)
+    k = max(k, least)
+    return LabelsPerItem(k, max(k - spread, least), k + spread, len(rows), "counted", salience)
 
 
 def correct(
@@ -169,40 +213,21 @@ def correct(
         states: Seen labels, `[n, L]`.
         answers: The answers.
         audited: Their probabilities if they were not seen, `[m]`.
-        seed: Seed of the parts of the audit.
+        seed: Seed of the parts of the audit, each of which is left out once.
     """
-    n_classes = before.shape[1]
-    weight = counted_once(answers.unit * n_classes + answers.label)
-    correction = fit_correction(audited, answers.label, answers.yes, n_classes, weight)
+    n_classes, label, yes = before.shape[1], answers.label, answers.yes
+    weight = counted_once(answers.unit * n_classes + label)
+    weight = weight if answers.weight is None else weight * answers.weight
+    correction = fit_correction(audited, label, yes, n_classes, weight)
+    units, unit = np.unique(answers.unit, return_inverse=True)
+    parts = min(PARTS, len(units))
+    part = (np.random.default_rng(seed).permutation(len(units)) % parts)[unit]
+    others = [
+        fit_correction(audited[kept], label[kept], yes[kept], n_classes, weight[kept])
+        for kept in (part != number for number in range(parts))
+    ]
     return Calibrated(
         np.where(states == 0, correction(before), before),
         before,
-        check(audited, answers, n_classes, seed=seed),
+        Checked(answers, correction(audited, label), tuple(others)),
     )
-
-
-def check(probabilities: Floats, answers: Answers, n_classes: int, *, seed: int = 0) -> Checked:
-    """Fits corrections without each part of the audited items in turn.
-
-    Items of a group are in one part, and no answer about the group is fitted on without it.
-
-    Args:
-        probabilities: Probabilities of the answers before the correction, `[m]`.
-        answers: The answers.
-        n_classes: Number of classes.
-        seed: Seed of the parts.
-    """
-    unit_of = dict(zip(answers.row.tolist(), answers.unit.tolist(), strict=True))
-    units = [*dict.fromkeys(unit_of[row] for row in answers.complete.tolist() if row in unit_of)]
-    order = np.random.default_rng(seed).permutation(len(units)).tolist()
-    parts = min(FOLDS, len(units))
-    part_of = {units[place]: number % parts for number, place in enumerate(order)}
-    part = np.array([part_of.get(unit, -1) for unit in answers.unit.tolist()], dtype=np.int64)
-    fold = np.where(np.isin(answers.row, answers.complete), part, -1)
-    label, yes = answers.label, answers.yes
-    weight = counted_once(answers.unit * n_classes + label)
-    corrections = [
-        fit_correction(probabilities[kept], label[kept], yes[kept], n_classes, weight[kept])
-        for kept in (part != number for number in range(parts))
-    ]
-    return Checked(answers, probabilities, fold, tuple(corrections))

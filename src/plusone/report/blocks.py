@@ -88,13 +88,7 @@ class Download:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure that is not drawn yet.
-
-    Args:
-        name: Name of its files, unique in the report.
-        draw: Draws it.
-        note: A line below it.
-    """
+    """A figure that is not drawn yet."""
 
     name: str
     draw: Callable[[], Figure]
@@ -104,15 +98,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawn figure.
-
-    Args:
-        name: Of its files, and its anchor.
-        title: Its headline.
-        html: The figure without its headline, as trusted HTML.
-        note: A line below it.
-        narrow: Whether two of them fit side by side.
-    """
+    """A drawn figure."""
 
     name: str
     title: str
@@ -132,14 +118,7 @@ class Chip:
 
 @dataclass(frozen=True)
 class GalleryItem:
-    """An item with its seen labels and the predictions of methods.
-
-    Args:
-        name: Of the item.
-        image: A data URI, or "" where there is no image.
-        seen: Chips of the seen labels.
-        predicted: Chips by method.
-    """
+    """An item with its seen labels and the predictions of methods."""
 
     name: str
     image: str
@@ -180,14 +159,7 @@ Block = Note | Facts | Code | Table | Download | Drawing | Picture | Gallery | S
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page.
-
-    Args:
-        id: Its anchor.
-        title: Its heading.
-        intro: What is shown, the paper it follows, and how it is computed.
-        blocks: Its content.
-    """
+    """A part of the page."""
 
     id: str
     title: str

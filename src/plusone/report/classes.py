@@ -18,9 +18,8 @@ from plusone.prediction.run_folder import read_description
 from plusone.probabilities.calibration import read_calibration
 from plusone.probabilities.thresholds import read_thresholds
 from plusone.report.blocks import Block, Cell, Drawing, Section, Table
-from plusone.report.lines import NAN
 from plusone.report.material import Entry, Group, Material
-from plusone.report.style import GRID, NARROW, canvas, colours, headline, plain, styled
+from plusone.report.style import GRID, NAN, NARROW, canvas, colours, headline, plain, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,10 +55,6 @@ def per_class(material: Material) -> Section | None:
 
 def class_table(run: JobResult, name: str) -> Table | None:
     """The classes of a run with their seen positives, thresholds and average precision.
-
-    Args:
-        run: The training.
-        name: Heading of the table.
 
     Returns:
         None if its run folder is gone.

@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from plusone.errors import InputError
 from plusone.report.blocks import Drawing, Section
-from plusone.report.lines import NAN, Line, draw_lines, grey_note
 from plusone.report.material import Group, Material
 from plusone.report.overview import result
-from plusone.report.runs import by_seed, mean_and_sd, read_epochs
-from plusone.report.style import INK, canvas, headline, plain, styled
+from plusone.report.runs import Repeated, by_seed, mean_and_sd, read_epochs
+from plusone.report.style import (
+    INK,
+    NAN,
+    Line,
+    canvas,
+    draw_lines,
+    grey_note,
+    headline,
+    plain,
+    styled,
+)
 from plusone.results import EpochRecord, RunResult
 
 if TYPE_CHECKING:
@@ -34,16 +43,10 @@ class Average:
 
 
 @dataclass(frozen=True)
-class LearningCurve:
+class LearningCurve(Repeated):
     """Runs that differ by their seed alone, epoch by epoch.
 
     Args:
-        data: Name of the data set.
-        method: The method.
-        mode: How it was trained.
-        lr: Its learning rate.
-        options: Its options that differ from the defaults.
-        seeds: How many runs.
         stage: Stage of each epoch, from 0; epochs are numbered through all stages.
         reached: How many of the runs reached each epoch.
         val_map: Validation mAP.
@@ -51,12 +54,6 @@ class LearningCurve:
         distance: Wasserstein distance between hidden positives and true negatives.
     """
 
-    data: str
-    method: str
-    mode: str
-    lr: float
-    options: dict[str, Any]
-    seeds: int
     stage: tuple[int, ...]
     reached: tuple[int, ...]
     val_map: Average
@@ -70,16 +67,12 @@ class LearningCurve:
 
 
 def learning_curves(results: Iterable[RunResult]) -> list[LearningCurve]:
-    """One curve per method and setting, over all its seeds.
-
-    Args:
-        results: Results with their epochs, or of runs whose folders still hold them.
-    """
+    """One curve per method and setting, over all its seeds."""
     return [_curve(group) for group in by_seed(results)]
 
 
 def _curve(group: list[RunResult]) -> LearningCurve:
-    first, runs = group[0], [read_epochs(result) for result in group]
+    runs = [read_epochs(result) for result in group]
     longest = max(runs, key=len)
     terms = dict.fromkeys(name for run in runs for epoch in run for name in epoch.losses)
     losses = {
@@ -89,12 +82,7 @@ def _curve(group: list[RunResult]) -> LearningCurve:
     if len(terms) > 1:
         losses["total"] = _average([[_total(epoch) for epoch in run] for run in runs])
     return LearningCurve(
-        data=first.data,
-        method=first.method,
-        mode=first.mode,
-        lr=first.lr,
-        options=dict(first.options),
-        seeds=len(group),
+        **Repeated.fields(group),
         stage=tuple(epoch.stage for epoch in longest),
         reached=tuple(sum(len(run) > place for run in runs) for place in range(len(longest))),
         val_map=_average([[epoch.val_map for epoch in run] for run in runs]),

@@ -91,10 +91,6 @@ def chips(item: Example, thresholds: Mapping[str, float]) -> tuple[Chip, ...]:
 
     Where the truth is known as many as are true, found ones first; otherwise those above their
     threshold.
-
-    Args:
-        item: The item.
-        thresholds: Least score of each class.
     """
     ranked = sorted(item.scores, key=lambda name: -(item.scores[name] or 0.0))
     seen = set(item.seen)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -49,14 +49,7 @@ def doubts(probabilities: Floats, thresholds: Floats) -> Floats:
 
 
 class GalleryTags:
-    """Writes the page photo by photo, so that memory does not grow with their number.
-
-    Args:
-        file: Where to write.
-        title: Heading of the page.
-        classes: Class names.
-        thresholds: Above which probability a label is predicted.
-    """
+    """Writes the page photo by photo, so that memory does not grow with their number."""
 
     def __init__(
         self, file: TextIO, title: str, classes: Sequence[str], thresholds: Thresholds
@@ -64,7 +57,7 @@ class GalleryTags:
         self.file, self.classes, self.cuts = file, classes, thresholds.array
         self.counts: Counter[int] = Counter()
         self.shown = self.untagged = 0
-        self.parts = _macros()
+        self.parts = cast("Any", environment().get_template("gallery.html").module)
         self.file.write(str(self.parts.head(title=title, version=__version__)))
 
     def add(self, predictions: Predictions) -> None:
@@ -101,11 +94,6 @@ class GalleryTags:
             date=date.today().isoformat(),
         )
         self.file.write(str(tail))
-
-
-def _macros() -> Any:
-    """The parts of the page: `head`, `card` and `tail`."""
-    return environment().get_template("gallery.html").module
 
 
 def _thumbnail(path: Path) -> str:

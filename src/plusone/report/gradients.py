@@ -87,15 +87,7 @@ class Curve(Record):
 
 
 class Gradients(Document):
-    """Curves of several methods over the same probabilities; the content of `gradients.json`.
-
-    Args:
-        p: The probabilities.
-        curves: One per method, and per epoch where that makes a difference.
-        classes: Labels of the item.
-        k: Expected positives given to methods that ask for them.
-        rest: Probability of the other labels.
-    """
+    """Curves of several methods over the same probabilities; the content of `gradients.json`."""
 
     kind: ClassVar[str] = "gradients"
 
@@ -148,12 +140,10 @@ def gradient_curves(
     return Gradients(p=tuple(p.tolist()), curves=tuple(curves), classes=classes, k=k, rest=rest)
 
 
-def at_probabilities(
-    gradients: Gradients, values: Sequence[float], at: Sequence[float] = SHOWN
-) -> list[float]:
-    """The values of a curve at some probabilities, each at the nearest point of the grid."""
+def at_probabilities(gradients: Gradients, values: Sequence[float]) -> list[float]:
+    """The values of a curve at the probabilities `SHOWN`, each at the nearest point of the grid."""
     p = torch.tensor(gradients.p)
-    return [values[int((p - value).abs().argmin())] for value in at]
+    return [values[int((p - value).abs().argmin())] for value in SHOWN]
 
 
 def _check(

@@ -22,15 +22,18 @@ from plusone.errors import InputError
 from plusone.methods import gr, lasd
 from plusone.report.blocks import Block, Drawing, Section
 from plusone.report.curves import averaged, line_of
-from plusone.report.lines import NAN, Line, draw_lines, grey_note
 from plusone.report.material import Group, Material
 from plusone.report.runs import read_epochs
 from plusone.report.style import (
     BLUE,
     INK,
     MUTED,
+    NAN,
     ORANGE,
+    Line,
     canvas,
+    draw_lines,
+    grey_note,
     headline,
     plain,
     plain_ticks,
@@ -63,12 +66,7 @@ CONFIDENT = 0.9
 
 @dataclass(frozen=True)
 class Places:
-    """Which epochs were probed.
-
-    Args:
-        epoch: Epochs of the training, from 1, numbered through all stages.
-        stage: Stage of each, from 0.
-    """
+    """Which epochs were probed."""
 
     epoch: tuple[int, ...]
     stage: tuple[int, ...]
@@ -271,14 +269,7 @@ def gr_k_hat(
     options: Mapping[str, Any] | None = None,
     p: Sequence[float] = MIDDLES,
 ) -> KHat:
-    """The estimate that `gr` uses in an epoch.
-
-    Args:
-        epoch: The epoch, from 1.
-        epochs: Epochs of the training.
-        options: Options of `gr` that differ from its defaults.
-        p: Predicted probabilities to evaluate it at.
-    """
+    """The estimate that `gr` uses in an epoch."""
     from plusone.data.matrix import LabelMatrix
     from plusone.types import Clock, TrainLabels
 
@@ -549,13 +540,7 @@ def _densities(group: Group, runs: Probed) -> Figure:
 def density_grid(
     methods: Mapping[str, Sequence[tuple[str, Densities]]], data: str, seed: int | None = None
 ) -> Figure:
-    """Densities of hidden positives and true negatives: a row per method, a column per epoch.
-
-    Args:
-        methods: For each method some epochs, each with a name such as "first: epoch 1".
-        data: Name of the data set.
-        seed: Seed of the runs, if it is the same for all.
-    """
+    """Densities of hidden positives and true negatives: a row per method, a column per epoch."""
     shown = dict(list(methods.items())[:DENSITY_ROWS])
     columns = max(len(moments) for moments in shown.values())
     figure, axes = canvas(0.9 + 1.35 * len(shown), len(shown), columns, sharex=True, sharey=True)
@@ -768,13 +753,7 @@ def _line(name: str, values: PredictiveValues, y: Sequence[float | None]) -> Lin
 def predictive_lines(
     values: Mapping[float, tuple[Sequence[Line], Sequence[Line]]], ink: Ink, data: str
 ) -> Figure:
-    """PPV and NPV at thresholds, per epoch.
-
-    Args:
-        values: For each threshold the lines of PPV and of NPV.
-        ink: Colours of the methods.
-        data: Name of the data set.
-    """
+    """PPV and NPV at thresholds, per epoch."""
     figure, axes = canvas(0.5 + 2.2 * len(values), len(values), 2, sharex=True)
     ends: list[tuple[float, str, float]] = []  # PPV after the last epoch
     for row, (tau, (ppv, npv)) in enumerate(values.items()):

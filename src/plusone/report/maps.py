@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image, ImageDraw
 from torch import Tensor
 from torch.nn import functional
@@ -34,16 +33,12 @@ ITEMS = 4
 CLASSES = 3
 SIDE = 192
 LINE = 16
+LETTERS = 30  # below an image
 HOT = (255, 150, 0)  # orange is visible on dark and bright images, and to colour-blind readers
 
 
 def attention(material: Material, cache: Path) -> Section | None:
-    """Maps of the runs whose models have them.
-
-    Args:
-        material: What there is to report.
-        cache: Folder where finished images are kept.
-    """
+    """Maps of the runs whose models have them."""
     runs = [run for run in material.runs if _has_maps(run.method) and run.examples][:RUNS]
     if not runs:
         return None
@@ -131,7 +126,7 @@ def strip(image: Tensor, maps: Tensor, titles: Sequence[str], name: str) -> Imag
     draw = ImageDraw.Draw(sheet)
     for number, (picture, title) in enumerate(zip(pictures, (name, *titles), strict=True)):
         left = number * (SIDE + 4)
-        sheet.paste(_image(picture), (left, 0))
+        sheet.paste(Image.fromarray(picture.clip(0, 255).astype(np.uint8)), (left, 0))
         draw.text((left + 2, SIDE + 2), _shortened(title), fill="black")
     return sheet
 
@@ -140,10 +135,6 @@ def _resized(x: Tensor, mode: str) -> Tensor:
     return functional.interpolate(x[None], size=(SIDE, SIDE), mode=mode, align_corners=False)[0]
 
 
-def _image(values: npt.NDArray[np.floating]) -> Image.Image:
-    return Image.fromarray(values.clip(0, 255).astype(np.uint8))
-
-
-def _shortened(text: str, width: int = 30) -> str:
+def _shortened(text: str) -> str:
     plain = text.encode("latin-1", "replace").decode("latin-1")  # what the built-in font can draw
-    return plain if len(plain) <= width else plain[: width - 1] + "."
+    return plain if len(plain) <= LETTERS else plain[: LETTERS - 1] + "."

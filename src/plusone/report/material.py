@@ -65,15 +65,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Group:
-    """The methods compared on one data set in one mode.
-
-    Args:
-        name: Its heading.
-        slug: The same for names of files and anchors.
-        data: Name of the data set.
-        mode: How the methods were trained.
-        entries: One per method.
-    """
+    """The methods compared on one data set in one mode."""
 
     name: str
     slug: str
@@ -127,13 +119,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Material:
-    """Everything a report is made from.
-
-    Args:
-        groups: Tables of methods.
-        documents: JSON files of commands.
-        runs: Results of run folders.
-    """
+    """Everything a report is made from."""
 
     groups: tuple[Group, ...] = ()
     documents: tuple[Document, ...] = ()

@@ -85,12 +85,7 @@ def _facts(material: Material) -> Iterable[tuple[str, str]]:
 
 
 def result(run: RunResult, *, solved: bool = False) -> str:
-    """What one run reached, in a line.
-
-    Args:
-        run: Its result.
-        solved: Whether it was solved in closed form, and so has no epochs.
-    """
+    """What one run reached, in a line."""
     words = {"truth": "", "known": " (against known labels)"}
     on = words.get(run.against, " (against seen labels alone)")
     parts = [] if run.test_map is None else [f"{100 * run.test_map:.1f} % test mAP{run.test_note}"]
@@ -125,7 +120,7 @@ def _selection(runs: Sequence[RunResult]) -> str:
 
 
 def _legend(group: Group) -> str:
-    """What the marks of the figure mean, as far as they are there."""
+    """The legend of the marks that the figure has."""
     words = ["Bold numbers, blue dots: the best method and all within noise of it."]
     if group.find(ASSUME_NEGATIVE):
         words.append(f"Red dot: {ASSUME_NEGATIVE}, wherever it ranks.")
@@ -138,15 +133,7 @@ def _legend(group: Group) -> str:
 
 @dataclass(frozen=True)
 class Score:
-    """One method on one data set.
-
-    Args:
-        method: Its name.
-        mean: mAP, 0 to 1, mean over seeds.
-        sd: Its standard deviation over seeds; None for one seed.
-        reference: Whether it saw more labels than the others.
-        top: Whether it is the best, or within noise of it.
-    """
+    """One method on one data set."""
 
     method: str
     mean: float
@@ -175,13 +162,7 @@ def _scores(group: Group) -> Figure:
 
 @styled
 def score_dots(scores: Sequence[Score], data: str, *, split: str = "test") -> Figure:
-    """A dot per method, the best on top, with the standard deviation over seeds.
-
-    Args:
-        scores: The methods; references are drawn separately, below.
-        data: Name of the data set.
-        split: What the mAP was measured on.
-    """
+    """A dot per method, the best on top, with the standard deviation over seeds."""
     ordered = sorted(scores, key=lambda score: (not score.reference, score.mean))
     references = sum(score.reference for score in ordered)
     places = [

@@ -51,13 +51,7 @@ def environment() -> Environment:
 
 
 def render(title: str, sections: Sequence[Section], notes: Sequence[str] = ()) -> str:
-    """The whole page.
-
-    Args:
-        title: Its heading.
-        sections: Its parts; all drawings must be drawn.
-        notes: Sentences above everything.
-    """
+    """The whole page."""
     return (
         environment()
         .get_template("page.html")
@@ -89,13 +83,7 @@ INKS = {
 
 
 def embed(figure: Figure, folder: Path, name: str) -> tuple[str, str]:
-    """Saves a figure; returns its headline, and the figure without it as HTML.
-
-    Args:
-        figure: With a headline, which the page shows as text.
-        folder: Where the files go.
-        name: A name that no other figure of the page has.
-    """
+    """Saves a figure; returns its headline, and the figure without it as HTML."""
     png, svg = save_figure(figure, folder, name)
     title = style.plain(figure.get_suptitle(), 400)
     top = style.headline_height(figure)

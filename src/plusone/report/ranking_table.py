@@ -11,7 +11,6 @@ from plusone.compare.results_table import Column, published_sources, shown_colum
 from plusone.compare.rows import Row
 from plusone.report.blocks import Block, Cell, Download, Section, Table
 from plusone.report.material import Group, Material
-from plusone.results import RunResult
 
 DOWNLOADED = ("data", "method", "mode", "seed", "lr", "options", "val_map", "test_map",
               "best_epoch", "seconds")  # fmt: skip
@@ -52,13 +51,14 @@ def results_table(group: Group) -> Table:
         if not (column.field == "seeds" and same_seeds)
     ]
     sources = published_sources(rows)
+    on_seen_labels = {run.against for run in group.runs} == {"seen"}
     return Table(
         group.name,
         tuple((column.heading, column.hint) for column in columns),
         tuple(tuple(_cell(column, row) for column in columns) for row in rows),
         notes=(
             *([f"Seeds: {rows[0].seeds} each."] if same_seeds and not group.only else []),
-            *([SEEN_ONLY] if _on_seen_labels(group.runs) else []),
+            *([SEEN_ONLY] if on_seen_labels else []),
             *(
                 f"Published, {', '.join(names)}: {source}; ours have other features or backbones."
                 for source, names in sources.items()
@@ -79,10 +79,6 @@ def _cell(column: Column, row: Row) -> Cell:
         strong=row.best and column.field in ("method", row.ranked_by),
         hint="saw more labels" if reference else "",
     )
-
-
-def _on_seen_labels(runs: Sequence[RunResult]) -> bool:
-    return bool(runs) and all(run.against == "seen" for run in runs)
 
 
 def _csv(runs: Sequence[JobResult]) -> str:

@@ -6,14 +6,15 @@ import json
 import math
 import statistics
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from plusone.errors import InputError
 from plusone.io.jsonl import read_jsonl
 from plusone.results import EpochRecord, RunResult
 
-__all__ = ["by_seed", "mean_and_sd", "read_epochs"]
+__all__ = ["Repeated", "by_seed", "mean_and_sd", "read_epochs"]
 
 R = TypeVar("R", bound=RunResult)
 
@@ -51,6 +52,25 @@ def read_epochs(source: Path | str | RunResult) -> list[EpochRecord]:
     return [
         EpochRecord.from_json(line, f"{path}, row {row}") for row, line in enumerate(lines, start=1)
     ]
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """The settings of `seeds` runs that differ by their seed alone."""
+
+    data: str
+    method: str
+    mode: str
+    lr: float
+    options: dict[str, Any]
+    seeds: int
+
+    @staticmethod
+    def fields(group: Sequence[RunResult]) -> dict[str, Any]:
+        """The fields above, from the results of the runs."""
+        names = ("data", "method", "mode", "lr")
+        settings = {name: getattr(group[0], name) for name in names}
+        return settings | {"options": dict(group[0].options), "seeds": len(group)}
 
 
 def by_seed(results: Iterable[R]) -> list[list[R]]:

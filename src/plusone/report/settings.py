@@ -64,8 +64,13 @@ def _blocks(name: str, entries: Sequence[Entry]) -> list[Block]:
         notes=(f"All of them: {_pairs(common)}",) if common else (),
         text=len(shown),
     )
-    rules = dict.fromkeys(rule for entry in entries for run in entry.runs for rule in run.rules)
-    return [table, *(Note(f"Rule: {rule}.") for rule in rules)]
+    runs = [run for entry in entries for run in entry.runs]
+    rules = dict.fromkeys(rule for run in runs for rule in run.rules)
+    picks = dict.fromkeys(
+        run.calibration["picks"] for run in runs if run.calibration and "picks" in run.calibration
+    )
+    findings = [Note(f"How annotators pick: {finding}.") for finding in picks]
+    return [table, *(Note(f"Rule: {rule}.") for rule in rules), *findings]
 
 
 def _recipe(entry: Entry) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec
 
@@ -27,7 +28,9 @@ PREFERRED = {"gr": BLUE, "em": GREEN}  # seen so often that they keep their colo
 WIDTH = 6.8  # inches
 NARROW = 4.5  # fits a phone, and two beside each other a wide screen
 LETTERS_PER_INCH = 11.4
+LETTERS = 8.5  # points; of names at lines
 HEADLINE = "headline"
+NAN = float("nan")
 
 STYLE: Any = {  # rcParams; matplotlib lists every key in the type, which we need not repeat
     "figure.facecolor": PAPER,
@@ -145,13 +148,11 @@ def plain_ticks(axis: Axis) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def end_labels(axes: Axes, ends: Sequence[tuple[float, str, str]], *, size: float = 8.5) -> None:
+def end_labels(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
     """Writes names at the right end of lines, pushed apart where they would overlap.
 
-    Args:
-        axes: Where the lines are; its limits must be final.
-        ends: Height of the end, name and colour of each line.
-        size: Of the letters, in points.
+    `ends` are the height of the end, the name and the colour of each line; the limits of the axes
+    must be final.
     """
     if not ends:
         return
@@ -160,7 +161,7 @@ def end_labels(axes: Axes, ends: Sequence[tuple[float, str, str]], *, size: floa
     figure = axes.get_figure(root=True)
     assert figure is not None
     inches = box.height * figure.get_figheight()
-    gap = (high - low) * size * 1.15 / 72 / max(inches, 0.1)
+    gap = (high - low) * LETTERS * 1.15 / 72 / max(inches, 0.1)
     ordered = sorted(ends)
     places = spread([min(max(height, low), high) for height, _, _ in ordered], gap, low, high)
     for place, (_, name, colour) in zip(places, ordered, strict=True):
@@ -172,7 +173,7 @@ def end_labels(axes: Axes, ends: Sequence[tuple[float, str, str]], *, size: floa
             textcoords="offset points",
             va="center",
             color=colour,
-            fontsize=size,
+            fontsize=LETTERS,
         )
 
 
@@ -197,3 +198,55 @@ def spread(values: Sequence[float], gap: float, low: float, high: float) -> list
         min(max(place, low + gap * number), high - gap * (last - number))
         for number, place in enumerate(places)
     ]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line with its standard deviation.
+
+    Args:
+        name: Of the method.
+        x: Ascending.
+        mean: As many values; NaN where there is none.
+        sd: Half the height of the band around it; None without one.
+    """
+
+    name: str
+    x: Sequence[float]
+    mean: Sequence[float]
+    sd: Sequence[float] | None = None
+
+
+def draw_lines(axes: Axes, lines: Sequence[Line], ink: Mapping[str, str]) -> None:
+    """Draws lines; those without a colour in `ink` are grey, behind the others."""
+    from matplotlib.ticker import MaxNLocator
+
+    for line in lines:
+        if line.name not in ink:
+            axes.plot(line.x, line.mean, color=GRID, linewidth=1.0, zorder=1)
+    ends = []
+    for line in lines:
+        if line.name not in ink:
+            continue
+        colour = ink[line.name]
+        last = [value for value in line.mean if value == value]
+        dot: Any = {"marker": "o", "markersize": 4} if len(last) == 1 else {}
+        axes.plot(line.x, line.mean, color=colour, zorder=3, **dot)
+        if line.sd is not None:
+            low = [mean - sd for mean, sd in zip(line.mean, line.sd, strict=True)]
+            high = [mean + sd for mean, sd in zip(line.mean, line.sd, strict=True)]
+            axes.fill_between(line.x, low, high, color=colour, alpha=0.15, linewidth=0, zorder=2)
+        if last:
+            ends.append((last[-1], line.name, colour))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    end_labels(axes, ends)
+
+
+def grey_note(axes: Axes, lines: Sequence[Line], ink: Mapping[str, str]) -> None:
+    """Writes how many methods are drawn in grey."""
+    count = sum(line.name not in ink for line in lines)
+    if count:
+        axes.text(
+            0.99, 0.02, f"grey: {count} other methods", transform=axes.transAxes,
+            ha="right", va="bottom", color=MUTED, fontsize=8,
+        )  # fmt: skip

@@ -251,15 +251,7 @@ def moved(
 
 
 class LossOf:
-    """The training loss of a run's model on some of its training items, as a function of weights.
-
-    Args:
-        predictor: The run.
-        part: Its training items.
-        seed: Seed of the choice of items, and of augmentations.
-        items: How many to use.
-        batch_size: Items per batch; the recipe's by default.
-    """
+    """The training loss on some of a run's training items, as a function of the weights."""
 
     def __init__(
         self,
@@ -357,10 +349,6 @@ def mean_rise(surface: Surface, radius: float) -> float:
 
     Values between grid points are interpolated. Points where the loss is not finite are left out;
     NaN if it is not finite at the solution, or nowhere on the circle.
-
-    Args:
-        surface: The surface.
-        radius: Radius of the circle, at most the surface's extent.
     """
     if not 0 <= radius <= surface.extent:
         raise InputError(f"radius = {radius:g} must lie between 0 and {surface.extent:g}")
@@ -392,17 +380,9 @@ def surface_of_run(
     device: str = "auto",
     on_progress: Callable[[int], None] | None = None,
 ) -> RunSurface:
-    """The surface of a run, kept in its folder; computed only if settings or weights changed.
+    """The `loss_surface` of a run, kept in its folder; computed if settings or weights changed.
 
-    Args:
-        folder: A complete run.
-        load: Returns the data it was trained on; called only if there is something to compute.
-        extent: As for `loss_surface`.
-        steps: As for `loss_surface`.
-        seed: As for `loss_surface`.
-        items: As for `loss_surface`.
-        device: What computes it, see `plusone.device.resolve`.
-        on_progress: Called with the number of points just done.
+    `load` returns the data of the run, and is called only if there is something to compute.
     """
     predictor = load_run(folder, device, memory=True)
     settings = {
@@ -494,9 +474,6 @@ def loss_surfaces(surfaces: Sequence[RunSurface]) -> Figure:
     """Contours of the rise of the loss; each panel goes from 0 to its own highest rise.
 
     Losses of different methods have different units, so only shapes can be compared.
-
-    Args:
-        surfaces: Of one data set; finite at the centre.
     """
     shown = list(surfaces[:SHOWN])
     columns = min(3, len(shown))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from plusone.compare.results_table import spread
 from plusone.errors import InputError
 from plusone.report.blocks import Block, Cell, Drawing, Section, Table
 from plusone.report.material import Group, Material
-from plusone.report.runs import by_seed, mean_and_sd
+from plusone.report.runs import Repeated, by_seed, mean_and_sd
 from plusone.report.style import BLUE, INK, ORANGE, canvas, headline, plain, styled
 from plusone.results import RunResult
 
@@ -25,16 +25,10 @@ ROOM = 2.5  # times the highest bar up to which the number of items is drawn
 
 
 @dataclass(frozen=True)
-class Recovery:
+class Recovery(Repeated):
     """mAP on the full training labels, most of which were unobserved; mean over seeds.
 
     Args:
-        data: Name of the data set.
-        method: The method.
-        mode: How it was trained.
-        lr: Its learning rate.
-        options: Its options that differ from the defaults.
-        seeds: How many seeds.
         predictions: mAP of the model's predictions.
         predictions_sd: Its standard deviation over seeds.
         estimates: mAP of the method's own estimates of the labels, if it keeps any.
@@ -42,12 +36,6 @@ class Recovery:
         hidden: mAP of the predictions on unobserved labels alone.
     """
 
-    data: str
-    method: str
-    mode: str
-    lr: float
-    options: dict[str, Any]
-    seeds: int
     predictions: float
     predictions_sd: float | None
     estimates: float | None
@@ -64,18 +52,12 @@ def recovery_table(results: Iterable[RunResult]) -> list[Recovery]:
 
 
 def _row(group: list[RunResult]) -> Recovery:
-    first = group[0]
     recovery = [result.recovery for result in group]
     predictions, predictions_sd = _mean(recovery, "recovery_map")
     assert predictions is not None
     estimates, estimates_sd = _mean([run.recovery_estimates for run in group], "recovery_map")
     return Recovery(
-        data=first.data,
-        method=first.method,
-        mode=first.mode,
-        lr=first.lr,
-        options=dict(first.options),
-        seeds=len(group),
+        **Repeated.fields(group),
         predictions=predictions,
         predictions_sd=predictions_sd,
         estimates=estimates,
@@ -114,13 +96,7 @@ class ClassCount:
 
 @dataclass(frozen=True)
 class ClassCounts:
-    """Seen and missing positives of every class, the most frequent class first.
-
-    Args:
-        data: Name of the data set.
-        items: Training items.
-        rows: One per class.
-    """
+    """Seen and missing positives of every class, the most frequent class first."""
 
     data: str
     items: int

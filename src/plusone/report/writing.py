@@ -100,13 +100,7 @@ def write_report(
 
 
 def _sections(material: Material, cache: Path, *, images: bool) -> list[Section]:
-    """All sections that have something to show, in order.
-
-    Args:
-        material: What there is to report.
-        cache: Folder for what takes long to compute.
-        images: Whether images of items may be shown.
-    """
+    """All sections that have something to show, in order."""
     made = [summary(material), results(material), examples(material) if images else None]
     made += [make(material) for make in SECTIONS]
     made += [attention(material, cache) if images else None, settings(material), regimes(material)]

@@ -16,7 +16,7 @@ from plusone.review.pictures import Pictures
 from plusone.review.questions import ANSWERS, WHOLE, NewItems, Places, Selection, Suggested
 from plusone.review.store import Answer, Ledger, Pair, Store, Verdict
 
-ITEM = -1  # in place of a class number: the item itself
+ITEM = -1  # class number that stands for the item itself
 
 
 class UnknownQuestionError(LookupError):
@@ -24,13 +24,7 @@ class UnknownQuestionError(LookupError):
 
 
 class Desk(ABC):
-    """Base of both kinds of review.
-
-    Args:
-        table: The items.
-        store: The history of answers.
-        pictures: Their images; the files below the table's root by default.
-    """
+    """Base of both kinds of review."""
 
     mode: str
 
@@ -268,11 +262,12 @@ class SuggestionDesk(Desk):
             "class": self.table.classes[label],
             "probability": round(float(self.questions.probability[place]), 6),
             "answer": ANSWERS[int(self.questions.state[place])],
+            "seen": bool(self.questions.seen[place]),
         }
 
     def _item(self, row: int) -> dict[str, Any]:
         item = super()._item(row)
-        unasked = dict(self._unasked.get(row, {}))
+        unasked = self._unasked.get(row, {}) | dict.fromkeys(self.questions.wrong_of(row), False)
         for one in item["labels"]:
             one["has"] = unasked.pop(one["label"], one["has"])
         item["labels"] += [
@@ -298,7 +293,7 @@ class SuggestionDesk(Desk):
                 own.pop(label, None)
 
     def _progress(self) -> dict[str, Any]:
-        rows = [row for row, own in self._unasked.items() if own]
+        rows = {row for row, own in self._unasked.items() if own} | self.questions.wrong_items()
         labels = [one for row in rows for one in self._item(row)["labels"]]
         return self.questions.progress() | {
             "wrong": sum(one["seen"] == (-1 if one["has"] else 1) for one in labels),

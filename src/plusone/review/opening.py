@@ -22,6 +22,7 @@ from plusone.review.pictures import Scenes
 from plusone.review.questions import NewItems, Selection, Suggested
 from plusone.review.store import Store
 from plusone.suggest import read_suggestions
+from plusone.suggest.wrong_csv import with_wrong
 
 DATABASE = "review.sqlite"
 
@@ -39,7 +40,7 @@ def open_suggestions(
         selection: Which questions are asked; all by default.
         database: File of the answers; `review.sqlite` in the folder by default.
     """
-    suggestions = read_suggestions(folder)
+    suggestions = with_wrong(read_suggestions(folder), folder)
     table = suggestions.table
     embedded = table.root is None and suggestions.about.get("data") in EMBEDDED
     pictures = Scenes(table.ids.tolist()) if embedded else None

@@ -87,11 +87,7 @@ class Pictures:
 
 
 class Scenes(Pictures):
-    """The images of the embedded digits, generated when the first is requested.
-
-    Args:
-        ids: `scene-00000` and so on.
-    """
+    """The images of the embedded digits, generated when the first is requested."""
 
     def __init__(self, ids: Sequence[str]) -> None:
         super().__init__(None, ids)

@@ -5,7 +5,8 @@
   order within a class. Classes take turns: the k-th question of a class comes at time k / weight.
   Where items belong to groups, one question for each group and class comes before all others.
 - `Selection` says which questions are asked; without a budget those of at least `WORTH`.
-- `Suggested` keeps the state of the questions about suggestions.
+- `Suggested` keeps the state of the questions about suggestions, and about seen labels that are
+  probably wrong. An answer about these is worth as much as the label is probably wrong.
 - `NewItems` labels new items by yes/no questions until a yes (LASD, section 5.1). The classes of an
   item are asked about in a random order, drawn for each item, and the first yes ends it: the
   positive is uniform among the item's positives, as methods for single positives assume. Every no
@@ -253,7 +254,7 @@ class Suggested:
     once more. The questions that are left are chosen and ordered anew.
 
     Args:
-        suggestions: The suggestions.
+        suggestions: The suggestions, and seen labels that are probably wrong (`with_wrong`).
         selection: Which of them to ask about.
     """
 
@@ -262,6 +263,11 @@ class Suggested:
         self.probability = suggestions.probability  # corrected by the answers
         self._fitted_on = 0  # answers behind the correction
         ids, classes = suggestions.table.ids.tolist(), suggestions.table.classes
+        codes = suggestions.table.labels
+        positive = codes.row_of_entry()[codes.values == 1] * len(classes)
+        positive += codes.indices[codes.values == 1]
+        own = suggestions.row * len(classes) + suggestions.label
+        self.seen = np.isin(own, positive)  # questions whether a seen label is right
         self.pairs: list[Pair] = [
             (ids[row], classes[label])
             for row, label in zip(suggestions.row.tolist(), suggestions.label.tolist(), strict=True)
@@ -278,13 +284,14 @@ class Suggested:
         """Chooses and orders the questions that are left; answered ones stay."""
         self.selection = selection
         # Answered ones rank first in their class, so that the turns they took count.
-        ranked = np.where(self.state == OPEN, self.probability, np.float32(0.5))
+        change = self._change(self.probability)
+        ranked = np.where(self.state == OPEN, change, np.float32(0.5))
         places = ORDERS[selection.order](
             replace(self.suggestions, probability=ranked), np.random.default_rng(selection.seed)
         )
         self._queued = self.state != OPEN
         places = groups_first(self.suggestions, places, self._queued)
-        worth = places[~self._queued[places] & (self.probability[places] >= selection.least)]
+        worth = places[~self._queued[places] & (change[places] >= selection.least)]
         if selection.budget is not None:
             worth = worth[: max(selection.budget - int(self._queued.sum()), 0)]
         self._queued[worth] = True
@@ -303,7 +310,7 @@ class Suggested:
 
     def _correct(self, answered: Places) -> None:
         before, label = self.suggestions.probability, self.suggestions.label
-        asked = answered[self._asked(answered)]
+        asked = answered[self._asked(answered) & ~self.seen[answered]]
         yes, topic = self.state[asked] == YES, topics(self.suggestions)
         weight = None if topic is None else counted_once(topic[asked])
         n_classes = len(self.suggestions.table.classes)
@@ -311,23 +318,37 @@ class Suggested:
         corrected = correction(before, label)
         if topic is not None:
             corrected = shift_groups(corrected, topic, asked, yes)
-        self.probability = corrected.astype(np.float32)
+        self.probability = np.where(self.seen, before, corrected).astype(np.float32)
         self._fitted_on = len(answered)
         self.select(self.selection)
+
+    def _change(self, probability: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Probability that the answer changes a label: a yes, or a no about a seen label."""
+        return np.where(self.seen, 1 - probability, probability).astype(np.float32)
 
     def _asked(self, places: Places) -> npt.NDArray[np.bool_]:
         """Which answers are to questions.
 
         Labels that a person adds without being asked are all yes, so nothing is learned from them.
         """
-        likely = self.suggestions.probability[places] >= min(self.selection.least, WORTH)
-        return np.asarray(likely)
+        likely = self._change(self.suggestions.probability)[places]
+        return np.asarray(likely >= min(self.selection.least, WORTH))
 
     def of_item(self, row: int) -> Places:
         """The questions about one item."""
         every = np.arange(self._starts[row], self._starts[row + 1])
         chosen: Places = every[self._queued[every] | (self.state[every] != OPEN)]
         return chosen
+
+    def wrong_of(self, row: int) -> list[int]:
+        """Seen labels of one item that were asked about and are wrong."""
+        own = slice(self._starts[row], self._starts[row + 1])
+        wrong = self.seen[own] & (self.state[own] == NO)
+        return [int(label) for label in self.suggestions.label[own][wrong]]
+
+    def wrong_items(self) -> set[int]:
+        """Items with a seen label that was asked about and is wrong."""
+        return set(self.suggestions.row[self.seen & (self.state == NO)].tolist())
 
     def next_item(self, busy: Set[Pair], again: int, row: int | None = None) -> Places:
         """The open questions of the next item; empty if there is none.

@@ -95,13 +95,7 @@ class Select(Session):
 
 
 def make_app(desk: Desk, *, title: str, keys: Keys) -> Guard:
-    """The app behind its guard.
-
-    Args:
-        desk: The review.
-        title: Heading of the page.
-        keys: The secrets of the server.
-    """
+    """The app behind its guard."""
     app = FastAPI(
         docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False, title="review"
     )
@@ -219,13 +213,7 @@ def _add_errors(app: FastAPI) -> None:
 
 
 def make_server(desk: Desk, *, title: str, port: int = 0) -> Server:
-    """Binds a server for a review.
-
-    Args:
-        desk: The review.
-        title: Heading of the page.
-        port: Port to listen on; 0 takes a free one.
-    """
+    """Binds a server for a review."""
     listener = bind("127.0.0.1", port)
     keys = Keys("review", port=int(listener.getsockname()[1]))
     return Server(make_app(desk, title=title, keys=keys), keys, listener)

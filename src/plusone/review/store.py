@@ -141,12 +141,7 @@ class Store:
     def lease(
         self, session: str, choose: Callable[[frozenset[Pair]], Sequence[Pair]]
     ) -> Sequence[Pair]:
-        """Leases questions to a session, replacing its earlier leases.
-
-        Args:
-            session: The session.
-            choose: Takes the questions leased to other sessions and returns those to lease.
-        """
+        """Leases what `choose` picks, given the questions leased to others, to a session."""
         with self._writing() as database:
             now = self._clock()
             # A lease that lasts longer than any is from before the computer was started.

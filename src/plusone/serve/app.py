@@ -121,12 +121,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 
 
 class Service:
-    """A model, the threads that compute it, and the places for requests.
-
-    Args:
-        model: The model.
-        places: Requests that may be read, waiting or computed at a time.
-    """
+    """A model, the threads that compute it, and the places for requests."""
 
     def __init__(self, model: ServedModel, places: int) -> None:
         self.model, self.places = model, places
@@ -475,13 +470,7 @@ def _add_errors(app: FastAPI) -> None:
 
 
 class Counted:
-    """Middleware that counts requests, those that the guard refuses too.
-
-    Args:
-        app: The app.
-        metrics: The counts.
-        folder: First part of the paths of the page; the rest is counted.
-    """
+    """Middleware that counts requests, those that the guard refuses too."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, folder: str) -> None:
         self.app, self.metrics, self.folder = app, metrics, folder

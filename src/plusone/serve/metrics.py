@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-OTHER = "other"  # paths that do not exist, so that nobody can make up series
+OTHER = "other"  # unknown paths share one series
 
 HELP = {
     "plusone_model_info": ("gauge", "The model that is served."),
@@ -19,12 +19,7 @@ HELP = {
 
 
 class Metrics:
-    """What a service has done; for one thread.
-
-    Args:
-        paths: The paths that are counted one by one.
-        about: Labels of `plusone_model_info`.
-    """
+    """What a service has done; for one thread."""
 
     def __init__(self, paths: Iterable[str], about: Mapping[str, str]) -> None:
         self.paths = frozenset(paths)

@@ -38,18 +38,7 @@ class Compute(Protocol):
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A model that answers requests of several threads.
-
-    Args:
-        name: Of its folder.
-        classes: Class names.
-        shape: Shape of one input.
-        images: Whether inputs are images.
-        recipe: The settings that inputs are made by.
-        thresholds: Above which probability a label is predicted.
-        runtime: What computes.
-        compute: The computation.
-    """
+    """A model that answers requests of several threads."""
 
     name: str
     classes: tuple[str, ...]
@@ -101,7 +90,7 @@ def load_model(
     """Loads the model of a run or an export.
 
     ONNX computes if the folder has it, onnxruntime is installed, and the device is the CPU. Its
-    graph is a program: nothing bounds what the graph of a stranger takes.
+    graph is a program: the memory and time of an untrusted one are not bounded.
 
     Args:
         folder: The run or the export.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,29 +10,37 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from plusone.closed_form.estimates import ITEMS, k_from_features, usable_rows
 from plusone.data.dataset import Dataset
 from plusone.data.formats import read
+from plusone.data.formats import write as write_table
 from plusone.data.groups import group_numbers
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.features.extraction import with_features
 from plusone.inputs.task import apply_observation
-from plusone.io.files import replacing
+from plusone.io.files import replacing, write_json
+from plusone.io.readers import read_json
 from plusone.prediction.evaluate import difference
 from plusone.prediction.load import load_run
 from plusone.prediction.run_folder import read_recipe
-from plusone.probabilities import LabelsPerItem, k_from_features, labels_per_item, usable_rows
+from plusone.probabilities.accept import Accepted, accept, accept_none
 from plusone.probabilities.answers import answers_from
 from plusone.probabilities.calibration import read_calibration
+from plusone.probabilities.drawing import draw_audit
 from plusone.probabilities.hint_prior import with_prior
-from plusone.probabilities.k import ITEMS
+from plusone.probabilities.k import LabelsPerItem, labels_per_item, with_salience
 from plusone.probabilities.unseen_labels import Calibrated, calibrate
+from plusone.probabilities.wrong import WrongLabels, find_wrong
 from plusone.recipe import Recipe
 from plusone.suggest.folder import Suggestions
 from plusone.training.crossfit import CrossFit, cross_fit
 
 LEAST = 0.02
+PRECISION = 0.9  # with an audit, where none is asked for
+AUDIT_ITEMS = "audit.csv"
+AUDIT_WEIGHTS = "audit.json"
 
 
 @dataclass(frozen=True)
@@ -86,6 +94,16 @@ class Found:
         found[self.observed != 0] = False
         return found
 
+    def wrong(self) -> WrongLabels:
+        """How probably each seen label is wrong; rows are those of `table`."""
+        summary, checked = self.calibrated.summary, self.calibrated.checked
+        assert summary is not None
+        k, known = summary.k, None if checked is None else checked.answers.complete
+        found = find_wrong(
+            self.scores, self.observed, k.k, known=known, picks=k.picks, seed=self.seed
+        )
+        return replace(found, row=self.rows[found.row])
+
     def suggestions(self, *, least: float = LEAST, top: int | None = None) -> Suggestions:
         """The unobserved labels of each item, the most probable first.
 
@@ -122,6 +140,30 @@ class Found:
             self.scores[row, label],
             about,
         )
+
+    def accept(self, precision: float | None = None, *, per_class: bool = False) -> Accepted:
+        """Labels to accept; without an audit none, unless a precision is asked for."""
+        if precision is None and self.calibrated.checked is None:
+            return accept_none(self.observed)
+        return accept(
+            self.calibrated,
+            self.observed,
+            precision or PRECISION,
+            per_class=per_class,
+            groups=self.groups,
+        )
+
+    def write_audit(self, folder: Path, number: int) -> str:
+        """Draws items to audit, and writes them with their seen labels; returns the file's name.
+
+        The weights of the items are in `AUDIT_WEIGHTS` beside it.
+        """
+        rows, weight = draw_audit(self.calibrated.probabilities, self.observed, number, self.seed)
+        items = self.table.take(self.rows[rows])
+        write_table(Dataset(replace(items, truth=None, split=None)), folder / AUDIT_ITEMS)
+        weights = dict(zip(items.ids.tolist(), weight.tolist(), strict=True))
+        write_json(folder / AUDIT_WEIGHTS, {"weights": weights})
+        return AUDIT_ITEMS
 
     def write_probabilities(self, folder: Path) -> str:
         """Writes `probabilities.npz` with all labels of the items; returns its name.
@@ -193,6 +235,7 @@ def find(
     *,
     audit: LabelTable | None = None,
     positives: float | LabelsPerItem | None = None,
+    drawn: Mapping[str, float] | None = None,
     keep: Path | None = None,
     on_epoch: Callable[[int], None] | None = None,
     on_fold: Callable[[int, bool], None] | None = None,
@@ -201,7 +244,8 @@ def find(
 ) -> Found:
     """Cross-fits and calibrates; the labels of the table are used as they are.
 
-    See `suggest` and `cross_fit` for the arguments; `positives` may be an estimate with its range.
+    See `suggest` and `cross_fit` for the arguments; `positives` may be an estimate with its range,
+    and `drawn` has the weights of items that were drawn for the audit (`draw_audit`).
     """
     rows = np.flatnonzero(
         np.isin(np.arange(len(dataset.table)), dataset.table.rows_of("test"), invert=True)
@@ -215,6 +259,7 @@ def find(
         if tested.all():
             raise InputError("the audit names test items only; audit some of the training items")
         answers = answers_from(audit.take(np.flatnonzero(~tested)), table, seed=recipe.seed)
+        answers = answers if drawn is None else answers.weighted(table.ids, drawn)
     fit = cross_fit(
         dataset,
         recipe,
@@ -230,9 +275,8 @@ def find(
     scores, weight = fit.probabilities, None
     if table.hints is not None:
         scores, weight = with_prior(scores, table.hints, table.labels, seed=recipe.seed)
-    calibrated = calibrate(
-        scores, table.labels, k=_k(fit, table, positives), answers=answers, seed=recipe.seed
-    )
+    k = _k(fit, table, positives, recipe)
+    calibrated = calibrate(scores, table.labels, k=k, answers=answers, seed=recipe.seed)
     return Found(
         dataset.table,
         rows,
@@ -246,18 +290,49 @@ def find(
     )
 
 
-def _k(fit: CrossFit, table: LabelTable, known: float | LabelsPerItem | None) -> LabelsPerItem:
-    """Mean number of labels per item: as it is known, else estimated."""
+def _k(
+    fit: CrossFit, table: LabelTable, known: float | LabelsPerItem | None, recipe: Recipe
+) -> LabelsPerItem:
+    """Mean number of labels per item, and how they are picked: as known, else estimated."""
     if isinstance(known, LabelsPerItem):
         return known
-    if known is not None:
-        return LabelsPerItem.given(known)
-    if fit.features is None:
-        return labels_per_item(fit.probabilities, table.labels)
-    rows = usable_rows(table.labels)  # a sample where there are more than it needs
-    x = torch.from_numpy(np.asarray(fit.features[rows], dtype=np.float32))
-    groups = None if table.groups is None else table.groups[rows]
-    return k_from_features(x, table.labels.take(rows), groups)
+    if fit.estimate is not None:
+        estimate = fit.estimate
+    elif fit.features is None:
+        estimate = labels_per_item(fit.probabilities, table.labels)
+        if recipe.picks != "uniform":
+            estimate = with_salience(estimate, fit.probabilities, table.labels)
+    else:
+        rows = usable_rows(table.labels)  # a sample where there are more than it needs
+        x = torch.from_numpy(np.asarray(fit.features[rows], dtype=np.float32))
+        groups = None if table.groups is None else table.groups[rows]
+        estimate = k_from_features(x, table.labels.take(rows), groups, picks=recipe.picks)
+    if known is None:
+        return estimate
+    return replace(LabelsPerItem.given(known), salience=estimate.salience)
+
+
+def check_no_audit(folder: Path) -> None:
+    """Refuses to draw an audit where there is one, which may have answers."""
+    if (path := folder / AUDIT_ITEMS).exists():
+        raise InputError(
+            f"{path} is there already, perhaps with answers; move it, or choose another --out"
+        )
+
+
+def drawn_weights(folder: Path) -> dict[str, float] | None:
+    """The weights of items that were drawn for an audit; None if there are none."""
+    path = folder / AUDIT_WEIGHTS
+    try:
+        content = read_json(path)
+        weights = {str(name): float(weight) for name, weight in content["weights"].items()}
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"{path}: cannot be read ({error}); draw the audit again") from None
+    if not all(0 < weight < float("inf") for weight in weights.values()):
+        raise InputError(f"{path}: weights are positive numbers; draw the audit again")
+    return weights
 
 
 def run_k(run: Path, table: LabelTable) -> LabelsPerItem | None:
@@ -272,19 +347,23 @@ def run_k(run: Path, table: LabelTable) -> LabelsPerItem | None:
         return None
     learned = table.take(np.setdiff1d(np.arange(len(table)), table.rows_of("test")))
     items = min(int((learned.labels.per_item(1) > 0).sum()), ITEMS)
-    return LabelsPerItem(calibration.k, *calibration.k_range, items)
+    return LabelsPerItem(calibration.k, *calibration.k_range, items, salience=calibration.salience)
 
 
-def run_recipe(run: Path, device: str = "auto", seed: int | None = None) -> Recipe:
+def run_recipe(
+    run: Path, device: str = "auto", seed: int | None = None, picks: str | None = None
+) -> Recipe:
     """The recipe of a run, to train its folds by: what it counted on the truth is estimated.
 
     Args:
         run: The run folder.
         device: What trains.
         seed: Seed of folds and weights; the run's by default.
+        picks: How annotators pick; as in the run by default.
     """
     recipe = read_recipe(run)
     changed: dict[str, object] = {"device": device} | ({} if seed is None else {"seed": seed})
+    changed |= {} if picks is None else {"picks": picks}
     for name in ("expected_positives", "class_priors"):
         if getattr(recipe, name) == "truth":
             changed[name] = "estimate"

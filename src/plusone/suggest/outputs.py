@@ -22,8 +22,11 @@ from plusone.extras import install_command
 from plusone.io.files import replacing, write_json, write_text
 from plusone.probabilities.accept import Accepted, summary
 from plusone.suggest.folder import GROUP, Suggestions, write_suggestions
+from plusone.suggest.wrong_csv import FILE as WRONG
+from plusone.suggest.wrong_csv import write_wrong
 
 if TYPE_CHECKING:
+    from plusone.probabilities.wrong import WrongLabels
     from plusone.suggest.find import Found
 
 ACCEPTED = "accepted.csv"
@@ -75,6 +78,7 @@ def write_found(
     forms: Sequence[str] = (),
     image_prefix: str = "",
     about: Mapping[str, Any] | None = None,
+    wrong: WrongLabels | None = None,
 ) -> dict[str, Any]:
     """Writes suggestions, accepted labels and further formats; returns what `--json` prints.
 
@@ -87,17 +91,24 @@ def write_found(
         forms: Further formats, names in `FORMS` or `PROBABILITIES`.
         image_prefix: Put before the names of images for Label Studio.
         about: Further facts for `about.json`.
+        wrong: Seen labels that may be wrong; without them an earlier `wrong.csv` is removed.
     """
     truth, hidden = found.truth, 0
     if truth is not None:
         hidden = int((truth & (found.observed == 0)).sum())
     facts = {"accepted": summary(accepted, found.table.classes, truth, hidden)}
+    least = suggestions.about["least_probability"]
+    (folder / WRONG).unlink(missing_ok=True)
+    if wrong is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        listed = write_wrong(wrong, found.table, folder, least)
+        facts["wrong"] = wrong.to_dict() | {"listed": listed}
     everything = dict(suggestions.about) | dict(about or {}) | facts
     suggestions = replace(suggestions, about=everything)
     write_suggestions(suggestions, folder)
     row, label = (accepted.mask | found.confirmed).nonzero()
     write_accepted(found.table, found.rows[row], label, labels)
-    files = ["suggestions.csv", "seen.npz", "about.json"]
+    files = ["suggestions.csv", "seen.npz", "about.json"] + ([] if wrong is None else [WRONG])
     for form in forms:
         if form == PROBABILITIES:
             files.append(found.write_probabilities(folder))

@@ -41,12 +41,11 @@ def begin(training: Training, epoch: int) -> Begun:
     train, recipe, views = training.task.train, training.recipe, training.method.views
     draw = generator(recipe.seed, "order", training.stage, epoch)
     order = visiting_order(len(train), train.weights, draw)
-    inputs, _, _ = training.forward(train, training.model)
+    inputs, _, _ = training.inputs.forward(train, training.model)
     seed = derive(recipe.seed, "views", training.stage, epoch) >> 1
     arguments = (order, recipe.batch_size, views, seed)
-    if training.sharing:
-        owners, pieces = owners_of(inputs, order), training.gradients.pieces
-        batches = training.sharing.batches(inputs, *arguments, owners, pieces)
+    if training.ranks:
+        batches = training.ranks.batches(inputs, *arguments, owners_of(inputs, order))
     else:
         batches = inputs.batches(*arguments)
     boxes = inputs.boxes(views, len(order), seed)
@@ -78,6 +77,6 @@ def _teach(training: Training, views: tuple[Tensor, ...]) -> tuple[Outputs, ...]
     """Outputs of the averaged model for each view of a batch, for methods with a teacher."""
     if "teacher" not in training.averages:
         return ()
-    _, _, forward = training.forward(training.task.train, training.averages["teacher"].model)
+    _, _, forward = training.inputs.forward(training.task.train, training.averages["teacher"].model)
     with torch.no_grad():
-        return forward_views(forward, views, training.gradients.pieces, training.sharing)
+        return forward_views(forward, views, training.gradients.pieces, training.ranks)

@@ -25,6 +25,7 @@ from plusone.features.extraction import with_features
 from plusone.inputs.task import input_shape, make_task
 from plusone.io.arrays import write_array
 from plusone.io.keys import content_key, file_state
+from plusone.probabilities.k import LabelsPerItem
 from plusone.recipe import Recipe
 from plusone.training.closed_fit import ClosedFormFit, fit_for
 from plusone.version import __version__
@@ -45,12 +46,14 @@ class CrossFit:
             scores of 1 would tie.
         features: The inputs of the heads, `[n, D]` or `[n, T, D]`: features of the data set, or
             those of a fixed backbone; None where backbones were trained.
+        estimate: k and how labels are picked, where a closed form has just estimated them.
     """
 
     rows: npt.NDArray[np.int64]
     fold: npt.NDArray[np.int64]
     log_odds: npt.NDArray[np.float32]
     features: npt.NDArray[Any] | LazyArray | None
+    estimate: LabelsPerItem | None = None
 
     @property
     def probabilities(self) -> npt.NDArray[np.float64]:
@@ -107,8 +110,8 @@ def cross_fit(
     if features is not None:
         features = None if features.ndim == 4 else taken(features, rows)
     if in_closed_form(settings, images=len(input_shape(dataset, settings)) == 3):
-        log_odds = _left_out(dataset, settings, rows, store)
-        return CrossFit(rows, np.arange(len(rows)), log_odds, features)
+        log_odds, estimate = _left_out(dataset, settings, rows, store)
+        return CrossFit(rows, np.arange(len(rows)), log_odds, features, estimate)
     log_odds = np.zeros((len(rows), len(table.classes)), dtype=np.float32)
     for number in range(folds):
         predicted = None if store is None else store.read(str(number))
@@ -128,9 +131,9 @@ def cross_fit(
 
 def _left_out(
     dataset: Dataset, recipe: Recipe, rows: npt.NDArray[np.int64], store: _Store | None
-) -> npt.NDArray[np.float32]:
-    """Log-odds of a closed form for each of the rows, fitted without it."""
-    predicted = None if store is None else store.read("0")
+) -> tuple[npt.NDArray[np.float32], LabelsPerItem | None]:
+    """Log-odds of a closed form for each of the rows, fitted without it, and its estimate of k."""
+    predicted, estimate = None if store is None else store.read("0"), None
     if predicted is None:
         split = np.full(len(dataset.table), "unused", dtype="<U6")
         split[rows] = "train"
@@ -143,13 +146,13 @@ def _left_out(
                 pass
         assert isinstance(training, ClosedFormFit)
         assert training.left_out is not None
-        scores = training.method.log_odds(training.left_out).numpy()
+        scores, estimate = training.method.log_odds(training.left_out).numpy(), training.estimate
         ids = np.concatenate([part.ids for part in training.learned_parts])
         place = {name: number for number, name in enumerate(ids.tolist())}
         predicted = scores[[place[name] for name in dataset.table.ids[rows].tolist()]]
         if store is not None:
             store.write("0", predicted)
-    return predicted
+    return predicted, estimate
 
 
 def _train_and_predict(

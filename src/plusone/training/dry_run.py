@@ -29,6 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from plusone.build import head_of, in_closed_form, on_fixed_features
+from plusone.closed_form.gamma import kernels_tried
 from plusone.closed_form.growth import Growth
 from plusone.data.dataset import Dataset
 from plusone.data.lazy import rows_of
@@ -543,7 +544,7 @@ def _closed_form(dataset: Dataset, recipe: Recipe) -> _Measured:
             classes=len(task.classes),
             kernel=kernel,
             folds=not get_method(recipe.method).leave_one_out,
-            tries=kernel and recipe.gamma is None,
+            tried=kernels_tried(recipe.kernel, recipe.gamma) if kernel else 0,
         )
         whole, unsure = round(n / share), UNSURE
         seconds, more_bytes = growth.seconds(whole, solved), growth.bytes(whole) - growth.bytes(n)

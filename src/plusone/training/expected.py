@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -48,17 +48,17 @@ class Expected:
         k: The number; None if the method does not need it and none was given.
         source: "given", "truth" (counted on the training items), "validation" (counted on the
             validation items), "estimated" (from single positives of the training items) or "none".
-        ends: The range of an estimate.
+        estimate: k with its range, and how labels are picked, where that was estimated.
     """
 
     k: float | None
     source: Source
-    ends: tuple[float, float] | None = None
+    estimate: LabelsPerItem | None = None
 
     @classmethod
     def of(cls, estimate: LabelsPerItem) -> Expected:
-        """An estimate with its range."""
-        return cls(estimate.k, "estimated", (estimate.low, estimate.high))
+        """An estimate."""
+        return cls(estimate.k, "estimated", estimate)
 
 
 def expected(
@@ -114,14 +114,14 @@ def class_priors(
             raise InputError("class_priors = 'truth' needs a data set with all labels")
         return tuple((task.train.truth.per_class(1) / len(task.train)).tolist())
     if given == "estimate":
+        from plusone.closed_form.estimates import from_features, usable_rows
         from plusone.features.extraction import vectors_of
-        from plusone.probabilities.k import from_features, usable_rows
 
         rows = usable_rows(task.train.observed)
         groups = None if task.train.groups is None else task.train.groups[rows]
         seen = task.train.observed.take(rows)
         vectors = vectors_of(recipe, task, rows, folder=folder)
-        return tuple(from_features(vectors, seen, groups).priors.tolist())
+        return tuple(from_features(vectors, seen, groups, picks=recipe.picks).priors.tolist())
     if len(given) != len(task.classes):
         raise InputError(
             f"class_priors has {len(given)} numbers for the {len(task.classes)} classes there are"
@@ -130,22 +130,33 @@ def class_priors(
 
 
 def expected_by_calibration(training: Training, held_out: HeldOut) -> Expected:
-    """The k that a calibration on seen labels holds: that of the training, or an estimate.
+    """The k and the pick model that a calibration on seen labels holds.
 
-    It is estimated from features where there are any, else from the scores of the held-out items.
+    They are those of the method, where it estimates them; else they are estimated from features
+    where there are any, and from the scores of the held-out items where there are none. A k that is
+    known stays.
     """
-    from plusone.probabilities.k import labels_per_item
+    from plusone.probabilities.k import LabelsPerItem, labels_per_item, with_salience
 
-    known = not held_out.labels.per_item(0).any()
-    if training.k is not None or known:
+    if not held_out.labels.per_item(0).any():
         return training.expected
     try:
-        if any(stage.inputs == "images" for stage in training.stages) and training.task.images:
+        if (estimate := getattr(training, "estimate", None)) is not None:
+            pass
+        elif any(stage.inputs == "images" for stage in training.stages) and training.task.images:
             scores = torch.sigmoid(held_out.log_odds.double()).numpy()
-            return Expected.of(labels_per_item(scores, held_out.labels))
-        return Expected.of(estimated(training.recipe, training.task, training.inputs.vectors))
+            estimate = labels_per_item(scores, held_out.labels)
+            if training.recipe.picks != "uniform":
+                estimate = with_salience(estimate, scores, held_out.labels)
+        else:
+            estimate = estimated(training.recipe, training.task, training.inputs.vectors)
     except InputError:
         return training.expected
+    if training.k is not None and training.expected.estimate is None:
+        given = LabelsPerItem.given(training.k)
+        estimate = replace(given, salience=estimate.salience)
+        return replace(training.expected, estimate=estimate)
+    return Expected.of(estimate)
 
 
 def check_expected_positives(recipe: Recipe, n_classes: int) -> None:
@@ -174,8 +185,8 @@ def estimated(
         folder: Where features of images are cached.
         tick: Called with the number of items whose features were just extracted.
     """
+    from plusone.closed_form.estimates import k_from_features, usable_rows
     from plusone.features.extraction import vectors_of
-    from plusone.probabilities.k import k_from_features, usable_rows
 
     known = vectors is None or not task.images  # a backbone of the user's own has no name
     key = _key(recipe, task)
@@ -185,7 +196,8 @@ def estimated(
         rows = usable_rows(task.train.observed)
         of = vectors or partial(vectors_of, recipe, task, tick=tick, folder=folder)
         groups = None if task.train.groups is None else task.train.groups[rows]
-        k = k_from_features(of(rows), task.train.observed.take(rows), groups)
+        seen = task.train.observed.take(rows)
+        k = k_from_features(of(rows), seen, groups, picks=recipe.picks)
     except InputError as error:
         raise InputError(
             f"the method {recipe.method} needs the expected number of positives per item, and "
@@ -208,4 +220,5 @@ def _key(recipe: Recipe, task: Task) -> str:
         contents.append(task.shape)
     if part.groups is not None:
         contents.append("\n".join(part.groups.tolist()))
-    return content_key(part.observed.digest(), "\n".join(part.ids.tolist()), *contents)
+    ids = "\n".join(part.ids.tolist())
+    return content_key(part.observed.digest(), ids, recipe.picks, *contents)

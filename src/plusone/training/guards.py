@@ -28,7 +28,8 @@ def check_settings(
     recipe: Recipe, device: torch.device, model: Classifier, *, images: bool
 ) -> None:
     """Refuses settings that this device, backbone or number of processes does not have."""
-    check_device(device)
+    if world()[1] > 1:
+        check_device(device)
     if images and not autocasts(device, recipe.precision):
         raise InputError(f"{recipe.precision} is not supported on {device}; use float32")
     if images and recipe.checkpoint_activations:
@@ -73,6 +74,20 @@ def _out_of_memory(training: Training) -> str:
         f"{training.device} has no memory left: {recipe.method} with batches of "
         f"{recipe.batch_size}{pieces}{size}; try {listed or 'device = cpu'}"
     )
+
+
+@contextmanager
+def restoring_best(training: Training) -> Iterator[None]:
+    """Puts the best weights so far, if there are any, in place where the block diverges."""
+    try:
+        yield
+    except DivergedError as error:
+        if (best := training.best or training.before) is not None:
+            best.restore(training.model, training.method, training.groups)
+        if training.gradients.scaler is None:
+            raise
+        hint = "fp16 has no numbers above 65,504; precision = bf16 has"
+        raise DivergedError(f"{error.what} ({hint})") from None
 
 
 def check_weights(training: Training) -> None:

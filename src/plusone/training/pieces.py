@@ -14,18 +14,18 @@ items of a batch (batch norm in training) see one piece at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
-from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, autograd, nn
 
-from plusone.parallel.sharing import Division, Sharing
 from plusone.seeds import drawn_again
 from plusone.types import Outputs
+
+if TYPE_CHECKING:
+    from plusone.parallel.ddp import Ranks
 
 Forward = Callable[[Tensor], Outputs]
 
@@ -37,7 +37,7 @@ class Pieces:
         forward: The model, or its head alone.
         views: The inputs, `[B, ...]` for each view.
         number: How many pieces.
-        sharing: How several processes divide the pieces; `views` are this process's rows.
+        ranks: The ranks that train together; `views` are the rows of this one.
         apart: Whether each view has a forward pass of its own, see `forward_views`.
 
     Attributes:
@@ -50,19 +50,20 @@ class Pieces:
         forward: nn.Module,
         views: Sequence[Tensor],
         number: int,
-        sharing: Sharing | None = None,
+        ranks: Ranks | None = None,
         *,
         apart: bool = False,
     ) -> None:
-        self.forward, self.sharing = forward, sharing
-        self.pieces = _pieces(forward, views, number, sharing, apart)
+        self.forward, self.ranks, self.apart = forward, ranks, apart
+        self.pieces = _split(views, number, ranks)
         # The second pass draws the same dropout; it alone moves batch statistics.
         with torch.no_grad(), drawn_again(views[0].device), keeping_buffers(forward):
-            outs = _join([piece() for piece in self.pieces])
-        self.outs = tuple(
+            outs = _join([forward_views(forward, piece, apart=apart) for piece in self.pieces])
+        self._own = tuple(
             Outputs(*(None if x is None else x.detach().requires_grad_() for x in _fields(out)))  # type: ignore[arg-type]
             for out in outs
         )
+        self.outs = self._own if ranks is None else ranks.whole(self._own)
 
     def backward(self, *, recomputes: bool = False) -> None:
         """The second pass, once the loss of `outs` was differentiated.
@@ -72,17 +73,17 @@ class Pieces:
         """
         start = 0
         for number, piece in enumerate(self.pieces, 1):
-            outs = piece()
-            n = len(outs[0].logits)
+            outs = forward_views(self.forward, piece, apart=self.apart)
+            n = len(piece[0])
             pairs = [
                 (x, leaf.grad[start : start + n])
-                for out, whole in zip(outs, self.outs, strict=True)
+                for out, whole in zip(outs, self._own, strict=True)
                 for x, leaf in zip(_fields(out), _fields(whole), strict=True)
                 if x is not None and x.requires_grad and leaf is not None and leaf.grad is not None
             ]
-            # Processes average their gradients once, with the last piece.
+            # Ranks average their gradients once, with the last piece.
             last = number == len(self.pieces)
-            backward: Any = self.sharing.backward if self.sharing and last else autograd.backward
+            backward: Any = self.ranks.backward if self.ranks and last else autograd.backward
             with keeping_buffers(self.forward, recomputes):
                 backward([x for x, _ in pairs], [gradient for _, gradient in pairs])
             start += n
@@ -92,7 +93,7 @@ def forward_views(
     forward: Forward,
     views: Sequence[Tensor],
     pieces: int = 1,
-    sharing: Sharing | None = None,
+    ranks: Ranks | None = None,
     *,
     apart: bool = False,
 ) -> tuple[Outputs, ...]:
@@ -102,46 +103,24 @@ def forward_views(
         forward: The model.
         views: The inputs, `[B, ...]` for each view.
         pieces: How many pieces the batch is forwarded in.
-        sharing: How several processes divide the pieces; `views` are this process's rows.
+        ranks: The ranks that train together; `views` are the rows of this one, and the outputs are
+            those of the whole batch.
         apart: Whether each view has a forward pass of its own, so that batch norm does not
             normalise it together with the others.
     """
-    if pieces > 1 or sharing is not None:
-        return _join([piece() for piece in _pieces(forward, views, pieces, sharing, apart)])
+    if ranks is not None or pieces > 1:
+        parts = _split(views, pieces, ranks)
+        outs = _join([forward_views(forward, part, apart=apart) for part in parts])
+        return outs if ranks is None else ranks.whole(outs)
     if apart or len(views) == 1:
         return tuple(forward(view) for view in views)
     return split_views(forward(torch.cat(list(views))), len(views))
 
 
-def _pieces(
-    forward: Forward, views: Sequence[Tensor], number: int, sharing: Sharing | None, apart: bool
-) -> list[Callable[[], tuple[Outputs, ...]]]:
-    """What computes the outputs of each piece of the whole batch, for each view."""
-    together = 1 if apart else len(views)  # views in a forward pass
-
-    def one_pass(x: Tensor, division: Division | None) -> tuple[Outputs, ...]:
-        if sharing is None or division is None:
-            return split_views(forward(x), together)
-        return split_views(sharing.forward(forward, x, division), together)
-
-    def piece(part: Sequence[Tensor], division: Division | None) -> tuple[Outputs, ...]:
-        inputs = [torch.cat(list(part))] if together > 1 else part
-        return tuple(out for x in inputs for out in one_pass(x, division))
-
-    divisions: list[Division | None] = [None]
-    parts: Iterable[Sequence[Tensor]] = [views]
-    if sharing is not None:
-        divisions = [*sharing.divisions(together)]
-        sizes = [len(each.own) // together for each in divisions if each is not None]
-        # A process without rows in a piece forwards another one as a placeholder.
-        parts = [
-            [view[stop - size : stop] if size else view[:1] for view in views]
-            for size, stop in zip(sizes, accumulate(sizes), strict=True)
-        ]
-    elif number > 1:
-        divisions *= min(number, len(views[0]))  # of about equal size, none of them empty
-        parts = zip(*(view.tensor_split(len(divisions)) for view in views), strict=True)
-    return [partial(piece, *both) for both in zip(parts, divisions, strict=True)]
+def _split(views: Sequence[Tensor], number: int, ranks: Ranks | None) -> list[tuple[Tensor, ...]]:
+    """The views of each piece: of about equal size, none of them empty."""
+    number = min(number, len(views[0])) if ranks is None else ranks.pieces(number)
+    return list(zip(*(view.tensor_split(number) for view in views), strict=True))
 
 
 def split_views(outputs: Outputs, n_views: int) -> tuple[Outputs, ...]:

@@ -8,7 +8,7 @@
 | `records.jsonl` | one line per epoch |
 | `checkpoint.safetensors` | the state to resume from (removed when the run is complete) |
 | `model.safetensors` | the best weights: all that prediction needs |
-| `memory.safetensors` | what the method remembers of each training item, if it does |
+| `memory.safetensors` | scores of held-out items, and what the method remembers of each item |
 | `calibration.json` | from its scores to probabilities, in plain numbers |
 | `thresholds.json` | above which probability each class is predicted; may be edited |
 | `metrics.json` | the result; it exists only when the run is complete |
@@ -40,7 +40,13 @@ from plusone.io.files import clear_leftovers, write_json, write_text
 from plusone.io.jsonl import append_jsonl, read_jsonl, write_jsonl
 from plusone.io.keys import content_key, file_sample, file_state
 from plusone.methods import plugin_of
-from plusone.parallel.processes import LostProcessError, broadcast, check_same, is_main_process
+from plusone.parallel.processes import (
+    LostProcessError,
+    broadcast,
+    check_same,
+    is_main_process,
+    world,
+)
 from plusone.prediction import checkpoint
 from plusone.prediction.load import MEMORY
 from plusone.prediction.run_folder import (
@@ -53,6 +59,7 @@ from plusone.prediction.run_folder import (
     refuse_diverged,
 )
 from plusone.probabilities.calibration import Calibration, write_calibration
+from plusone.probabilities.left_out import kept_scores
 from plusone.probabilities.thresholds import Thresholds, write_thresholds
 from plusone.recipe import FORMAT, Recipe
 from plusone.results import EpochRecord, RunDescription, RunResult
@@ -111,7 +118,8 @@ def train(
     complete = broadcast(lambda: _complete(task, data, recipe, folder))
     if complete is not None:
         return RunResult.from_json(complete, str(folder / "metrics.json"))
-    check_same(f"{recipe.to_toml()} {data}", "the settings or the data")
+    if world()[1] > 1:
+        check_same(f"{recipe.to_toml()} {data}", "the settings or the data")
     # Before anything is written: invalid settings must not leave a run behind.
     training = (
         fit_for(task, recipe, on_step=on_step, on_extract=on_extract, features=features)
@@ -222,11 +230,15 @@ def _saving_best(training: Training, folder: Path) -> Iterator[None]:
 def _write_model(training: Training, folder: Path) -> tuple[Calibration, Thresholds]:
     """Writes the current weights, their calibration and their thresholds."""
     tensors, tables = weights(training), memory(training)
-    calibration, thresholds = calibrate(training)
+    held_out = training.held_out()
+    calibration, thresholds = calibrate(training, held_out)
     if is_main_process():
         checkpoint.save(folder / "model.safetensors", tensors, {"version": __version__})
-        if tables:
-            checkpoint.save(folder / MEMORY, tables, {"version": __version__})
+        observed = len(training.task.train) + len(training.task.val)  # the last ones are held out
+        scores = kept_scores(
+            held_out, calibration, observed - len(held_out.labels), calibration.picks
+        )
+        checkpoint.save(folder / MEMORY, tables | scores.tensors(), {"version": __version__})
         write_calibration(folder, training.task.classes, calibration)
         write_thresholds(folder, training.task.classes, thresholds)
     return calibration, thresholds

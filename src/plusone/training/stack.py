@@ -13,6 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -60,7 +61,8 @@ def check_settings(task: Task, recipe: Recipe) -> None:
         "its gradients are clipped": recipe.clip is not None,
         "several processes share its work": world()[1] > 1,
     }
-    _raise_first(reasons)
+    if reason := next((reason for reason, holds in reasons.items() if holds), None):
+        raise AloneError(reason)
 
 
 def check_model(training: Training) -> None:
@@ -72,13 +74,8 @@ def check_model(training: Training) -> None:
         "it has memory of its own": bool(method.state_dict()),
         "it has a teacher": method.teacher is not None,
     }
-    _raise_first(reasons)
-
-
-def _raise_first(reasons: dict[str, bool]) -> None:
-    for reason, holds in reasons.items():
-        if holds:
-            raise AloneError(reason)
+    if reason := next((reason for reason, holds in reasons.items() if holds), None):
+        raise AloneError(reason)
 
 
 def train_stacked(
@@ -116,7 +113,7 @@ def train_stacked(
     check_model(runs[0])
     runs += [kind(task, recipe) for recipe in recipes[1:]]
     for training in runs:
-        training.inputs.enter_space(training.stages[0], runs[0].inputs.space)
+        training.inputs.enter_space(runs[0].inputs.space)
         if head is not None:
             training.model.head.load_state_dict(head)
     stacks = [Stack(grid) for grid in _grids(runs)]
@@ -183,7 +180,7 @@ class Stack:
         self.runs = [training for row in grid for training in row]
         first = self.runs[0]
         self.task, self.recipe, self.method = first.task, first.recipe, first.method
-        self.layers = [[_linear_head(training) for training in row] for row in grid]
+        self.layers = [[cast(LinearHead, each.model.head) for each in row] for row in grid]
         self.head = StackedHead(self.layers)
         groups = [
             {"params": [weight, bias], "lr": row[0].optimizer.param_groups[0]["lr"]}
@@ -273,7 +270,7 @@ class Stack:
         )
         indices = torch.split(orders, size, dim=1)
         order, rows = torch.cat([index.flatten() for index in indices]), len(self.seeds) * size
-        inputs, _, _ = first.forward(items, first.model)
+        inputs, _, _ = first.inputs.forward(items, first.model)
         views = inputs.batches(order, rows, ("weak",), 0)
         labels = label_batches(items.observed, order, rows, first.device)
         n_views, rates = len(self.method.views), len(self.grid)
@@ -285,7 +282,7 @@ class Stack:
 
     def _logits(self, part: Part) -> Callable[[int], Tensor]:
         """A function from the number of a run to its logits `[N, L]` under the present weights."""
-        inputs, _, _ = self.runs[0].forward(part, self.runs[0].model)
+        inputs, _, _ = self.runs[0].inputs.forward(part, self.runs[0].model)
         if isinstance(inputs, StreamedInputs):  # features larger than the device
             inputs = inputs.inputs
         assert isinstance(inputs, ArrayInputs)
@@ -321,8 +318,3 @@ def _grids(runs: Sequence[Training]) -> list[list[list[Training]]]:
         column.sort(key=lambda training: training.recipe.lr)
         by_rates[tuple(training.recipe.lr for training in column)].append(column)
     return [[list(row) for row in zip(*columns, strict=True)] for columns in by_rates.values()]
-
-
-def _linear_head(training: Training) -> LinearHead:
-    assert isinstance(training.model.head, LinearHead)
-    return training.model.head

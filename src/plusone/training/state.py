@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,7 +10,6 @@ from torch import Tensor, nn
 
 from plusone.build import below
 from plusone.device import CPU
-from plusone.methods._tables import holder_of
 from plusone.parallel.processes import broadcast_tensors
 from plusone.training.selection import Best, State
 
@@ -20,36 +18,6 @@ if TYPE_CHECKING:
 
 BESTS = ("best", "before")
 FIELDS = ("score", "val_map", "epoch", "weights")  # of a `Best` that are plain
-
-
-@dataclass(frozen=True)
-class Divided:
-    """The tensors of a state of which each process holds some rows.
-
-    Args:
-        tables: Names of tables.
-        slots: Weights whose moments are divided as they are; a count of steps is not.
-    """
-
-    tables: frozenset[str]
-    slots: frozenset[str]
-
-    def __call__(self, name: str, tensor: Tensor) -> bool:
-        return name in self.tables or (tensor.ndim > 0 and name.rpartition(".")[0] in self.slots)
-
-
-def divided(training: Training) -> Divided:
-    """Which tensors of the state of a run are divided among processes."""
-    places = ("method", *(f"{name}.method" for name in BESTS))
-    weights = [weight for group in training.optimizer.param_groups for weight in group["params"]]
-    return Divided(
-        frozenset(f"{place}.{name}" for place in places for name in training.tables.names),
-        frozenset(
-            f"optimizer.{number}"
-            for number, weight in enumerate(weights)
-            if holder_of(weight) is not None
-        ),
-    )
 
 
 def weights(training: Training) -> State:
@@ -63,7 +31,7 @@ def memory(training: Training) -> State:
     """The method's tables with a row for each item; of several processes as in `state`."""
     state, tables = training.method.state_dict(), training.method.per_item
     kept = {name: tensor for name, tensor in state.items() if name in tables}
-    return training.tables.whole(_named("method", kept), divided(training))
+    return _named("method", _whole(training, kept))
 
 
 def state(training: Training) -> tuple[State, dict[str, Any]]:
@@ -73,12 +41,15 @@ def state(training: Training) -> tuple[State, dict[str, Any]]:
     item: they are too large to be whole in every process.
     """
     tensors = _named("model", training.model.state_dict())
-    tensors |= _named("method", training.method.state_dict())
+    tensors |= _named("method", _whole(training, training.method.state_dict()))
     if not training.done:
         if training.groups is not None:
             tensors |= _named("groups", training.groups.state_dict())
-        for number, slot in training.optimizer.state_dict()["state"].items():
+        for number, weight in enumerate(_trained(training)):
+            slot = training.optimizer.state.get(weight, {})
             moments = {key: value for key, value in slot.items() if value is not None}
+            if training.ranks is not None:
+                moments = training.ranks.tables.whole_moments(weight, moments)
             tensors |= _named(f"optimizer.{number}", moments)
         for name, average in training.averages.items():
             tensors |= _named(name, average.model.state_dict())
@@ -93,29 +64,27 @@ def state(training: Training) -> tuple[State, dict[str, Any]]:
         plain[name] = None
         if best is not None:
             tensors |= _named(f"{name}.model", best.model)
-            tensors |= _named(f"{name}.method", best.method)
+            tensors |= _named(f"{name}.method", _whole(training, best.method))
             tensors |= _named(f"{name}.groups", best.groups)
             plain[name] = {key: getattr(best, key) for key in FIELDS}
-    return training.tables.whole(tensors, divided(training)), plain
+    return tensors, plain
 
 
 def load_state(training: Training, tensors: State, plain: Mapping[str, Any]) -> None:
     """Takes over what `state` gave; of several processes, what rank 0 is given."""
     training.stage, training.epoch = plain["stage"], plain["epoch"]
     training.stage_maps = list(plain["stage_maps"])
-    if not training.done:
+    if training.done:
+        training.inputs.begin(training.stages[-1])
+    else:
         training.begin_stage()
-    is_divided = divided(training)
-    tensors = broadcast_tensors(
-        tensors,
-        lambda name, whole: training.tables.cut(whole) if is_divided(name, whole) else whole,
-    )
-    training.load_other_state(tensors)
+    single = {name: tensor for name, tensor in tensors.items() if "." not in name}
+    training.load_other_state(_sent(training, single))
     if training.done and training.inputs.mapped:
-        new_map = training.inputs.new_map().to(training.device)
+        new_map = training.inputs.empty_map(tensors).to(training.device)
         training.model.head = new_map.folded(training.model.head)
-    training.model.load_state_dict(below(tensors, "model."))
-    training.method.load_state_dict(below(tensors, "method."))
+    training.model.load_state_dict(_sent(training, below(tensors, "model.")))
+    training.method.load_state_dict(_sent_method(training, below(tensors, "method.")))
     if not training.done:
         _load_unfinished(training, tensors, plain)
     training.best, training.before = (
@@ -123,9 +92,9 @@ def load_state(training: Training, tensors: State, plain: Mapping[str, Any]) -> 
         if plain.get(name) is None
         else Best(
             **plain[name],
-            model=below(tensors, f"{name}.model."),
-            method=below(tensors, f"{name}.method."),
-            groups=below(tensors, f"{name}.groups."),
+            model=_sent(training, below(tensors, f"{name}.model.")),
+            method=_sent_method(training, below(tensors, f"{name}.method.")),
+            groups=_sent(training, below(tensors, f"{name}.groups.")),
         )
         for name in BESTS
     )
@@ -134,11 +103,14 @@ def load_state(training: Training, tensors: State, plain: Mapping[str, Any]) -> 
 def _load_unfinished(training: Training, tensors: State, plain: Mapping[str, Any]) -> None:
     """Groups, optimizer, scaler and averages of a run that goes on."""
     if training.groups is not None:
-        training.groups.load_state_dict(below(tensors, "groups."))
+        training.groups.load_state_dict(_sent(training, below(tensors, "groups.")))
     slots: dict[int, State] = {}
-    for key, value in below(tensors, "optimizer.").items():
-        number, name = key.split(".", 1)
-        slots.setdefault(int(number), {})[name] = value
+    for number, weight in enumerate(_trained(training)):
+        moments = below(tensors, f"optimizer.{number}.")
+        if training.ranks is not None:
+            moments = training.ranks.tables.receive_moments(weight, moments)
+        if moments:
+            slots[number] = moments
     groups = training.optimizer.state_dict()["param_groups"]
     training.optimizer.load_state_dict({"state": slots, "param_groups": groups})
     for weight, slot in training.optimizer.state.items():
@@ -148,7 +120,27 @@ def _load_unfinished(training: Training, tensors: State, plain: Mapping[str, Any
     if training.gradients.scaler is not None and "scaler" in plain:
         training.gradients.scaler.load_state_dict(plain["scaler"])
     for name, average in training.averages.items():
-        average.model.load_state_dict(below(tensors, f"{name}."))
+        average.model.load_state_dict(_sent(training, below(tensors, f"{name}.")))
+
+
+def _trained(training: Training) -> list[Tensor]:
+    """The weights of the optimizer, in the order in which it numbers them."""
+    return [weight for group in training.optimizer.param_groups for weight in group["params"]]
+
+
+def _whole(training: Training, method: State) -> State:
+    """A state of the method; of several processes rank 0 alone has its tables."""
+    return method if training.ranks is None else training.ranks.tables.whole(method)
+
+
+def _sent(training: Training, state: State) -> State:
+    """A state; of several processes that of rank 0."""
+    return state if training.ranks is None else broadcast_tensors(state)
+
+
+def _sent_method(training: Training, state: State) -> State:
+    """A state of the method; of several processes that of rank 0, with the rows that each holds."""
+    return state if training.ranks is None else training.ranks.tables.receive(state)
 
 
 def copy_of(module: nn.Module) -> State:

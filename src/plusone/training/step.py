@@ -29,7 +29,7 @@ from plusone.training.pieces import Pieces, forward_views, keeping_buffers
 from plusone.types import Batch, Clock, Outputs
 
 if TYPE_CHECKING:
-    from plusone.parallel.sharing import Sharing
+    from plusone.parallel.ddp import Ranks
 
 Loss = Callable[[tuple[Outputs, ...], Batch, Clock], dict[str, Tensor]]
 Terms = Mapping[str, Tensor]
@@ -60,7 +60,7 @@ class Gradients:
         losses: list[Tensor],
         model: nn.Module,
         pieces: Pieces | None = None,
-        sharing: Sharing | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
         """Differentiates the sum of the losses.
 
@@ -68,14 +68,14 @@ class Gradients:
             losses: Scalars.
             model: What was forwarded.
             pieces: The first pass, if the batch was forwarded in pieces.
-            sharing: How several processes divide a batch.
+            ranks: The ranks that train together.
         """
         scaled = losses if self.scaler is None else self.scaler.scale(losses)
         if pieces is not None:
             torch.autograd.backward(scaled)
             pieces.backward(recomputes=self.recomputes)
             return
-        backward = sharing.backward if sharing else torch.autograd.backward
+        backward = ranks.backward if ranks else torch.autograd.backward
         if not self.recomputes:
             backward(scaled)
             return
@@ -107,7 +107,7 @@ def training_step(
     clock: Clock,
     *,
     loss: Loss | None = None,
-    sharing: Sharing | None = None,
+    ranks: Ranks | None = None,
     weigh: bool = False,
     groups: GroupConsistency | None = None,
     gradients: Gradients = WHOLE_BATCH,
@@ -119,10 +119,10 @@ def training_step(
         head: The model's head, or a stack of heads.
         method: Gives the loss.
         optimizer: Holds the parameters that are trained.
-        batch: The data. Where several processes train, its views hold this process's rows.
+        batch: The data. Where several ranks train together, its views hold the rows of this one.
         clock: Where training is.
         loss: A compiled `method.loss`.
-        sharing: How several processes divide a batch.
+        ranks: The ranks that train together.
         weigh: Whether seen negatives are weighted, see `plusone.losses.weighting`.
         groups: A term beside the method's loss for items that belong together.
         gradients: How gradients are computed and applied.
@@ -134,15 +134,15 @@ def training_step(
     if forward is head and head.deterministic and all(view is views[0] for view in views):
         views = views[:1]  # views of a feature vector are one and the same
     number, apart = gradients.pieces, method.looks_again  # views as the second pass is: alone
-    pieces = Pieces(forward, views, number, sharing, apart=apart) if number > 1 else None
+    pieces = Pieces(forward, views, number, ranks, apart=apart) if number > 1 else None
     outs = (
         pieces.outs
         if pieces is not None
-        else forward_views(forward, views, sharing=sharing, apart=apart)
+        else forward_views(forward, views, ranks=ranks, apart=apart)
     )
     outs *= len(batch.views) // len(views)
     if method.looks_again:
-        again = look_again(forward, method, batch, outs[0], number, sharing)
+        again = look_again(forward, method, batch, outs[0], number, ranks)
         batch = replace(batch, again=again)
     charged = batch
     if weigh:
@@ -153,7 +153,7 @@ def training_step(
         terms["groups"] = groups.loss(method.log_odds(outs[0].logits), batch)
     optimizer.zero_grad()
     losses = [term.sum() for term in terms.values() if term.requires_grad]
-    gradients.compute(losses, forward, pieces, sharing)
+    gradients.compute(losses, forward, pieces, ranks)
     gradients.apply(optimizer, forward)
     with torch.no_grad():
         method.after_step(outs, batch, clock)
@@ -169,7 +169,7 @@ def look_again(
     batch: Batch,
     out: Outputs,
     pieces: int = 1,
-    sharing: Sharing | None = None,
+    ranks: Ranks | None = None,
 ) -> Outputs:
     """Outputs for the inputs that a method derives from the first view and its outputs.
 
@@ -181,12 +181,12 @@ def look_again(
         batch: The data.
         out: The outputs of the first view.
         pieces: How many pieces the batch is forwarded in.
-        sharing: How several processes divide a batch.
+        ranks: The ranks that train together.
     """
-    view, rows = batch.views[0], slice(None) if sharing is None else sharing.own_rows()
+    view, rows = batch.views[0], slice(None) if ranks is None else ranks.own_rows()
     with drawn_again(view.device), keeping_buffers(forward):
         inputs = method.look_again(view, out, batch.observed, rows)
-        return forward_views(forward, (inputs,), pieces, sharing)[0]
+        return forward_views(forward, (inputs,), pieces, ranks)[0]
 
 
 class LossMeter:

@@ -18,7 +18,8 @@ from plusone.inputs.task import Part, Task
 from plusone.metrics import average_precision, evaluate, evaluate_recovery
 from plusone.metrics.calibration_error import mean_and_rate
 from plusone.metrics.known import MEANINGS, against
-from plusone.probabilities.calibration import Calibration, fit_calibration
+from plusone.probabilities.calibration import Calibration, HeldOut, fit_calibration
+from plusone.probabilities.k import LabelsPerItem
 from plusone.probabilities.thresholds import Thresholds, find_thresholds
 from plusone.results import Example, LabelCounts, RunResult
 from plusone.seeds import derive
@@ -30,11 +31,19 @@ EXAMPLES = 12
 TOP_SCORES = 8  # of an example
 
 
-def calibrate(training: Training) -> tuple[Calibration, Thresholds]:
-    """From scores to probabilities and predicted labels, by what is known of held-out items."""
-    held_out = training.held_out()
+def calibrate(
+    training: Training, held_out: HeldOut | None = None
+) -> tuple[Calibration, Thresholds]:
+    """From scores to probabilities and predicted labels, by what is known of held-out items.
+
+    Args:
+        training: The run.
+        held_out: Its held-out items, if they were scored already.
+    """
+    held_out = held_out or training.held_out()
     k = expected_by_calibration(training, held_out)
-    calibration = fit_calibration(held_out, k.k, ORIGINS[k.source], k.ends)
+    estimate = k.estimate or (None if k.k is None else LabelsPerItem.given(k.k))
+    calibration = fit_calibration(held_out, estimate, ORIGINS[k.source])
     return calibration, find_thresholds(held_out, calibration, k.k)
 
 
@@ -83,6 +92,8 @@ def summarise(
     }
     if calibrated is not None:
         metrics["calibration"] = calibrated[0].about()
+        if (salience := calibrated[0].salience) is not None and salience.p_value is not None:
+            metrics["calibration"]["picks"] = salience.finding(task.classes)
     if task.test is not None and (labels := _measurable(task.test)) is not None:
         metrics |= _tested(training, task.test, labels, calibrated)
     metrics["examples"] = pick_examples(

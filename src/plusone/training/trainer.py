@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +23,17 @@ from torch.amp import GradScaler
 from plusone.build import build
 from plusone.closed_form.kernel import n_landmarks
 from plusone.device import resolve
-from plusone.errors import DivergedError, InputError
+from plusone.errors import InputError
 from plusone.features.extraction import FeatureCache
-from plusone.inputs.forward import predict
-from plusone.inputs.loader import Inputs, SomeInputs
 from plusone.inputs.task import Part, Task, numbered_groups
 from plusone.methods import get_method
-from plusone.methods._base import Method
 from plusone.methods._groups import GroupConsistency
 from plusone.metrics.probe import prober_for
 from plusone.models.backbones import freeze_statistics, freeze_weights
 from plusone.models.classifier import Classifier
 from plusone.models.ema import Ema
+from plusone.parallel.ddp import Ranks
 from plusone.parallel.processes import world
-from plusone.parallel.sharing import Sharing, check_equal_weights
-from plusone.parallel.tables import DividedTables
 from plusone.probabilities.calibration import HeldOut
 from plusone.recipe import Recipe
 from plusone.results import EpochRecord, Probe
@@ -49,6 +46,7 @@ from plusone.training.guards import (
     check_weights,
     compiler_problem,
     computing,
+    restoring_best,
 )
 from plusone.training.optim import make_optimizer, set_rates
 from plusone.training.selection import Best, State, Validation, Validator
@@ -98,15 +96,17 @@ class Training:
             task.shape,
             images=task.images,
             backbone=backbone,
-            landmarks=n_landmarks(sum(len(part) for part in self.learned_parts)),
+            landmarks=n_landmarks(self.n_learned),
         )
         self.device = resolve(recipe.device)
         check_settings(recipe, self.device, self.model, images=task.images)
         with computing(self, None):
             self.model.place(self.device)
-            self.tables = DividedTables(self.method)
+            self.ranks = Ranks(self.model, self.method) if world()[1] > 1 else None
             self.method.move(self.device, memory=recipe.memory)
-        self.groups = group_consistency(task, recipe, labels, self.device)
+        self.groups = (
+            group_consistency(task, recipe, labels).to(self.device) if recipe.group_weight else None
+        )
         self.inputs = StageInputs(
             task,
             recipe,
@@ -114,10 +114,14 @@ class Training:
             self.device,
             FeatureCache(on_extract, features),
             self.learned_parts,
+            self.learned_rows,
             solved=self.solved,
         )
-        self.loss = compiled_loss(recipe, self.method, self.model, images=task.images)
-        self.sharing = Sharing(self.model) if world()[1] > 1 else None
+        self.loss: Loss = self.method.loss
+        if recipe.compile and compiler_problem(recipe.device) is None:
+            self.loss = torch.compile(self.loss)
+            if task.images:
+                self.model.backbone.compile()
         self.validator = Validator(task.val, recipe)
         self._prober = prober_for(task.train.truth, task.train.observed)
         # Parameters that a backbone of the user's own keeps fixed stay fixed.
@@ -136,15 +140,20 @@ class Training:
         return self.stage == len(self.stages)
 
     @property
-    def keeps_backbone(self) -> bool:
-        """Whether the current stage keeps the backbone fixed."""
-        stage = self.stages[self.stage]
-        return stage.freeze_backbone or stage.inputs == "features"
-
-    @property
     def learned_parts(self) -> tuple[Part, ...]:
         """The parts that are learned from."""
         return (self.task.train,)
+
+    @property
+    def learned_rows(self) -> Tensor | None:
+        """The items of these parts that are learned from, int64 `[n]`; None for all."""
+        return None
+
+    @property
+    def n_learned(self) -> int:
+        """How many items are learned from."""
+        rows = self.learned_rows
+        return sum(len(part) for part in self.learned_parts) if rows is None else len(rows)
 
     def _stages(self) -> tuple[Stage, ...]:
         phases = get_method(self.recipe.method).phases
@@ -160,32 +169,26 @@ class Training:
         while not self.done:
             started = time.perf_counter()
             with computing(self, None):
-                self.inputs.enter_space(self.stages[self.stage])
-                for part in (self.task.train, self.task.val):
-                    self.forward(part, self.model)  # extracts features, if there are none yet
+                self.inputs.enter_space()
+                for part in (self.task.train, self.task.val):  # extracts features
+                    self.inputs.forward(part, self.model)
                 self.begin_training()
             with computing(self, self._work()):
-                try:
+                with restoring_best(self):
                     losses = self.train_epoch()
                     check_weights(self)
                     check_scale(self, self.gradients.scaler)
-                except DivergedError as error:
-                    if (best := self.best or self.before) is not None:
-                        best.restore(self.model, self.method, self.groups)
-                    if self.gradients.scaler is None:
-                        raise
-                    hint = "fp16 has no numbers above 65,504; precision = bf16 has"
-                    raise DivergedError(f"{error.what} ({hint})") from None
                 evaluated = self._evaluate()
-                probe = self.probe(self.train_logits)
+                probe = self.probe(partial(self.inputs.logits, self.task.train, self.model))
             yield self.close_epoch(losses, evaluated, probe, started)
 
     def begin_training(self) -> None:
         """Lets the method see the vectors of the training items, if that was not done yet."""
         if not self._knows_items:
             self._knows_items = True
-            self.method.begin_training(self.train_vectors)
-            self.tables.divide(self.method)
+            self.method.begin_training(self.inputs.head_vectors)
+            if self.ranks:
+                self.ranks.tables.divide(self.method)
             self.method.move(self.device, memory=self.recipe.memory)
 
     def clock(self, step: int = 0) -> Clock:
@@ -201,9 +204,11 @@ class Training:
             model.backbone.eval()
         if self.task.images:
             freeze_statistics(model.backbone, recipe.freeze, norm=recipe.freeze_norm)
-        _, _, forward = self.forward(self.task.train, model)
+        inputs, train = self.inputs, self.task.train
+        _, _, forward = inputs.forward(train, model)
         meter = LossMeter([method.name or type(method).__name__], self.epoch + 1)
-        with seeded(recipe.seed, "dropout", self.stage, self.epoch):
+        rank = [self.ranks.rank] if self.ranks and self.ranks.rank else []
+        with seeded(recipe.seed, "dropout", self.stage, self.epoch, *rank):
             begun, self._begun = self._begun, None
             for step, batch in enumerate(batches_of(self, begun)):
                 clock = self.clock(step)
@@ -217,7 +222,7 @@ class Training:
                         batch,
                         clock,
                         loss=self.loss,
-                        sharing=self.sharing,
+                        ranks=self.ranks,
                         weigh=self.weighs,
                         groups=self.groups,
                         gradients=self.gradients,
@@ -227,12 +232,15 @@ class Training:
                     average.update(model)
                 if self.on_step is not None and self.on_step(clock) is True:
                     break
+        if self.ranks:
+            averages = [average.model for average in self.averages.values()]
+            self.ranks.broadcast_buffers([model, *averages])
         stage = self.stages[self.stage]
         if stage.inputs == "images" and self.epoch + 1 < stage.epochs:
             self._begun = begin(self, self.epoch + 1)  # before the evaluation of this one
         (means,) = meter.means()
         with torch.no_grad():
-            method.after_epoch(clock, lambda: self.train_logits().to(self.device))
+            method.after_epoch(clock, lambda: inputs.logits(train, model).to(self.device))
         return means
 
     def close_epoch(
@@ -254,8 +262,7 @@ class Training:
         stage, self.epoch = self.stage, self.epoch + 1
         best = self.best is None or validation.score > self.best.score
         if self.best is None or best:
-            groups = {} if self.groups is None else copy_of(self.groups)
-            states = copy_of(model), copy_of(self.method), groups
+            states = [{} if x is None else copy_of(x) for x in (model, self.method, self.groups)]
             self.best = Best(validation.score, validation.val_map, self.epoch, weights, *states)
         record = EpochRecord(
             stage=stage,
@@ -287,9 +294,7 @@ class Training:
     def log_odds(self, part: Part, rows: Tensor | None = None) -> Tensor:
         """Log-odds of these scores, what items and labels are ranked by, `[N, L]`."""
         with computing(self, None):
-            inputs, kind, forward = self.forward(part, self.model)
-            inputs = inputs if rows is None else SomeInputs(inputs, rows)
-            return self.method.log_odds(predict(self.model, forward, inputs, kind=kind))
+            return self.method.log_odds(self.inputs.logits(part, self.model, rows))
 
     def held_out(self) -> HeldOut:
         """Scores of items that the model was not trained on, and the labels that may be used."""
@@ -308,11 +313,10 @@ class Training:
         models = {"raw": self.model}
         if "ema" in self.averages:
             models["ema"] = self.averages["ema"].model
-        evaluated = []
-        for name, model in models.items():
-            inputs, kind, forward = self.forward(self.task.val, model)
-            logits = predict(model, forward, inputs, kind=kind)
-            evaluated.append((self.validated(logits), name, model))
+        evaluated = [
+            (self.validated(self.inputs.logits(self.task.val, model)), name, model)
+            for name, model in models.items()
+        ]
         return max(evaluated, key=lambda entry: entry[0].score)
 
     def validated(self, logits: Tensor) -> Validation:
@@ -326,37 +330,29 @@ class Training:
             return None
         return self._prober(self.method.probabilities(predict()))
 
-    def train_logits(self) -> Tensor:
-        """Logits `[N, L]` of the training items under the current weights."""
-        inputs, kind, forward = self.forward(self.task.train, self.model)
-        return predict(self.model, forward, inputs, kind=kind)
-
-    def train_vectors(self) -> Tensor:
-        """What the head gets for each training item in a stage on features, `[N, D]`."""
-        inputs, kind, forward = self.forward(self.task.train, self.model)
-        return predict(self.model, lambda x: forward(x).features, inputs, kind=kind)
-
-    def forward(self, part: Part, model: Classifier) -> tuple[Inputs, str, nn.Module]:
-        """Inputs of the current stage, their kind, and what to apply to them."""
-        stage = self.stages[min(self.stage, len(self.stages) - 1)]
-        return self.inputs.forward(part, model, stage)
-
     def begin_stage(self) -> None:
         """Prepares method, optimizer and averages for the current stage."""
         stage = self.stages[self.stage]
         self._begun = None
-        self.inputs.clear()
+        self.inputs.begin(stage)
+        self.keeps_backbone = stage.freeze_backbone or stage.inputs == "features"
         for weight in self._trainable:
             weight.requires_grad_(not self.keeps_backbone)
         if self.task.images:
             freeze_weights(self.model.backbone, self.recipe.freeze, norm=self.recipe.freeze_norm)
         self.method.begin_stage(stage)
-        if self.sharing:
-            self.sharing.begin_stage()
+        if self.ranks:
+            self.ranks.begin_stage()
         self.optimizer = make_optimizer(self.model, self.method, self.recipe, stage)
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
         trains_backbone = self.task.images and not self.keeps_backbone
-        self.gradients = stage_gradients(self.recipe, stage, self.device, trains_backbone)
+        scales = self.recipe.precision == "fp16" and trains_backbone
+        self.gradients = Gradients(
+            pieces=self.recipe.accumulate if stage.inputs == "images" else 1,
+            clip=self.recipe.clip,
+            scaler=GradScaler(self.device.type) if scales else None,
+            recomputes=self.recipe.checkpoint_activations and trains_backbone,
+        )
         decays = {"ema": self.recipe.ema, "teacher": self.method.teacher}
         self.averages = {name: Ema(self.model, decay) for name, decay in decays.items() if decay}
 
@@ -364,7 +360,8 @@ class Training:
         """Moves to the next stage; after the last one the best weights are put in place."""
         assert self.best is not None
         self._begun = None  # patience may end a stage early
-        check_equal_weights(self.model, self.method)
+        if self.ranks:
+            self.ranks.check_equal_weights(self.method)
         self.stage_maps.append(self.best.val_map)
         self.stage += 1
         if self.done or self.stages[self.stage].start_from == "best":
@@ -393,29 +390,6 @@ class Training:
         """Takes over what `other_state` gave, among others."""
 
 
-def compiled_loss(recipe: Recipe, method: Method, model: Classifier, *, images: bool) -> Loss:
-    """The loss of a method; compiled, as is the backbone, where the recipe says so."""
-    if not recipe.compile or compiler_problem(recipe.device) is not None:
-        return method.loss
-    if images:
-        model.backbone.compile()
-    compiled: Loss = torch.compile(method.loss)
-    return compiled
-
-
-def stage_gradients(
-    recipe: Recipe, stage: Stage, device: torch.device, trains_backbone: bool
-) -> Gradients:
-    """How gradients are computed and applied in a stage."""
-    scales = recipe.precision == "fp16" and trains_backbone
-    return Gradients(
-        pieces=recipe.accumulate if stage.inputs == "images" else 1,
-        clip=recipe.clip,
-        scaler=GradScaler(device.type) if scales else None,
-        recomputes=recipe.checkpoint_activations and trains_backbone,
-    )
-
-
 def weighs_negatives(task: Task, recipe: Recipe) -> bool:
     """Whether seen negatives are weighted: not for references, defined by what they see."""
     single = get_method(recipe.method).scheme == "single"
@@ -435,20 +409,15 @@ def train_labels(
             "training items; give them with --hints FILE (plusone hints makes such a file)"
         )
     places = len(task.shape) > 1
-    return TrainLabels(task.train.observed, k, recipe.seed, places, hints, priors)
+    return TrainLabels(task.train.observed, k, recipe.seed, places, hints, priors, recipe.picks)
 
 
-def group_consistency(
-    task: Task, recipe: Recipe, labels: TrainLabels, device: torch.device
-) -> GroupConsistency | None:
+def group_consistency(task: Task, recipe: Recipe, labels: TrainLabels) -> GroupConsistency:
     """The recipe's `group_weight` as a term of the loss."""
-    if not recipe.group_weight:
-        return None
     numbers = numbered_groups([task.train])
     if numbers is None:
         raise InputError(
             f"group_weight = {recipe.group_weight:g} needs groups, and {task.name} has no group "
             "column; docs/data.md describes it"
         )
-    weight, rate = recipe.group_weight, recipe.group_rate
-    return GroupConsistency(labels, numbers, weight=weight, rate=rate).to(device)
+    return GroupConsistency(labels, numbers, weight=recipe.group_weight, rate=recipe.group_rate)

@@ -109,12 +109,7 @@ class Rules:
 
 
 class RefusedError(Exception):
-    """A request that is refused.
-
-    Args:
-        status: Of the reply.
-        sentence: Why.
-    """
+    """A request that is refused."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -124,16 +119,7 @@ class RefusedError(Exception):
 def inner_path(
     method: str, path: str, query: str, headers: Mapping[str, str], keys: Keys, rules: Rules
 ) -> str:
-    """The path that the app sees of a request that may pass; `RefusedError` for others.
-
-    Args:
-        method: HTTP method.
-        path: Path without query.
-        query: The query string.
-        headers: Names in lower case.
-        keys: The secrets.
-        rules: What the server accepts.
-    """
+    """The path that the app sees of a request that may pass; `RefusedError` for others."""
     host = headers.get("host", "")
     if not rules.any_host and host not in (f"{keys.host}:{keys.port}", f"localhost:{keys.port}"):
         raise RefusedError(421, "unknown host")
@@ -201,11 +187,6 @@ class Guard:
     """Middleware that rejects requests by `inner_path` and adds the headers to every reply.
 
     The app sees paths without the secret folder; `/enter` stands for the address with the token.
-
-    Args:
-        app: The app.
-        keys: The secrets.
-        rules: What the server accepts.
     """
 
     def __init__(self, app: ASGIApp, keys: Keys, rules: Rules) -> None:

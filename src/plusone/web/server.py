@@ -30,10 +30,6 @@ LEAST_RATE = 20_000  # bytes per second; one read of a busy server (256 kB) is e
 def bind(host: str, port: int) -> socket.socket:
     """A socket that listens.
 
-    Args:
-        host: An IP address of this computer.
-        port: Port to listen on; 0 takes a free one.
-
     Raises:
         InputError: The address or the port cannot be used.
     """
@@ -54,15 +50,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class Server:
-    """A server that is bound to its port and not yet running.
-
-    Args:
-        app: What it serves, with the guard before it.
-        keys: What it is opened with.
-        listener: The socket that it listens on.
-        grace: Seconds for running requests to end after it was stopped.
-        at_end: Called when it has stopped.
-    """
+    """A server that is bound to its port and not yet running."""
 
     def __init__(
         self,

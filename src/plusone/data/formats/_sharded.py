@@ -22,13 +22,7 @@ MEMBER = re.compile(r"((?:.*/)?[^./][^./]*)\.([^/]+)")
 
 @dataclass(frozen=True)
 class Sharded:
-    """The images in shards.
-
-    Args:
-        root: The folder that ids are relative to.
-        shards: The files.
-        names: The names of the images in each.
-    """
+    """The images in shards."""
 
     root: Path
     shards: tuple[Path, ...]
@@ -77,13 +71,7 @@ class Sharded:
 
 
 class ShardProblems(Problems):
-    """Problems of items in shards, which are named by their ids.
-
-    Args:
-        source: What is read.
-        root: The folder of the ids.
-        ids: The items; row `n`, counted from 1, is `ids[n - 1]`.
-    """
+    """Problems of items in shards, which are named by their ids."""
 
     def __init__(self, source: Path, root: Path, ids: Sequence[str]) -> None:
         super().__init__(source)
@@ -102,16 +90,7 @@ def shard_table(
     problems: ShardProblems,
     notes: tuple[str, ...],
 ) -> LabelTable:
-    """The table of all images.
-
-    Args:
-        images: The images.
-        codes: The codes of the classes.
-        lists: Classes of each image, as `assemble` takes them.
-        texts: The `split` and `group` of each image, if the shards have them.
-        problems: What was wrong so far.
-        notes: Notes of the table.
-    """
+    """The table of all images."""
     lines = range(1, len(problems.ids) + 1)
     ids = id_array(problems.ids, problems.source)
     check_ids(ids, problems, lines)

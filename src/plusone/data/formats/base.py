@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from plusone.data.checks import missing_images
+from plusone.data.checks import id_fault, line_of, missing_images, short
 from plusone.data.dataset import Dataset
 from plusone.data.table import LabelTable, Strings
+from plusone.errors import Problems
 
 LABEL_MODES = ("auto", "seen", "complete")
 
@@ -88,13 +89,35 @@ def root_of(ids: Strings, path: Path, named: str | None) -> Path:
 
     A stored folder that has none of the images is ignored: the file was moved to its images, or
     rewritten by another program.
-
-    Args:
-        ids: Path of each image below the folder.
-        path: The label file.
-        named: The stored folder, from `root_from`.
     """
     if named is None or "\0" in named:
         return path.parent
     folder = (path.parent / named).resolve()
     return folder if len(missing_images(ids, folder)) < len(ids) else path.parent
+
+
+def images_root(
+    ids: Strings,
+    root: Path | None,
+    options: ReadOptions,
+    problems: Problems,
+    lines: Sequence[int] | None = None,
+) -> tuple[Path | None, tuple[str, ...]]:
+    """Checks that image files exist; returns the root to use and notes.
+
+    If none of the files exists below the usual `root` of the format, the items are assumed not to
+    be images: the root is None and a note says so. Otherwise each missing file is reported, and so
+    it is below a root that the user named.
+    """
+    root = options.images or root
+    if root is None or not options.check_images or not len(ids):
+        return root, ()
+    missing = missing_images(ids, root)
+    if len(missing) == len(ids) and options.images is None:
+        return None, (f"no image file of the table exists below {root}: labels only",)
+    for row in missing:
+        name = str(ids[row])
+        if id_fault(name) is None:  # otherwise it was reported already
+            where = f"does not exist below {root}"
+            problems.add(f"image {short(name)} {where}", row=line_of(lines, row))
+    return root, ()

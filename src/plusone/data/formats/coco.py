@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from plusone.data.checks import check_groups, check_ids, id_array, images_root, name_fault
+from plusone.data.checks import check_groups, check_ids, id_array, name_fault
 from plusone.data.dataset import Dataset
-from plusone.data.formats.base import ReadOptions
+from plusone.data.formats.base import ReadOptions, images_root
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
@@ -74,13 +74,7 @@ def read_coco(path: Path, options: ReadOptions) -> Dataset:
     if groups is not None:
         check_groups(groups, problems)
     root = folders[0] if len(files) == 1 else (folders[0].parent if shared and folders[0] else None)
-    root, notes = images_root(
-        ids,
-        options.images or root,
-        problems,
-        check=options.check_images,
-        required=options.images is not None,
-    )
+    root, notes = images_root(ids, root, options, problems)
     if not len(ids) and not problems:
         problems.add("has no image with an annotation")
     problems.raise_if_any()

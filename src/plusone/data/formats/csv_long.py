@@ -24,10 +24,8 @@ from plusone.data.checks import (
     check_ids,
     check_width,
     id_array,
-    images_root,
     split_name,
 )
-from plusone.data.columns import OTHER_COLUMNS
 from plusone.data.dataset import Dataset
 from plusone.data.formats._longform import (
     ALL_OTHERS,
@@ -36,7 +34,7 @@ from plusone.data.formats._longform import (
     assemble,
     columns_of,
 )
-from plusone.data.formats.base import ReadOptions
+from plusone.data.formats.base import ReadOptions, images_root
 from plusone.data.formats.csv_text import (
     SEPARATOR,
     check_writable,
@@ -44,14 +42,14 @@ from plusone.data.formats.csv_text import (
     column,
     header_of,
     id_column,
+    open_table,
     read_class_list,
-    records,
     sidecar_root,
     with_sidecar,
     write_sidecar,
 )
 from plusone.data.matrix import LabelMatrix
-from plusone.data.table import LabelTable, Strings
+from plusone.data.table import OTHER_COLUMNS, LabelTable, Strings
 from plusone.errors import InputError, Problems
 from plusone.io.files import replacing, write_text
 
@@ -112,12 +110,7 @@ def detects(path: Path) -> bool:
 def read_csv_long(path: Path, options: ReadOptions) -> Dataset:
     """Reads the file row by row; a million rows need about 300 MB."""
     problems = Problems(path)
-    rows = records(path, problems)
-    line, header = next(rows, (1, []))
-    if not header:
-        problems.raise_if_any()
-        raise InputError(f"{path}: is empty")
-    header = [cell.strip() for cell in header]
+    line, header, rows = open_table(path, problems)
     id_at = id_column(header, path)
     at = {name: column(header, name) for name in COLUMNS}
     _check_header(header, id_at, at, problems, line)
@@ -160,14 +153,7 @@ def read_csv_long(path: Path, options: ReadOptions) -> Dataset:
     group_array = None if group_at is None else id_array(groups, path, "groups")
     if group_array is not None:
         check_groups(group_array, problems, lines)
-    root, notes = images_root(
-        ids,
-        options.images or sidecar_root(ids, path),
-        problems,
-        lines,
-        check=options.check_images,
-        required=options.images is not None,
-    )
+    root, notes = images_root(ids, sidecar_root(ids, path), options, problems, lines)
     lists = {name: column.lists() for name, column in names.items()}
     classes, labels, truth = assemble(codes, lists, lines)
     if not classes:

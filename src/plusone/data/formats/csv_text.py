@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from plusone.data.checks import name_fault
-from plusone.data.columns import ID_COLUMNS
 from plusone.data.formats.base import root_from, root_of
-from plusone.data.table import LabelTable, Strings
+from plusone.data.table import ID_COLUMNS, LabelTable, Strings
 from plusone.errors import InputError, Problems
 from plusone.io.files import write_json
 from plusone.io.readers import read_json
@@ -92,6 +91,18 @@ def header_of(path: Path) -> list[str]:
         return [cell.strip() for cell in row]
     problems.raise_if_any()
     return []
+
+
+def open_table(
+    path: Path, problems: Problems
+) -> tuple[int, list[str], Iterator[tuple[int, list[str]]]]:
+    """The line and the column names of a CSV file's header, and its other records."""
+    rows = records(path, problems)
+    line, header = next(rows, (1, []))
+    if not header:
+        problems.raise_if_any()
+        raise InputError(f"{path}: is empty")
+    return line, [cell.strip() for cell in header], rows
 
 
 def column(header: list[str], *names: str) -> int | None:
@@ -190,7 +201,7 @@ def write_sidecar(table: LabelTable, path: Path) -> None:
 def sidecar_root(ids: Strings, path: Path) -> Path:
     """The image folder of a CSV file: the one its sidecar names, or the folder of the file."""
     try:
-        named = _content(sidecar_path(path)).get("images")
+        named = dict(read_json(sidecar_path(path))).get("images")
     except (OSError, ValueError, TypeError):
         named = None  # `with_sidecar` reports it
     return root_of(ids, path, named if isinstance(named, str) else None)
@@ -202,7 +213,7 @@ def with_sidecar(table: LabelTable, path: Path) -> LabelTable:
     if not beside.is_file():
         return table
     try:
-        content = _content(beside)
+        content = dict(read_json(beside))
         if content.keys() == {"images"}:
             return table
         observation, digest = dict(content["observation"]), str(content["digest"])
@@ -215,10 +226,6 @@ def with_sidecar(table: LabelTable, path: Path) -> LabelTable:
     if labels.digest() != digest:
         return _ignored(table, beside, "it belongs to other labels")
     return replace(table, labels=labels, observation=observation)
-
-
-def _content(beside: Path) -> dict[str, Any]:
-    return dict(read_json(beside))
 
 
 def _ignored(table: LabelTable, beside: Path, why: str) -> LabelTable:

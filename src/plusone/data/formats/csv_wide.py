@@ -22,18 +22,17 @@ from plusone.data.checks import (
     check_groups,
     check_ids,
     id_array,
-    images_root,
     name_fault,
     split_name,
 )
 from plusone.data.dataset import Dataset
-from plusone.data.formats.base import ReadOptions, as_labels
+from plusone.data.formats.base import ReadOptions, as_labels, images_root
 from plusone.data.formats.csv_text import (
     check_writable,
     column,
     header_of,
     id_column,
-    records,
+    open_table,
     sidecar_root,
     with_sidecar,
     write_sidecar,
@@ -45,7 +44,6 @@ from plusone.io.files import replacing
 
 CELLS = {"1": 1, "1.0": 1, "0": 0, "0.0": 0, "-0.0": 0, "-1": -1, "-1.0": -1, "": 0}
 NUMBER = re.compile(r"[-+]?\.?\d")  # how a number begins
-SUFFIXES = (".csv",)
 RESERVED = ("split", "group", "labels")
 
 
@@ -65,22 +63,17 @@ class _Body:
 
 def detects(path: Path) -> bool:
     """A CSV file without a `labels` column."""
-    return path.is_file() and path.suffix.lower() in SUFFIXES and "labels" not in _lower(path)
-
-
-def _lower(path: Path) -> list[str]:
-    return [name.lower() for name in header_of(path)]
+    return (
+        path.is_file()
+        and path.suffix.lower() == ".csv"
+        and column(header_of(path), "labels") is None
+    )
 
 
 def read_csv_wide(path: Path, options: ReadOptions) -> Dataset:
     """Reads the file; the module docstring says what the cells mean."""
     problems = Problems(path)
-    rows = records(path, problems)
-    line, header = next(rows, (1, []))
-    if not header:
-        problems.raise_if_any()
-        raise InputError(f"{path}: is empty")
-    header = [cell.strip() for cell in header]
+    line, header, rows = open_table(path, problems)
     id_at, split_at, group_at = id_column(header, path), *(column(header, n) for n in RESERVED[:2])
     class_at = [at for at in range(len(header)) if at not in (id_at, split_at, group_at)]
     classes = tuple(header[at] for at in class_at)
@@ -107,14 +100,7 @@ def read_csv_wide(path: Path, options: ReadOptions) -> Dataset:
     groups = None if group_at is None else id_array(body.groups, path, "groups")
     if groups is not None:
         _check_groups(groups, problems, body.lines)
-    root, notes = images_root(
-        ids,
-        options.images or sidecar_root(ids, path),
-        problems,
-        body.lines,
-        check=options.check_images,
-        required=options.images is not None,
-    )
+    root, notes = images_root(ids, sidecar_root(ids, path), options, problems, body.lines)
     problems.raise_if_any()
     counts = [len(part) for part in body.columns]
     labels = LabelMatrix.from_entries(

@@ -15,7 +15,6 @@ import numpy as np
 
 from plusone.data import _arrow
 from plusone.data.checks import check_names
-from plusone.data.columns import LABEL_COLUMNS, OTHER_COLUMNS
 from plusone.data.dataset import Dataset
 from plusone.data.formats._longform import ClassCodes
 from plusone.data.formats._sharded import Sharded, ShardProblems, shard_table
@@ -23,6 +22,7 @@ from plusone.data.formats.base import ReadOptions
 from plusone.data.formats.csv_text import split_names
 from plusone.data.formats.parquet import name_lists, texts
 from plusone.data.shards import TAR, shards_of
+from plusone.data.table import LABEL_COLUMNS, OTHER_COLUMNS
 from plusone.errors import InputError, Problems
 from plusone.io.readers import parse_json
 

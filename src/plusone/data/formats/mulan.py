@@ -21,8 +21,7 @@ from plusone.data.formats.base import ReadOptions
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
-from plusone.io.readers import UNPACKED_RATIO
-from plusone.io.xml import parse_xml
+from plusone.io.readers import UNPACKED_RATIO, parse_xml
 
 LARGEST = 2**31  # bytes of all values; sparse text data can be this wide
 NUMERIC = ("numeric", "real", "integer")
@@ -128,14 +127,7 @@ def read_arff(path: Path, problems: Problems) -> Arff:
 
 
 def _allocate(path: Path, rows: int, width: int, size: int) -> npt.NDArray[np.float32]:
-    """An array of zeros for the values; refuses sparse data that is far larger than the file.
-
-    Args:
-        path: The file, for the error message.
-        rows: Largest possible number of rows.
-        width: Number of attributes.
-        size: Size of the file.
-    """
+    """An array of zeros for the values; refuses sparse data that is far larger than the file."""
     needed = 4 * rows * width
     if needed > max(LARGEST, UNPACKED_RATIO * size):
         raise InputError(

@@ -16,18 +16,16 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from plusone.data.checks import (
+    as_floats,
     check_groups,
     check_ids,
     check_names,
     check_splits,
-    images_root,
-    row_not_finite,
 )
-from plusone.data.columns import ID_ARRAYS
 from plusone.data.dataset import Dataset, as_hints
-from plusone.data.formats.base import ReadOptions, root_from
+from plusone.data.formats.base import ReadOptions, images_root, root_from
 from plusone.data.matrix import LabelMatrix
-from plusone.data.table import LabelTable, Strings
+from plusone.data.table import ID_ARRAYS, LabelTable, Strings
 from plusone.errors import InputError, Problems
 from plusone.io.arrays import Arrays, load_npz
 from plusone.io.files import replacing
@@ -115,21 +113,13 @@ def _own(path: Path, arrays: Arrays, options: ReadOptions) -> Dataset:
         ):
             raise ValueError("arrays of different lengths")
         problems = Problems(path)
-        root = options.images
-        if root is None and "root" in arrays:
-            root = (path.parent / str(arrays["root"])).resolve()
+        root = (path.parent / str(arrays["root"])).resolve() if "root" in arrays else None
         check_ids(ids, problems)
         check_names(classes, problems)
         split = None if split is None else check_splits(split, problems)
         if groups is not None:
             check_groups(groups, problems)
-        root, more = images_root(
-            ids,
-            root,
-            problems,
-            check=options.check_images,
-            required=options.images is not None,
-        )
+        root, more = images_root(ids, root, options, problems)
         problems.raise_if_any()
         notes = (*notes, *more)
         table = LabelTable(
@@ -163,12 +153,7 @@ def _matrix(arrays: Arrays, name: str) -> LabelMatrix:
 
 
 def load_arrays(path: Path, skip: Collection[str] = ()) -> Arrays:
-    """All arrays of an npz file; `InputError` if it is damaged or holds pickled objects.
-
-    Args:
-        path: The file.
-        skip: Names of arrays that are not loaded.
-    """
+    """All arrays of an npz file; `InputError` if it is damaged or holds pickled objects."""
     try:
         return load_npz(path, skip)
     except ValueError as error:
@@ -233,9 +218,7 @@ def from_arrays(path: Path, arrays: Arrays, options: ReadOptions) -> Dataset:
         groups = as_texts(path, "group", arrays["group"])
         check_groups(groups, problems)
     features = check_features(path, arrays.get("x"))
-    root = options.images
-    if root is not None:
-        root, _ = images_root(texts, root, problems, check=options.check_images, required=True)
+    root, _ = images_root(texts, None, options, problems)
     problems.raise_if_any()
     extra = sorted(arrays.keys() - used)
     notes: tuple[str, ...] = ()
@@ -274,10 +257,7 @@ def check_features(path: Path, x: npt.NDArray[Any] | None) -> npt.NDArray[np.flo
         )
     if 0 in x.shape[1:]:
         raise InputError(f"{path}: x has the shape {x.shape}, so there is nothing to learn from")
-    if x.dtype not in (np.float16, np.float32):
-        with np.errstate(over="ignore"):  # infinite then, and reported
-            x = x.astype(np.float32)
-    row = row_not_finite(x)
+    x, row = as_floats(x)
     if row is not None:
         raise InputError(
             f"{path}: x has a NaN or infinite value in row {row}, or one too large for float32"

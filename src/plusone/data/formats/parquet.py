@@ -20,15 +20,13 @@ from plusone.data.checks import (
     check_ids,
     check_splits,
     id_array,
-    images_root,
     name_fault,
 )
-from plusone.data.columns import ID_COLUMNS, OTHER_COLUMNS
 from plusone.data.dataset import Dataset
 from plusone.data.formats._longform import ALL_OTHERS, ClassCodes, Lists, assemble, columns_of
-from plusone.data.formats.base import ReadOptions, root_from, root_of
+from plusone.data.formats.base import ReadOptions, images_root, root_from, root_of
 from plusone.data.matrix import LabelMatrix
-from plusone.data.table import LabelTable, Strings
+from plusone.data.table import ID_COLUMNS, OTHER_COLUMNS, LabelTable, Strings
 from plusone.errors import InputError, Problems
 from plusone.io.files import replacing
 from plusone.io.readers import parse_json
@@ -115,14 +113,7 @@ def _read(pa: Any, path: Path, options: ReadOptions) -> Dataset:
         check_groups(groups, problems, lines)
     del arrow
     check_ids(ids, problems, lines)
-    root, notes = images_root(
-        ids,
-        options.images or root_of(ids, path, meta.root),
-        problems,
-        lines,
-        check=options.check_images,
-        required=options.images is not None,
-    )
+    root, notes = images_root(ids, root_of(ids, path, meta.root), options, problems, lines)
     classes, labels, truth = assemble(codes, lists, lines)
     if meta.default is not None:
         labels = labels.with_default(meta.default)
@@ -179,15 +170,7 @@ def texts(pa: Any, column: Any, name: str, problems: Problems) -> Strings:
 
 
 def name_lists(pa: Any, column: Any, name: str, called: str, codes: ClassCodes) -> Lists:
-    """Codes of a column of lists.
-
-    Args:
-        pa: The module.
-        column: The column.
-        name: What it has: labels, negatives or truth.
-        called: Its name in the file.
-        codes: The codes of the classes.
-    """
+    """Codes of a column of lists."""
     try:
         column = column.cast(pa.list_(pa.string())).combine_chunks()
     except pa.ArrowException:

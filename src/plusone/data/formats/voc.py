@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from plusone.data.checks import check_ids, id_array, images_root
+from plusone.data.checks import check_ids, id_array
 from plusone.data.dataset import Dataset
-from plusone.data.formats.base import ReadOptions
+from plusone.data.formats.base import ReadOptions, images_root
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
@@ -76,13 +76,11 @@ def read_voc(path: Path, options: ReadOptions) -> Dataset:
             rows.extend(hits)
             columns.extend([column] * len(hits))
         ids.extend(f"{image}.jpg" for image in every)
-        kinds.extend([_split(split, splits)] * len(every))
+        kind = "test" if split == "val" and "test" not in splits else split
+        kinds.extend([kind] * len(every))
     names = id_array(ids, path)
     check_ids(names, problems)
-    root = options.images or years[0] / "JPEGImages"
-    image_folder, notes = images_root(
-        names, root, problems, check=options.check_images, required=options.images is not None
-    )
+    image_folder, notes = images_root(names, years[0] / "JPEGImages", options, problems)
     problems.raise_if_any()
     if "val" in splits and "test" not in splits:
         notes = (*notes, "the official val lists are the split 'test', as in the papers")
@@ -96,10 +94,6 @@ def read_voc(path: Path, options: ReadOptions) -> Dataset:
         notes=notes,
     )
     return Dataset(table, name=years[0].resolve().name)
-
-
-def _split(official: str, splits: list[str]) -> str:
-    return "test" if official == "val" and "test" not in splits else official
 
 
 def _states(file: Path, problems: Problems) -> dict[str, int]:

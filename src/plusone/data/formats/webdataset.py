@@ -19,14 +19,13 @@ from typing import Any
 import numpy as np
 
 from plusone.data._tar import Member, content
-from plusone.data.columns import LABEL_COLUMNS
 from plusone.data.dataset import Dataset
 from plusone.data.formats._longform import ALL_OTHERS, ClassCodes, Lists
 from plusone.data.formats._sharded import MEMBER, Sharded, ShardProblems, shard_table
 from plusone.data.formats.base import ReadOptions
 from plusone.data.formats.csv_text import SEPARATOR, read_class_list, split_names
 from plusone.data.shards import TAR, members, shards_of
-from plusone.data.table import LabelTable
+from plusone.data.table import LABEL_COLUMNS, LabelTable
 from plusone.errors import InputError
 from plusone.io.readers import parse_json
 

@@ -21,14 +21,7 @@ SPLITS = ("papers", "official")
 
 @dataclass(frozen=True)
 class Prepared:
-    """The result of `prepare`.
-
-    Args:
-        data: The data set.
-        table: Its labels, all of them known, with splits and the image folder.
-        expected: The published counts.
-        counts: The counts of the table, compared with the published ones.
-    """
+    """The result of `prepare`."""
 
     data: PublicData
     table: LabelTable

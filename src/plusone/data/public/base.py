@@ -65,14 +65,7 @@ class PublicData:
 
 @dataclass(frozen=True)
 class Count:
-    """One count of a table, compared with the published one.
-
-    Args:
-        what: What was counted.
-        found: The count in the table.
-        expected: The published count; None if there is none.
-        fits: Whether they agree.
-    """
+    """One count of a table, compared with the published one."""
 
     what: str
     found: float
@@ -114,15 +107,7 @@ WAYS = ("refuse", "drop", "keep")
 
 
 def settle_images(table: LabelTable, way: str, *, title: str, page: str) -> LabelTable:
-    """Applies a choice about missing images, and adds a note with their number.
-
-    Args:
-        table: A table whose `root` is the folder of the images.
-        way: "refuse" missing images, "drop" their items, or "keep" the items (to train on
-            features).
-        title: Name of the data set.
-        page: Where to download it.
-    """
+    """Refuses missing images, drops their items or keeps them, and notes how many there are."""
     root = table.root
     if root is None or not len(table):
         return table

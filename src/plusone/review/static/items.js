@@ -34,7 +34,7 @@ const items = {
       const likely = element("span", "likely"), part = element("i");
       part.style.width = 100 * one.probability + "%";
       likely.append(part);
-      line.append(element("span", "class", one.class),
+      line.append(element("span", "class", one.seen ? "really " + one.class + "?" : one.class),
         element("span", "percent", percent(one.probability)),
         element("span", "mark", one.answer ? MARKS[one.answer] : ""), likely);
       line.addEventListener("click", () => { if (!state.busy) { this.at = place; this.draw(); } });

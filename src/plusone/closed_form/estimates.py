@@ -1,0 +1,118 @@
+"""k and class priors from features and the seen positives alone.
+
+The model behind them is kernel ridge regression on the seen labels, and labels recovered by it
+(`plusone.closed_form.recover`). Its leave-one-out predictions have a closed form, so every item is
+scored by a model that was not fitted on it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from plusone.closed_form.gamma import SAMPLED, best_kernel
+from plusone.closed_form.kernel import KernelMap, n_landmarks
+from plusone.closed_form.recover import recover_labels, with_test
+from plusone.closed_form.ridge import Ridge, pick_probabilities, seen_label_regression
+from plusone.data.groups import group_numbers
+from plusone.data.matrix import LabelMatrix
+from plusone.probabilities.k import LabelsPerItem, Priors, from_single_positives, refuse_few
+from plusone.types import Picks
+
+ITEMS = 20_000  # largest number of items whose features are used
+
+
+def from_features(
+    x: Tensor,
+    observed: LabelMatrix,
+    groups: npt.ArrayLike | None = None,
+    *,
+    seed: int = 0,
+    picks: Picks = "auto",
+) -> Priors:
+    """Estimates k, class priors, and how readily each class is named.
+
+    Args:
+        x: Features of the items, `[N, D]`, or tokens `[N, T, D]`, which are averaged.
+        observed: Seen labels, `[N, L]`; items with a seen positive are used, at most 20,000.
+        groups: The group of each item, `[N]`, where items belong together.
+        seed: Seed of the sample of items if there are more.
+        picks: "uniform" takes picks as random; otherwise saliences are learned.
+    """
+    ridge, seen = _regression(x, observed, groups, seed)
+    estimate = _estimate(ridge, seen, picks, test=True)
+    return from_single_positives(ridge_scores(ridge, seen), seen, estimate)
+
+
+def k_from_features(
+    x: Tensor,
+    observed: LabelMatrix,
+    groups: npt.ArrayLike | None = None,
+    *,
+    seed: int = 0,
+    picks: Picks = "auto",
+) -> LabelsPerItem:
+    """The k and the saliences of `from_features`, without class priors and without a test."""
+    return _estimate(*_regression(x, observed, groups, seed), picks, test=False)
+
+
+def usable_rows(observed: LabelMatrix, seed: int = 0) -> npt.NDArray[np.int64]:
+    """Rows with a seen positive, ascending, at most `ITEMS` of them."""
+    rows = np.flatnonzero(observed.per_item(1) > 0)
+    refuse_few(len(rows))
+    if len(rows) > ITEMS:
+        rows = np.sort(np.random.default_rng(seed).permutation(rows)[:ITEMS])
+    return rows
+
+
+def seen_label_scores(
+    x: Tensor, observed: LabelMatrix, groups: npt.ArrayLike | None = None
+) -> npt.NDArray[np.float64]:
+    """Leave-one-out probabilities that each class is the seen one, `[n, L]`; rows sum to 1.
+
+    Args:
+        x: Features, `[n, D]` or `[n, T, D]`.
+        observed: Seen labels of the items, each of which has a positive, `[n, L]`.
+        groups: The group of each item, `[n]`; an item is left out together with its group.
+    """
+    return ridge_scores(_ridge(x, observed, groups), observed)
+
+
+def ridge_scores(ridge: Ridge, observed: LabelMatrix) -> npt.NDArray[np.float64]:
+    """The same from a regression whose vectors are known."""
+    states = torch.from_numpy(observed.dense()).float()
+    with torch.no_grad():
+        solution, _ = seen_label_regression(ridge, states)
+        return np.asarray(pick_probabilities(solution.left_out.double(), states))
+
+
+def _regression(
+    x: Tensor, observed: LabelMatrix, groups: npt.ArrayLike | None, seed: int
+) -> tuple[Ridge, LabelMatrix]:
+    """A regression on the features of the usable items, and their seen labels."""
+    rows = usable_rows(observed, seed)
+    groups, seen = None if groups is None else np.asarray(groups)[rows], observed.take(rows)
+    return _ridge(x[torch.from_numpy(rows)], seen, groups), seen
+
+
+def _ridge(x: Tensor, observed: LabelMatrix, groups: npt.ArrayLike | None) -> Ridge:
+    number = None if groups is None else torch.from_numpy(group_numbers(groups))
+    x = (x.mean(dim=1) if x.ndim == 3 else x).float()
+    some = torch.linspace(0, len(x) - 1, min(len(x), SAMPLED)).long()
+    seen = torch.from_numpy(observed.dense(some.numpy())).float()
+    with torch.no_grad():
+        own = None if number is None else torch.unique(number[some], return_inverse=True)[1]
+        kernel = best_kernel(x[some], seen, own)
+        space = KernelMap(x.shape[1], n_landmarks(len(x)), kernel.gamma, kernel.kind)
+        return Ridge(space.fit(x), groups=number)
+
+
+def _estimate(ridge: Ridge, observed: LabelMatrix, picks: Picks, *, test: bool) -> LabelsPerItem:
+    states = torch.from_numpy(observed.dense()).float()
+    with torch.no_grad():
+        solution = recover_labels(ridge, states, picks=picks)
+        solution = with_test(ridge, states, solution) if test else solution
+    assert solution.estimate is not None
+    return solution.estimate

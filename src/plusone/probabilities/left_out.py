@@ -1,0 +1,110 @@
+"""What a run keeps of its held-out items, from which thresholds with a guarantee follow.
+
+A recall can be asked for at any level and an audit can name any item later, so scores are kept item
+by item, in `memory.safetensors` beside the tables of the method: prediction itself does not read
+them, and an export leaves them out. Of an item there are its known positives and the labels of a
+probability of at least `LEAST`, a few of what may be thousands of classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from plusone.probabilities.calibration import Calibration, HeldOut
+from plusone.probabilities.curve import BLOCK
+from plusone.probabilities.picks import CERTAIN, UNIFORM, PickModel, pick
+
+LEAST = 0.02
+PREFIX = "left_out."
+NONE = -1
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Scores of held-out items, and what is known of their labels.
+
+    Args:
+        row: Row of each item in `observed.npz`, int64 `[n]`.
+        complete: Whether all labels of the item are known, bool `[n]`.
+        pick: Its seen positive, int32 `[n]`; `NONE` if it has none.
+        weight: 1 / P(named | present) of the seen positive, float32 `[n]`.
+        item: The item of each label that is kept, as a position in `row`, int32 `[m]`.
+        label: Its class, int32 `[m]`.
+        log_odds: Log-odds of its score before calibration, float32 `[m]`.
+        positive: Whether it is known to be positive, bool `[m]`.
+    """
+
+    row: Tensor
+    complete: Tensor
+    pick: Tensor
+    weight: Tensor
+    item: Tensor
+    label: Tensor
+    log_odds: Tensor
+    positive: Tensor
+
+    def tensors(self) -> dict[str, Tensor]:
+        """By name, for a file."""
+        return {PREFIX + one.name: getattr(self, one.name) for one in fields(self)}
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor]) -> LeftOut | None:
+        """From the tensors of a file; None if it has none of these."""
+        names = [one.name for one in fields(cls)]
+        if not all(PREFIX + name in tensors for name in names):
+            return None
+        return cls(**{name: tensors[PREFIX + name] for name in names})
+
+
+def kept_scores(
+    held_out: HeldOut,
+    calibration: Calibration,
+    first: int,
+    picks: PickModel = UNIFORM,
+    seed: int = 0,
+) -> LeftOut:
+    """What a run keeps.
+
+    Args:
+        held_out: Scores and labels of the items.
+        calibration: From scores to probabilities.
+        first: Row of the first of them in `observed.npz`; the others follow.
+        picks: How labels are picked.
+        seed: Seed of the draw where an item has several seen positives.
+    """
+    n, n_classes = held_out.labels.shape
+    rng, step = np.random.default_rng(seed), max(1, BLOCK // max(1, n_classes))
+    parts: list[dict[str, npt.NDArray[np.generic]]] = []
+    for start in range(0, n, step):
+        rows = np.arange(start, min(start + step, n))
+        states = held_out.labels.dense(rows)
+        scores = held_out.log_odds[start : start + step]
+        z = calibration(scores.double())
+        picked, positive = pick(states, rng), states == 1
+        any_seen = positive.any(axis=1)
+        others = torch.from_numpy(positive).scatter(1, picked.label[:, None], False)
+        certain = z.masked_fill(others, CERTAIN)
+        present = picks.label_means(certain, picked).gather(1, picked.label[:, None])[:, 0]
+        named = present.log() - picks.log_likelihood(certain, picked)
+        item, label = np.nonzero((torch.sigmoid(z).numpy() >= LEAST) | positive)
+        parts.append(
+            {
+                "row": first + rows,
+                "complete": (states != 0).all(axis=1),
+                "pick": np.where(any_seen, picked.label.numpy(), NONE).astype(np.int32),
+                "weight": np.where(any_seen, named.exp().numpy(), 0).astype(np.float32),
+                "item": (start + item).astype(np.int32),
+                "label": label.astype(np.int32),
+                "log_odds": scores.numpy()[item, label].astype(np.float32),
+                "positive": positive[item, label],
+            }
+        )
+    names = [one.name for one in fields(LeftOut)]
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in names}
+    return LeftOut(**{name: torch.from_numpy(value) for name, value in joined.items()})
