@@ -7,30 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from plusone.cli import options as opt
 from plusone.cli.board import run_shown
 from plusone.cli.checks import check_folder
 from plusone.cli.loading import given_settings
-from plusone.cli.options import (
-    Data,
-    Device,
-    Epochs,
-    Features,
-    Form,
-    Hints,
-    Json,
-    Meaning,
-    OneSeed,
-    Plugin,
-    Rates,
-    RecipeFile,
-    Rules,
-    Seeds,
-    Set,
-    Workers,
-    by_rules,
-    parts,
-    with_device,
-)
 from plusone.cli.printing import command_line, emit, out, say, table
 
 if TYPE_CHECKING:
@@ -39,27 +19,27 @@ if TYPE_CHECKING:
 
 def ablate(
     context: typer.Context,
-    data: Data,
+    data: opt.Data,
     method: Annotated[
         str | None,
         typer.Option("--method", "-m", help="The method to ablate; the recipe's or gr by default."),
     ] = None,
-    seeds: Seeds = "0,1,2",
-    lrs: Rates = None,
+    seeds: opt.Seeds = "0,1,2",
+    lrs: opt.Rates = None,
     to: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.")] = Path("ablation"),
-    features: Features = None,
-    hints: Hints = None,
-    recipe: RecipeFile = None,
-    epochs: Epochs = None,
-    settings: Set = None,
-    device: Device = None,
-    rules: Rules = None,
-    workers: Workers = 2,
-    form: Form = "auto",
-    meaning: Meaning = "auto",
-    seed: OneSeed = None,
-    as_json: Json = False,
-    plugin: Plugin = None,
+    features: opt.Features = None,
+    hints: opt.Hints = None,
+    recipe: opt.RecipeFile = None,
+    epochs: opt.Epochs = None,
+    settings: opt.Set = None,
+    device: opt.Device = None,
+    rules: opt.Rules = None,
+    workers: opt.Workers = 2,
+    form: opt.Form = "auto",
+    meaning: opt.Meaning = "auto",
+    seed: opt.OneSeed = None,
+    as_json: opt.Json = False,
+    plugin: opt.Plugin = None,
 ) -> None:
     """Switch off the parts of a method one by one, as in the ablation tables of its paper.
 
@@ -74,15 +54,15 @@ def ablate(
     from plusone.recipe import make_recipe
 
     check_folder(to)
-    given = given_settings(recipe, with_device(settings, device), {"epochs": epochs})
+    given = given_settings(recipe, opt.with_device(settings, device), {"epochs": epochs})
     result = run_ablation(
         make_source(data, features or (), form, meaning, hints),
         method or make_recipe(given).method,
         to,
-        seeds=[seed] if seed is not None else parts(seeds, int, "--seeds"),
-        rates=parts(lrs, float, "--lr") or [None],
+        seeds=[seed] if seed is not None else opt.parts(seeds, int, "--seeds"),
+        rates=opt.parts(lrs, float, "--lr") or [None],
         settings=given,
-        rules=by_rules(rules, recipe),
+        rules=opt.by_rules(rules, recipe),
         command=command_line(context, ("as_json", "workers")),
         run=lambda jobs: run_shown(jobs, to, workers),
     )

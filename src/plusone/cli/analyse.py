@@ -10,21 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from plusone.cli import options as opt
 from plusone.cli.checks import check_folder
 from plusone.cli.loading import dataset_of, load
-from plusone.cli.options import (
-    Data,
-    Device,
-    Features,
-    Form,
-    Json,
-    Meaning,
-    Out,
-    Plugin,
-    Run,
-    Seed,
-    UnusedSeed,
-)
 from plusone.cli.printing import emit, out, progress, say, table
 from plusone.errors import InputError
 from plusone.extras import install_command
@@ -37,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def surface(
-    run: Run,
+    run: opt.Run,
     data: Annotated[str | None, typer.Argument(help="Data; the run's own by default.")] = None,
     extent: Annotated[
         float, typer.Option(help="Half the side; 1 moves a filter by its own norm.")
@@ -47,13 +35,13 @@ def surface(
         int | None,
         typer.Option(min=1, help="Training items; 2000, on images 200."),
     ] = None,
-    features: Features = None,
-    device: Device = None,
-    form: Form = "auto",
-    meaning: Meaning = "auto",
-    seed: Seed = 0,
-    as_json: Json = False,
-    plugin: Plugin = None,
+    features: opt.Features = None,
+    device: opt.Device = None,
+    form: opt.Form = "auto",
+    meaning: opt.Meaning = "auto",
+    seed: opt.Seed = 0,
+    as_json: opt.Json = False,
+    plugin: opt.Plugin = None,
 ) -> None:
     """Compute the training loss around a run's weights, along two random directions.
 
@@ -91,18 +79,18 @@ def _number(value: float | None) -> str:
 
 
 def intervals(
-    data: Data,
+    data: opt.Data,
     sizes: Annotated[
         str | None, typer.Option(help="Numbers of labelled items; 5,10,25 by default.")
     ] = None,
     draws: Annotated[int, typer.Option(min=1, help="Random draws per number.")] = 10_000,
     level: Annotated[float, typer.Option(help="Share of the draws inside an interval.")] = 0.9,
     split: Annotated[str, typer.Option(help="train, val, test or all.")] = "train",
-    form: Form = "auto",
-    meaning: Meaning = "auto",
-    to: Out = None,
-    seed: Seed = 0,
-    as_json: Json = False,
+    form: opt.Form = "auto",
+    meaning: opt.Meaning = "auto",
+    to: opt.Out = None,
+    seed: opt.Seed = 0,
+    as_json: opt.Json = False,
 ) -> None:
     """Show how precisely a few labelled items determine the positives per item (k).
 
@@ -196,10 +184,10 @@ def gradients(
     rest: Annotated[
         float, typer.Option(min=0.01, max=0.99, help="Probability of the other labels.")
     ] = 0.5,
-    to: Out = None,
-    seed: UnusedSeed = 0,
-    as_json: Json = False,
-    plugin: Plugin = None,
+    to: opt.Out = None,
+    seed: opt.UnusedSeed = 0,
+    as_json: opt.Json = False,
+    plugin: opt.Plugin = None,
 ) -> None:
     """Show the gradient of losses against the probability of a label; nothing is trained.
 
@@ -278,18 +266,18 @@ def _print_gradients(gradients: Gradients) -> None:
 
 
 def maps(
-    run: Run,
+    run: opt.Run,
     data: Annotated[str, typer.Argument(help="An image, a folder of images, or a data set.")],
     to: Annotated[Path, typer.Option("--out", "-o", help="Folder to write into.")],
     top: Annotated[int, typer.Option(min=1, help="Classes shown beside each image.")] = 3,
     pictures: Annotated[int, typer.Option(min=0, help="Images to draw, from the first.")] = 20,
-    features: Features = None,
-    device: Device = None,
-    form: Form = "auto",
-    meaning: Meaning = "auto",
-    seed: UnusedSeed = 0,
-    as_json: Json = False,
-    plugin: Plugin = None,
+    features: opt.Features = None,
+    device: opt.Device = None,
+    form: opt.Form = "auto",
+    meaning: opt.Meaning = "auto",
+    seed: opt.UnusedSeed = 0,
+    as_json: opt.Json = False,
+    plugin: opt.Plugin = None,
 ) -> None:
     """Show where a model looked for each class (methods with maps, such as lac).
 

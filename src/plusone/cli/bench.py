@@ -8,25 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from plusone.cli import options as opt
 from plusone.cli.board import run_shown
 from plusone.cli.checks import check_folder
 from plusone.cli.comparison import finish
-from plusone.cli.options import (
-    Device,
-    Epochs,
-    Features,
-    Form,
-    Hints,
-    Json,
-    Meaning,
-    OneSeed,
-    Plugin,
-    Rates,
-    Report,
-    Set,
-    parts,
-    with_device,
-)
 from plusone.cli.printing import command_line
 from plusone.errors import InputError
 
@@ -53,13 +38,13 @@ def bench(
         str | None,
         typer.Option(help="linear, finetune, linear_init, comma-separated; default by the data."),
     ] = None,
-    lrs: Rates = None,
-    epochs: Epochs = None,
+    lrs: opt.Rates = None,
+    epochs: opt.Epochs = None,
     to: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.")] = Path("bench"),
-    features: Features = None,
-    hints: Hints = None,
-    settings: Set = None,
-    device: Device = None,
+    features: opt.Features = None,
+    hints: opt.Hints = None,
+    settings: opt.Set = None,
+    device: opt.Device = None,
     rules: Annotated[
         bool | None,
         typer.Option(
@@ -91,12 +76,12 @@ def bench(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Parallel runs, one core each; default 2.")
     ] = None,
-    form: Form = "auto",
-    meaning: Meaning = "auto",
-    seed: OneSeed = None,
-    as_json: Json = False,
-    report: Report = True,
-    plugin: Plugin = None,
+    form: opt.Form = "auto",
+    meaning: opt.Meaning = "auto",
+    seed: opt.OneSeed = None,
+    as_json: opt.Json = False,
+    report: opt.Report = True,
+    plugin: opt.Plugin = None,
 ) -> None:
     """Compare methods over data sets, modes and seeds.
 
@@ -120,10 +105,10 @@ def bench(
 
     optuna_only = {"--trials": trials, "--storage": storage}
     flags: dict[str, Any] = {
-        "methods": parts(names, str, "--methods"),
-        "seeds": [seed] if seed is not None else parts(seeds, int, "--seeds"),
-        "modes": parts(modes, str, "--modes"),
-        "lr": parts(lrs, float, "--lr"),
+        "methods": opt.parts(names, str, "--methods"),
+        "seeds": [seed] if seed is not None else opt.parts(seeds, int, "--seeds"),
+        "modes": opt.parts(modes, str, "--modes"),
+        "lr": opt.parts(lrs, float, "--lr"),
         "tune": True if tune or search else None,
         "search": search,
         "trials": trials,
@@ -132,7 +117,7 @@ def bench(
         "rules": rules,
     }
     flags = {name: value for name, value in flags.items() if value not in (None, [])}
-    given_settings = parse_settings(with_device(settings, device))
+    given_settings = parse_settings(opt.with_device(settings, device))
     given_settings |= {} if epochs is None else {"epochs": epochs}
     block = {
         "features": [str(path) for path in features or []],

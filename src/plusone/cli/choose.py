@@ -10,25 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from plusone.cli import options as opt
 from plusone.cli.loading import kept_features, load
-from plusone.cli.options import (
-    Backbone,
-    Data,
-    Device,
-    Epochs,
-    Features,
-    Form,
-    Hints,
-    Json,
-    Meaning,
-    Plugin,
-    Rules,
-    Seed,
-    Set,
-    by_rules,
-    parts,
-    with_device,
-)
 from plusone.cli.printing import KEPT, Steps, emit, out, progress, resume_hint, say, table
 
 if TYPE_CHECKING:
@@ -41,7 +24,7 @@ LISTED = 12  # candidates that are printed
 
 
 def choose(
-    data: Data = "digits-features",
+    data: opt.Data = "digits-features",
     names: Annotated[
         str | None,
         typer.Option(
@@ -55,18 +38,18 @@ def choose(
     by: Annotated[
         str | None, typer.Option("--by", help="The score to choose by; see docs/selection.md.")
     ] = None,
-    features: Features = None,
-    hints: Hints = None,
-    settings: Set = None,
-    device: Device = None,
-    rules: Rules = None,
-    backbone: Backbone = None,
-    epochs: Epochs = None,
-    form: Form = "auto",
-    meaning: Meaning = "auto",
-    seed: Seed = 0,
-    as_json: Json = False,
-    plugin: Plugin = None,
+    features: opt.Features = None,
+    hints: opt.Hints = None,
+    settings: opt.Set = None,
+    device: opt.Device = None,
+    rules: opt.Rules = None,
+    backbone: opt.Backbone = None,
+    epochs: opt.Epochs = None,
+    form: opt.Form = "auto",
+    meaning: opt.Meaning = "auto",
+    seed: opt.Seed = 0,
+    as_json: opt.Json = False,
+    plugin: opt.Plugin = None,
 ) -> None:
     """Choose method, learning rate and epoch by seen labels alone.
 
@@ -83,15 +66,15 @@ def choose(
     from plusone.methods import CANDIDATES, get_method
     from plusone.recipe import make_recipe, parse_settings
 
-    methods = parts(names, str, "--methods") or list(CANDIDATES)
-    rates = parts(lrs, float, "--lr") or list(RATES)
+    methods = opt.parts(names, str, "--methods") or list(CANDIDATES)
+    rates = opt.parts(lrs, float, "--lr") or list(RATES)
     flags = {"backbone": backbone, "epochs": epochs, "select_by": by}
     given = {name: value for name, value in flags.items() if value is not None}
-    given_settings = parse_settings(with_device(settings, device)) | given | {"seed": seed}
+    given_settings = parse_settings(opt.with_device(settings, device)) | given | {"seed": seed}
     for name in methods:  # refused before anything is read
         get_method(name).make_options(make_recipe(given_settings, {"method": name}).options)
     dataset = load(data, features, form, meaning, hints=hints)
-    facts = partial(facts_of, dataset) if by_rules(rules, None) else None
+    facts = partial(facts_of, dataset) if opt.by_rules(rules, None) else None
     recipes = [
         compose(
             facts, given_settings, {"method": name, "mode": "linear", "lr": rate}, name=data

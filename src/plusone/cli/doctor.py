@@ -16,19 +16,9 @@ from typing import Annotated, Any
 
 import typer
 
+from plusone.cli import options as opt
 from plusone.cli.estimates import estimate_json, print_estimate
 from plusone.cli.loading import layers, load
-from plusone.cli.options import (
-    Device,
-    Features,
-    Form,
-    Hints,
-    Json,
-    Meaning,
-    Plugin,
-    Set,
-    UnusedSeed,
-)
 from plusone.cli.printing import emit, out, say, table
 from plusone.extras import install_command
 from plusone.version import __version__
@@ -97,8 +87,8 @@ def doctor(
     data: Annotated[
         str | None, typer.Argument(help="A data set, to estimate time and memory of a run on it.")
     ] = None,
-    features: Features = None,
-    hints: Hints = None,
+    features: opt.Features = None,
+    hints: opt.Hints = None,
     recipe: Annotated[
         Path | None, typer.Option("--recipe", "-r", help="TOML file with settings.")
     ] = None,
@@ -108,16 +98,16 @@ def doctor(
     backbone: Annotated[
         str | None, typer.Option(help="For images: cnn, lite0, lite1, lite2 or timm/NAME.")
     ] = None,
-    settings: Set = None,
-    device: Device = None,
+    settings: opt.Set = None,
+    device: opt.Device = None,
     compile_it: Annotated[
         bool, typer.Option("--compile", help="Try torch.compile; this may take a minute.")
     ] = False,
-    form: Form = "auto",
-    meaning: Meaning = "auto",
-    seed: UnusedSeed = 0,
-    as_json: Json = False,
-    plugin: Plugin = None,
+    form: opt.Form = "auto",
+    meaning: opt.Meaning = "auto",
+    seed: opt.UnusedSeed = 0,
+    as_json: opt.Json = False,
+    plugin: opt.Plugin = None,
 ) -> None:
     """Show what this machine can do and what is missing; estimate a run.
 

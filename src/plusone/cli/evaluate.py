@@ -6,22 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from plusone.cli import options as opt
 from plusone.cli.loading import as_asked, dataset_of, thresholds_for, warn_if_diverged
-from plusone.cli.options import (
-    AtOnce,
-    ByClass,
-    Device,
-    Features,
-    Form,
-    Hints,
-    Json,
-    Meaning,
-    Plugin,
-    Run,
-    Shown,
-    UnusedSeed,
-    Verbose,
-)
 from plusone.cli.printing import SEEN_ONLY, emit, out, percent, progress, say, table
 
 if TYPE_CHECKING:
@@ -73,7 +59,7 @@ LEARNED = (
 
 
 def evaluate(
-    run: Run,
+    run: opt.Run,
     data: Annotated[str | None, typer.Argument(help="Data; the run's own by default.")] = None,
     split: Annotated[
         str | None,
@@ -82,19 +68,19 @@ def evaluate(
             "of DATA that is named here)."
         ),
     ] = None,
-    threshold: ByClass = None,
-    crops: Shown = None,
+    threshold: opt.ByClass = None,
+    crops: opt.Shown = None,
     top_k: Annotated[int, typer.Option(min=1, help="Labels per item for the top-k figures.")] = 3,
-    features: Features = None,
-    hints: Hints = None,
-    batch_size: AtOnce = "auto",
-    device: Device = None,
-    form: Form = "auto",
-    meaning: Meaning = "auto",
-    seed: UnusedSeed = 0,
-    verbose: Verbose = False,
-    as_json: Json = False,
-    plugin: Plugin = None,
+    features: opt.Features = None,
+    hints: opt.Hints = None,
+    batch_size: opt.AtOnce = "auto",
+    device: opt.Device = None,
+    form: opt.Form = "auto",
+    meaning: opt.Meaning = "auto",
+    seed: opt.UnusedSeed = 0,
+    verbose: opt.Verbose = False,
+    as_json: opt.Json = False,
+    plugin: opt.Plugin = None,
 ) -> None:
     """Measure a trained model on labelled data.
 

@@ -9,30 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from plusone.cli import options as opt
 from plusone.cli.checks import check_folder
 from plusone.cli.comparison import report_shown
 from plusone.cli.loading import layers, load
-from plusone.cli.options import (
-    Data,
-    Device,
-    Epochs,
-    Features,
-    Form,
-    Json,
-    Meaning,
-    OneMethod,
-    OneSeed,
-    Plugin,
-    Rate,
-    RecipeFile,
-    Report,
-    Rules,
-    Seeds,
-    Set,
-    by_rules,
-    parts,
-    with_device,
-)
 from plusone.cli.printing import command_line, emit, out, percent, progress, resume_hint, say, table
 
 if TYPE_CHECKING:
@@ -43,7 +23,7 @@ if TYPE_CHECKING:
 
 def loop(
     context: typer.Context,
-    data: Data = "digits-features",
+    data: opt.Data = "digits-features",
     questions: Annotated[
         str, typer.Option(help="Numbers of questions to measure after, comma-separated.")
     ] = "500",
@@ -51,26 +31,26 @@ def loop(
         str,
         typer.Option(help="worth, uncertain, frequent, balanced, likely, random, item."),
     ] = "worth,likely",
-    method: OneMethod = None,
-    lr: Rate = None,
-    epochs: Epochs = None,
-    seeds: Seeds = "0,1,2",
+    method: opt.OneMethod = None,
+    lr: opt.Rate = None,
+    epochs: opt.Epochs = None,
+    seeds: opt.Seeds = "0,1,2",
     folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-fitting.")] = 5,
     to: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.")] = Path("loop"),
-    features: Features = None,
+    features: opt.Features = None,
     backbone: Annotated[
         str, typer.Option(help="For images: what extracts their features, once.")
     ] = "lite0",
-    recipe: RecipeFile = None,
-    settings: Set = None,
-    device: Device = None,
-    rules: Rules = None,
-    report: Report = True,
-    form: Form = "auto",
-    meaning: Meaning = "auto",
-    seed: OneSeed = None,
-    as_json: Json = False,
-    plugin: Plugin = None,
+    recipe: opt.RecipeFile = None,
+    settings: opt.Set = None,
+    device: opt.Device = None,
+    rules: opt.Rules = None,
+    report: opt.Report = True,
+    form: opt.Form = "auto",
+    meaning: opt.Meaning = "auto",
+    seed: opt.OneSeed = None,
+    as_json: opt.Json = False,
+    plugin: opt.Plugin = None,
 ) -> None:
     """Measure how much a reviewer's answers improve a model, on fully labelled data.
 
@@ -88,13 +68,13 @@ def loop(
     from plusone.data.source import EMBEDDED
     from plusone.io.files import write_json
 
-    ruled = by_rules(rules, recipe)
+    ruled = opt.by_rules(rules, recipe)
     flags = {"method": method, "lr": lr, "epochs": epochs}
-    given = layers(recipe, with_device(settings, device), flags)
+    given = layers(recipe, opt.with_device(settings, device), flags)
     asked = autorecipe.check(*given, rules=ruled and data not in EMBEDDED)
-    numbers = parts(questions, int, "--questions")
-    names = parts(orders, str, "--orders")
-    chosen = [seed] if seed is not None else parts(seeds, int, "--seeds")
+    numbers = opt.parts(questions, int, "--questions")
+    names = opt.parts(orders, str, "--orders")
+    chosen = [seed] if seed is not None else opt.parts(seeds, int, "--seeds")
     dataset = load(data, features, form, meaning)
     if dataset.features is None:
         check(dataset, asked, numbers, names, chosen)  # before features are extracted

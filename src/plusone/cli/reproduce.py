@@ -9,24 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from plusone.cli import options as opt
 from plusone.cli.board import run_shown
 from plusone.cli.checks import check_folder
 from plusone.cli.comparison import write_report_of
 from plusone.cli.loading import given_settings
-from plusone.cli.options import (
-    Device,
-    Epochs,
-    Features,
-    Json,
-    OneSeed,
-    Plugin,
-    Report,
-    Seeds,
-    Set,
-    Workers,
-    parts,
-    with_device,
-)
 from plusone.cli.printing import command_line, emit, out, progress, say, table
 from plusone.errors import InputError
 
@@ -45,7 +32,7 @@ def reproduce(
         str,
         typer.Option("--table", "-t", help="The paper: cole, em, lasd, gr or lac."),
     ] = "cole",
-    features: Features = None,
+    features: opt.Features = None,
     to: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder for results; default DATA-TABLE.")
     ] = None,
@@ -59,7 +46,7 @@ def reproduce(
         str | None,
         typer.Option(help="linear, finetune, linear_init, comma-separated; default the table's."),
     ] = None,
-    seeds: Seeds = "0,1,2",
+    seeds: opt.Seeds = "0,1,2",
     lrs: Annotated[
         str | None,
         typer.Option("--lr", help="Learning rates to search, comma-separated."),
@@ -70,14 +57,14 @@ def reproduce(
     background: Annotated[
         int, typer.Option(min=0, help="species: unlabelled background sites to learn from.")
     ] = 0,
-    epochs: Epochs = None,
-    settings: Set = None,
-    device: Device = None,
-    workers: Workers = 2,
-    seed: OneSeed = None,
-    as_json: Json = False,
-    report: Report = True,
-    plugin: Plugin = None,
+    epochs: opt.Epochs = None,
+    settings: opt.Set = None,
+    device: opt.Device = None,
+    workers: opt.Workers = 2,
+    seed: opt.OneSeed = None,
+    as_json: opt.Json = False,
+    report: opt.Report = True,
+    plugin: opt.Plugin = None,
 ) -> None:
     """Train the rows of a published table, and compare the figures.
 
@@ -114,9 +101,9 @@ def reproduce(
     from plusone.data.public import PUBLIC
 
     command = command_line(context, ("as_json", "workers", "report"))
-    given = given_settings(None, with_device(settings, device), {"epochs": epochs})
-    methods = parts(names, str, "--methods")
-    numbers = [seed] if seed is not None else parts(seeds, int, "--seeds")
+    given = given_settings(None, opt.with_device(settings, device), {"epochs": epochs})
+    methods = opt.parts(names, str, "--methods")
+    numbers = [seed] if seed is not None else opt.parts(seeds, int, "--seeds")
     if data == "species":
         if features or modes or lrs or batches:
             raise InputError("species takes no --features, --modes, --lr or --batch-size")
@@ -139,10 +126,10 @@ def reproduce(
             data,
             block | {"name": PUBLIC[data].title},
             methods=methods,
-            modes=parts(modes, str, "--modes") or ["linear"] * bool(files),
+            modes=opt.parts(modes, str, "--modes") or ["linear"] * bool(files),
             seeds=numbers,
-            rates=parts(lrs, float, "--lr"),
-            batches=parts(batches, int, "--batch-size"),
+            rates=opt.parts(lrs, float, "--lr"),
+            batches=opt.parts(batches, int, "--batch-size"),
             settings=given,
             workers=workers,
         )

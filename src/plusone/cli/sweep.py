@@ -7,30 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from plusone.cli import options as opt
 from plusone.cli.board import run_shown
 from plusone.cli.checks import check_folder
 from plusone.cli.loading import given_settings
-from plusone.cli.options import (
-    Data,
-    Device,
-    Epochs,
-    Features,
-    Form,
-    Hints,
-    Json,
-    Meaning,
-    OneSeed,
-    Plugin,
-    Rates,
-    RecipeFile,
-    Rules,
-    Seeds,
-    Set,
-    Workers,
-    by_rules,
-    parts,
-    with_device,
-)
 from plusone.cli.printing import command_line, emit, out, say, table
 from plusone.errors import InputError
 
@@ -40,7 +20,7 @@ if TYPE_CHECKING:
 
 def sweep(
     context: typer.Context,
-    data: Data,
+    data: opt.Data,
     over: Annotated[
         str,
         typer.Option(
@@ -57,22 +37,22 @@ def sweep(
     baseline: Annotated[
         str | None, typer.Option(help="A method trained without the setting, to compare with.")
     ] = None,
-    seeds: Seeds = "0,1,2",
-    lrs: Rates = None,
+    seeds: opt.Seeds = "0,1,2",
+    lrs: opt.Rates = None,
     to: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.")] = Path("sweep"),
-    features: Features = None,
-    hints: Hints = None,
-    recipe: RecipeFile = None,
-    epochs: Epochs = None,
-    settings: Set = None,
-    device: Device = None,
-    rules: Rules = None,
-    workers: Workers = 2,
-    form: Form = "auto",
-    meaning: Meaning = "auto",
-    seed: OneSeed = None,
-    as_json: Json = False,
-    plugin: Plugin = None,
+    features: opt.Features = None,
+    hints: opt.Hints = None,
+    recipe: opt.RecipeFile = None,
+    epochs: opt.Epochs = None,
+    settings: opt.Set = None,
+    device: opt.Device = None,
+    rules: opt.Rules = None,
+    workers: opt.Workers = 2,
+    form: opt.Form = "auto",
+    meaning: opt.Meaning = "auto",
+    seed: opt.OneSeed = None,
+    as_json: opt.Json = False,
+    plugin: opt.Plugin = None,
 ) -> None:
     """Train with several values of one setting: one curve per method.
 
@@ -95,17 +75,17 @@ def sweep(
     name, values = parse_over(over)
     if {"lr": lrs, "epochs": epochs}.get(name) is not None:
         raise InputError(f"--over {name} and --{name} are the same setting; give one of them")
-    given = given_settings(recipe, with_device(settings, device), {"epochs": epochs})
+    given = given_settings(recipe, opt.with_device(settings, device), {"epochs": epochs})
     result = run_sweep(
         make_source(data, features or (), form, meaning, hints),
-        parts(names, str, "--methods") or [make_recipe(given).method],
+        opt.parts(names, str, "--methods") or [make_recipe(given).method],
         name,
         values,
         to,
-        seeds=[seed] if seed is not None else parts(seeds, int, "--seeds"),
-        rates=parts(lrs, float, "--lr") or [None],
+        seeds=[seed] if seed is not None else opt.parts(seeds, int, "--seeds"),
+        rates=opt.parts(lrs, float, "--lr") or [None],
         settings=given,
-        rules=by_rules(rules, recipe),
+        rules=opt.by_rules(rules, recipe),
         baseline=baseline,
         command=command_line(context, ("as_json", "workers")),
         run=lambda jobs: run_shown(jobs, to, workers),

@@ -11,30 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from plusone.cli import options as opt
 from plusone.cli.checks import check_folder
 from plusone.cli.comparison import report_shown
 from plusone.cli.loading import layers, load, source_of
-from plusone.cli.options import (
-    Backbone,
-    Data,
-    Device,
-    Epochs,
-    Features,
-    Form,
-    Hints,
-    Json,
-    Meaning,
-    OneMethod,
-    PickModels,
-    Plugin,
-    Rate,
-    RecipeFile,
-    Rules,
-    Set,
-    Verbose,
-    by_rules,
-    with_device,
-)
 from plusone.cli.printing import (
     KEPT,
     SEEN_ONLY,
@@ -84,34 +64,34 @@ K_FROM = {
 
 
 def train(
-    data: Data = "digits",
-    method: OneMethod = None,
+    data: opt.Data = "digits",
+    method: opt.OneMethod = None,
     to: Annotated[
         Path | None, typer.Option("--out", "-o", help="Run folder; default runs/DATA-METHOD-seedN.")
     ] = None,
-    features: Features = None,
-    hints: Hints = None,
-    recipe: RecipeFile = None,
-    settings: Set = None,
-    device: Device = None,
+    features: opt.Features = None,
+    hints: opt.Hints = None,
+    recipe: opt.RecipeFile = None,
+    settings: opt.Set = None,
+    device: opt.Device = None,
     mode: Annotated[
         str | None, typer.Option(help="linear, finetune or linear_init; by the data by default.")
     ] = None,
-    backbone: Backbone = None,
-    epochs: Epochs = None,
-    lr: Rate = None,
+    backbone: opt.Backbone = None,
+    epochs: opt.Epochs = None,
+    lr: opt.Rate = None,
     batch_size: Annotated[
         int | None, typer.Option(help="Items per step; by the data by default.")
     ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Seed of weights and batches; default 0.")
     ] = None,
-    picks: PickModels = None,
+    picks: opt.PickModels = None,
     observe: Annotated[
         str | None,
         typer.Option(help="Where all labels are known: the scheme that hides some, or given."),
     ] = None,
-    rules: Rules = None,
+    rules: opt.Rules = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume a stopped run.")] = False,
     dry_run: Annotated[
         bool,
@@ -127,17 +107,17 @@ def train(
             help="Send the figures to tensorboard, mlflow or wandb too (repeatable).",
         ),
     ] = None,
-    form: Form = "auto",
-    meaning: Meaning = "auto",
+    form: opt.Form = "auto",
+    meaning: opt.Meaning = "auto",
     report: Annotated[
         bool | None,
         typer.Option(
             "--report/--no-report", help="Write RUN/report.html; by default unless --json."
         ),
     ] = None,
-    verbose: Verbose = False,
-    as_json: Json = False,
-    plugin: Plugin = None,
+    verbose: opt.Verbose = False,
+    as_json: opt.Json = False,
+    plugin: opt.Plugin = None,
 ) -> None:
     """Train a multi-label model from one positive label per item.
 
@@ -166,9 +146,9 @@ def train(
         "method": method, "mode": mode, "backbone": backbone, "epochs": epochs, "lr": lr,
         "batch_size": batch_size, "seed": seed, "observe": observe, "picks": picks,
     }  # fmt: skip
-    given = layers(recipe, with_device(settings, device), flags)
+    given = layers(recipe, opt.with_device(settings, device), flags)
     where = str(recipe) if recipe else "settings"
-    ruled = by_rules(rules, recipe)
+    ruled = opt.by_rules(rules, recipe)
     asked = check(*given, rules=ruled and data not in EMBEDDED, source=where)
     resolve(asked.device)
     if to is not None:

@@ -1,4 +1,7 @@
-"""Metrics: pure functions of scores `[N, L]` and true labels `[N, L]`."""
+"""Metrics: pure functions of scores `[N, L]` and true labels `[N, L]`.
+
+An input with a wrong shape, type or value is a `ValueError` that says where.
+"""
 
 from plusone.metrics._inputs import Array, Cut, Unknown
 from plusone.metrics.all_metrics import evaluate

@@ -48,9 +48,6 @@ def validate(
         positives `[N, L]` as booleans, and which labels are known `[N, L]`, None if all are. They
         may share memory with the inputs.
 
-    Raises:
-        ValueError: An input has a wrong shape, type or value.
-
     >>> import torch
     >>> validate(torch.tensor([[0.5, 0.25, 0.5]]), torch.tensor([[1, -1, 0]]))[1:]
     (array([[ True, False, False]]), array([[ True,  True, False]]))
@@ -93,18 +90,7 @@ def three_states(positive: Bools, known: Bools | None) -> tuple[Array, Unknown]:
 
 
 def validate_labels(labels: Array, shape: tuple[int, ...], name: str) -> NDArray[Any]:
-    """Checks that labels have the given shape and hold 1, 0 and -1 only.
-
-    Args:
-        labels: `[N, L]`, boolean, integer or float.
-        shape: The shape of the scores they belong to.
-        name: Their name in error messages.
-
-    Returns:
-        The labels `[N, L]` as a numpy array.
-
-    Raises:
-        ValueError: The shape differs, or a value is not 1, 0 or -1.
+    """Labels as a numpy array; a `ValueError` unless they have this shape and are 1, 0 and -1.
 
     >>> validate_labels(np.array([[1, 2]]), (1, 2), "truth")
     Traceback (most recent call last):
@@ -137,18 +123,10 @@ def row_blocks(
 
 
 def mean_over_classes(values: Floats, has_positive: Bools, empty: Empty) -> float:
-    """The mean over classes; `empty` says how classes without a positive count.
+    """The mean of `values` `[L]`; `empty` says how classes without a positive count.
 
-    Args:
-        values: `[L]`; any value (also NaN) where a class has no positive.
-        has_positive: `[L]`.
-        empty: `"skip"` leaves such classes out (NaN if none is left), `"zero"` counts them as 0.
-
-    Returns:
-        The mean.
-
-    Raises:
-        ValueError: `empty` is neither.
+    `"skip"` leaves them out (NaN if none is left), `"zero"` counts them as 0. Their values are not
+    used, and may be NaN.
 
     >>> values, has_positive = np.array([0.5, np.nan]), np.array([True, False])
     >>> mean_over_classes(values, has_positive, "skip")

@@ -44,9 +44,6 @@ def evaluate(
         ranking_loss, one_error`; `ece, brier`, which are NaN for scores outside `[0, 1]`.
         The keys depend on `top_k` only. NaN always means that a value is undefined.
 
-    Raises:
-        ValueError: An input has a wrong shape, type or value.
-
     >>> import torch
     >>> scores = torch.tensor([[0.9, 0.6, 0.1], [0.2, 0.7, 0.3]])
     >>> result = evaluate(scores, torch.tensor([[1, 0, 0], [1, 1, 0]]), top_k=2)

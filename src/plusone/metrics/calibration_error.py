@@ -24,9 +24,6 @@ def expected_calibration_error(
     Returns:
         The error, in `[0, 1]`, 0 is best.
 
-    Raises:
-        ValueError: An input has a wrong shape, type or value.
-
     >>> expected_calibration_error(np.array([[0.75], [0.75]]), np.array([[1], [0]]))
     0.25
     """
@@ -51,9 +48,6 @@ def brier_score(probabilities: Array, truth: Array, unknown: Unknown = "auto") -
 
     Returns:
         The score, in `[0, 1]`, 0 is best.
-
-    Raises:
-        ValueError: An input has a wrong shape, type or value.
 
     >>> brier_score(np.array([[0.75], [0.75]]), np.array([[1], [0]]))
     0.3125

@@ -44,9 +44,6 @@ def average_precision(scores: Array, truth: Array, unknown: Unknown = "auto") ->
         `[L]`, float64 on the CPU; NaN for a class without a positive, and for one with unknown
         labels of which no negative is known: nothing could be ranked wrongly.
 
-    Raises:
-        ValueError: An input has a wrong shape, type or value.
-
     >>> average_precision(torch.tensor([[0.9], [0.8], [0.7]]), torch.tensor([[1], [0], [1]]))
     tensor([0.8333], dtype=torch.float64)
     """
@@ -81,14 +78,9 @@ def masked_average_precision(values: Floats, positive: Bools, counted: Bools) ->
 
 
 def sorted_average_precision(ordered: Floats, positives: Floats) -> float:
-    """Average precision of one class from its sorted scores and the scores of its positives.
+    """Average precision of one class; NaN without a positive.
 
-    Args:
-        ordered: `[N]`, the scores of all items, rising.
-        positives: `[P]`, the scores of the positives in any order.
-
-    Returns:
-        The average precision, or NaN if there is no positive.
+    `ordered` are the scores of all items, rising, `[N]`; `positives` those of the positives, `[P]`.
 
     >>> sorted_average_precision(np.array([0.7, 0.8, 0.9]), np.array([0.8]))
     0.5
@@ -115,9 +107,6 @@ def mean_average_precision(
 
     Returns:
         The mean average precision.
-
-    Raises:
-        ValueError: An input has a wrong shape, type or value.
 
     >>> scores, truth = torch.tensor([[0.9, 0.1], [0.2, 0.3]]), torch.tensor([[1, 0], [0, 0]])
     >>> mean_average_precision(scores, truth)
@@ -146,9 +135,6 @@ def roc_auc(scores: Array, truth: Array, unknown: Unknown = "auto") -> Tensor:
     Returns:
         `[L]`, float64 on the CPU; NaN for a class without a positive or without a negative.
 
-    Raises:
-        ValueError: An input has a wrong shape, type or value.
-
     >>> roc_auc(torch.tensor([[0.9], [0.8], [0.7]]), torch.tensor([[1], [0], [1]]))
     tensor([0.5000], dtype=torch.float64)
     """
@@ -172,9 +158,6 @@ def mean_roc_auc(scores: Array, truth: Array, unknown: Unknown = "auto") -> floa
         truth: `[N, L]`, 1 for a positive, -1 for a negative, 0 as `unknown` says.
         unknown: What a 0 means. Masked, a class has its known labels only.
 
-    Raises:
-        ValueError: An input has a wrong shape, type or value.
-
     >>> mean_roc_auc(torch.tensor([[0.9, 0.1], [0.2, 0.3]]), torch.tensor([[1, 0], [0, 0]]))
     1.0
     """
@@ -194,9 +177,6 @@ def coverage_error(scores: Array, truth: Array, unknown: Unknown = "auto") -> fl
 
     Returns:
         The mean over items, in `[0, L]`; the best value is the mean number of positives.
-
-    Raises:
-        ValueError: An input has a wrong shape, type or value.
 
     >>> coverage_error(torch.tensor([[0.9, 0.8, 0.7]]), torch.tensor([[1, 0, 1]]))
     3.0
@@ -222,9 +202,6 @@ def ranking_loss(scores: Array, truth: Array, unknown: Unknown = "auto") -> floa
 
     Returns:
         The mean over items, in `[0, 1]`, 0 is best.
-
-    Raises:
-        ValueError: An input has a wrong shape, type or value.
 
     >>> ranking_loss(torch.tensor([[0.9, 0.8, 0.7]]), torch.tensor([[1, 0, 1]]))
     0.5
@@ -266,9 +243,6 @@ def one_error(scores: Array, truth: Array, unknown: Unknown = "auto") -> float:
 
     Returns:
         The share, in `[0, 1]`, 0 is best; NaN if no item has a positive.
-
-    Raises:
-        ValueError: An input has a wrong shape, type or value.
 
     >>> one_error(torch.tensor([[0.9, 0.1], [0.9, 0.1]]), torch.tensor([[1, 0], [0, 1]]))
     0.5

@@ -38,9 +38,6 @@ def hidden_average_precision(scores: Array, truth: Array, observed: Array) -> Te
     Returns:
         `[L]`, float64 on the CPU; NaN for a class without a hidden positive.
 
-    Raises:
-        ValueError: An input has a wrong shape, type or value.
-
     >>> scores = torch.tensor([[0.9], [0.8], [0.7]])
     >>> truth, observed = torch.tensor([[1], [0], [1]]), torch.tensor([[1], [0], [0]])
     >>> hidden_average_precision(scores, truth, observed)
@@ -83,9 +80,6 @@ def evaluate_recovery(
         - `hidden_recall`: the share of hidden positives found, per class, then the mean.
         - `hidden_found`: the share of hidden positives found, pooled.
         - `hidden_positives`: how many there are.
-
-    Raises:
-        ValueError: An input has a wrong shape, type or value.
 
     >>> scores = torch.tensor([[0.9, 0.2], [0.8, 0.6], [0.7, 0.1]])
     >>> truth = torch.tensor([[1, 0], [0, 1], [1, 1]])

@@ -3,6 +3,10 @@
 Some compare the items of a class (`weighted_auc`, `seen_auc`, `log_rank`, `corrected_map`,
 `seen_map`), others the classes of an item (`reciprocal_rank`, `top_recall`, `pick_likelihood`).
 `SCORES` is the table of all of them.
+
+All take probabilities `[N, L]` and observed labels `[N, L]`: 1 seen positive, 0 unobserved, -1 seen
+negative. A `ValueError` says what is wrong with a shape or a value, or that no label is a seen
+positive. Means are over the classes with a seen positive, or over the seen positives.
 """
 
 from __future__ import annotations
@@ -26,11 +30,7 @@ NODES = 64
 
 
 def seen_positives(probabilities: Array, observed: Array) -> tuple[Floats, Bools]:
-    """Probabilities and seen positives, `[N, L]` each, as numpy arrays.
-
-    Raises:
-        ValueError: A shape or a value is wrong, or no label is a seen positive.
-    """
+    """Probabilities and seen positives, `[N, L]` each, as numpy arrays."""
     values, positive, _ = validate(probabilities, observed)
     if not positive.any():
         raise ValueError("no label is a seen positive, so nothing can be scored.")
@@ -40,14 +40,8 @@ def seen_positives(probabilities: Array, observed: Array) -> tuple[Floats, Bools
 def items_above(values: Floats, positive: Bools) -> Iterator[tuple[int, Float64]]:
     """For each class with a seen positive: how many items rank above each of its seen positives.
 
-    A tied item counts half. The item itself is not counted, other seen positives are.
-
-    Args:
-        values: Probabilities `[N, L]`.
-        positive: Seen positives `[N, L]`.
-
-    Yields:
-        The class, and the counts `[n]` of its n seen positives, ascending.
+    A tied item counts half. The item itself is not counted, other seen positives are. Yields the
+    class, and the counts `[n]` of its n seen positives, ascending.
     """
     for label in np.flatnonzero(positive.any(axis=0)).tolist():
         column = np.sort(values[:, label])
@@ -71,13 +65,6 @@ def ranks_in_item(values: Floats, positive: Bools) -> tuple[Ints, Ints, Float64]
 def seen_map(probabilities: Array, observed: Array) -> float:
     """The mAP with every label that is not a seen positive counted as negative.
 
-    Args:
-        probabilities: `[N, L]`.
-        observed: `[N, L]`, 1 seen positive, 0 unobserved, -1 seen negative.
-
-    Returns:
-        The mean over classes with a seen positive, in `[0, 1]`.
-
     >>> seen_map(np.array([[0.9], [0.8], [0.7]]), np.array([[0], [1], [0]]))
     0.5
     """
@@ -91,13 +78,7 @@ def seen_auc(probabilities: Array, observed: Array) -> float:
     With a share h of hidden positives among the others it is `(1 - h) AUC + h / 2` if positives are
     seen at random: of two models, the one with the higher true AUC of a class scores higher.
 
-    Args:
-        probabilities: `[N, L]`.
-        observed: `[N, L]`, 1 seen positive, 0 unobserved, -1 seen negative.
-
-    Returns:
-        The mean over classes with a seen positive, in `[0, 1]`; a class whose items are all seen
-        positives counts 0.5.
+    A class whose items are all seen positives counts 0.5.
 
     >>> seen_auc(np.array([[0.9], [0.8], [0.7]]), np.array([[0], [1], [0]]))
     0.5
@@ -111,13 +92,6 @@ def weighted_auc(probabilities: Array, observed: Array) -> float:
 
     The AUC of a class with few seen positives is noisy, and many such classes would dominate an
     unweighted mean. Weights in proportion to the number would count only the frequent classes.
-
-    Args:
-        probabilities: `[N, L]`.
-        observed: `[N, L]`, 1 seen positive, 0 unobserved, -1 seen negative.
-
-    Returns:
-        The weighted mean over classes with a seen positive, in `[0, 1]`.
 
     >>> scores, seen = np.array([[0.9, 0.1], [0.8, 0.2]]), np.array([[1, 1], [0, 0]])
     >>> weighted_auc(scores, seen)
@@ -144,13 +118,6 @@ def log_rank(probabilities: Array, observed: Array) -> float:
 
     It puts more weight on the top of the ranking than the area under the ROC curve does.
 
-    Args:
-        probabilities: `[N, L]`.
-        observed: `[N, L]`, 1 seen positive, 0 unobserved, -1 seen negative.
-
-    Returns:
-        The mean over classes with a seen positive, in `[0, log N]`.
-
     >>> round(log_rank(np.array([[0.9], [0.8], [0.7]]), np.array([[1], [0], [0]])), 3)
     1.099
     """
@@ -165,16 +132,9 @@ def corrected_map(probabilities: Array, observed: Array, k: float = 2.0) -> floa
     """The mAP with precision estimated from positive and unlabelled data.
 
     Precision at a threshold is prior times recall over the share of items above it. Recall is that
-    of the seen positives, and the prior of a class is k times its share of seen positives; a
-    precision above 1 counts as 1. Without that limit it would be k times `seen_map`.
-
-    Args:
-        probabilities: `[N, L]`.
-        observed: `[N, L]`, 1 seen positive, 0 unobserved, -1 seen negative.
-        k: Number of true positives per seen positive.
-
-    Returns:
-        The mean over classes with a seen positive, in `[0, 1]`.
+    of the seen positives, and the prior of a class is k times its share of seen positives, with k
+    true positives per seen one; a precision above 1 counts as 1. Without that limit it would be k
+    times `seen_map`.
 
     >>> corrected_map(np.array([[0.9], [0.8], [0.7]]), np.array([[0], [1], [0]]))
     1.0
@@ -190,13 +150,6 @@ def corrected_map(probabilities: Array, observed: Array, k: float = 2.0) -> floa
 def reciprocal_rank(probabilities: Array, observed: Array) -> float:
     """Mean of one over the rank of the seen label within its item.
 
-    Args:
-        probabilities: `[N, L]`.
-        observed: `[N, L]`, 1 seen positive, 0 unobserved, -1 seen negative.
-
-    Returns:
-        The mean over seen positives, in `(0, 1]`.
-
     >>> reciprocal_rank(np.array([[0.9, 0.8, 0.1]]), np.array([[0, 1, 0]]))
     0.5
     """
@@ -206,14 +159,6 @@ def reciprocal_rank(probabilities: Array, observed: Array) -> float:
 
 def top_recall(probabilities: Array, observed: Array, k: int = 3) -> float:
     """Share of seen labels that are among the k most probable labels of their item.
-
-    Args:
-        probabilities: `[N, L]`.
-        observed: `[N, L]`, 1 seen positive, 0 unobserved, -1 seen negative.
-        k: Number of most probable labels.
-
-    Returns:
-        The share of seen positives, in `[0, 1]`.
 
     >>> top_recall(np.array([[0.9, 0.8, 0.1]]), np.array([[0, 1, 0]]), k=1)
     0.0
@@ -231,13 +176,6 @@ def pick_likelihood(probabilities: Array, observed: Array) -> float:
         E[y_l / |Y|] / P(Y is not empty),  E[y_l / |Y|] = ∫ p_l Π_{j≠l} (1 - p_j + p_j t) dt
 
     over t from 0 to 1.
-
-    Args:
-        probabilities: `[N, L]`.
-        observed: `[N, L]`, 1 seen positive, 0 unobserved, -1 seen negative.
-
-    Returns:
-        The mean over seen positives, at most 0.
 
     >>> round(pick_likelihood(np.array([[0.5, 0.5]]), np.array([[0, 1]])), 3)
     -0.693

@@ -82,9 +82,6 @@ def precision_recall(
     Returns:
         The keys `cp, cr, cf1, op, or, of1`; recall and F1 are NaN if there is no positive to find.
 
-    Raises:
-        ValueError: An input has a wrong shape, type or value.
-
     >>> scores, truth = np.array([[0.9, 0.6], [0.2, 0.7]]), np.array([[1, 0], [1, 1]])
     >>> {key: round(value, 3) for key, value in precision_recall(scores, truth).items()}
     {'cp': 0.75, 'cr': 0.75, 'cf1': 0.75, 'op': 0.667, 'or': 0.667, 'of1': 0.667}
@@ -130,9 +127,6 @@ def hamming_loss(
     Returns:
         The share, in `[0, 1]`, 0 is best.
 
-    Raises:
-        ValueError: An input has a wrong shape, type or value.
-
     >>> hamming_loss(np.array([[0.9, 0.6], [0.2, 0.7]]), np.array([[1, 0], [1, 1]]))
     0.5
     """
@@ -162,9 +156,6 @@ def predictive_values(
     Returns:
         The keys `ppv, npv, ppv_pooled, npv_pooled`; NaN where there is no such prediction at all.
 
-    Raises:
-        ValueError: An input has a wrong shape, type or value.
-
     >>> scores, truth = np.array([[0.9, 0.6], [0.2, 0.7]]), np.array([[1, 0], [1, 1]])
     >>> {key: round(value, 3) for key, value in predictive_values(scores, truth).items()}
     {'ppv': 0.75, 'npv': 0.0, 'ppv_pooled': 0.667, 'npv_pooled': 0.0}
@@ -185,20 +176,7 @@ def predictive_values(
 
 
 def predict(scores: Floats, *, threshold: Cut = 0.5, top_k: int | None = None) -> Bools:
-    """Binary predictions from scores.
-
-    Args:
-        scores: `[N, L]`.
-        threshold: A label is predicted if its score is above it, one for all or `[L]`; not used
-            with `top_k`.
-        top_k: Predict exactly this many labels per item instead, those of highest score (of tied
-            ones those of lower index); all labels if there are not more.
-
-    Returns:
-        `[N, L]`, true where the label is predicted.
-
-    Raises:
-        ValueError: `top_k` is below 1.
+    """Binary predictions `[N, L]` from scores `[N, L]`, as `precision_recall` makes them.
 
     >>> predict(np.array([[0.9, 0.2, 0.6]]))
     array([[ True, False,  True]])
@@ -263,15 +241,12 @@ def thresholds_from(
 
 
 def thresholds_by_expected_f1(probabilities: Array) -> npt.NDArray[np.float64]:
-    """A threshold for each class from calibrated probabilities alone, without labels, `[L]`.
+    """A threshold for each class from calibrated probabilities `[N, L]` alone, without labels.
 
     The expected F1 of predicting the m most probable items is about
     `2 * (sum of their p) / (m + sum of all p)`, and its best threshold is half of its largest value
     (Lipton et al. 2014). The threshold of a class lies halfway, in log-odds, between the best one
     of the class and the best one for the labels of all classes pooled.
-
-    Args:
-        probabilities: Calibrated probabilities of some items, `[N, L]`.
 
     >>> thresholds_by_expected_f1(np.array([[0.9], [0.9], [0.1], [0.1]])).round(2)
     array([0.45])
@@ -311,10 +286,7 @@ def _quality(recall: Floats, share: Floats, prior: float | None) -> Floats:
 def _best(ordered: Floats, positives: Floats, prior: float | None) -> float:
     """The best threshold of one class, halfway between a seen positive and the next lower score.
 
-    Args:
-        ordered: Scores of all items, ascending, `[N]`.
-        positives: Scores of the seen positives, `[P]`, not empty.
-        prior: Share of items that have the class, if known.
+    `ordered` are the scores of all items, ascending, `[N]`, `positives` those of the seen, `[P]`.
     """
     candidates = np.sort(positives)
     recall = 1 - np.searchsorted(candidates, candidates) / len(candidates)
