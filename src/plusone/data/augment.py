@@ -45,12 +45,7 @@ def draw_strong(n: int, seed: int) -> Tensor:
 def strong(image: Tensor, draws: Sequence[float]) -> Tensor:
     """All steps of the strong view, in the order of the table above; flips come before it.
 
-    Args:
-        image: Bytes `[C, H, W]`; unless C is 3, every channel is treated as a grey image.
-        draws: The random numbers for this image, `DRAWS` of them.
-
-    Returns:
-        Bytes `[C, H, W]`.
+    The image is bytes `[C, H, W]`; unless C is 3, every channel is treated as a grey image.
     """
     if image.shape[0] not in (1, 3):
         return torch.cat([strong(channel[None], draws) for channel in image])
@@ -77,13 +72,9 @@ def _strong(image: Image.Image, draws: Sequence[float]) -> Image.Image:
 
 
 def cutout(image: Image.Image, across: float, down: float, colour: list[int]) -> Image.Image:
-    """Paints a rectangle of half the image's sides over it.
+    """A copy with a rectangle of half its sides painted over it, around `(across, down)` in 0 to 1.
 
-    Args:
-        image: The image; it is not modified.
-        across: Horizontal position of the centre of the rectangle, from 0 (left) to 1.
-        down: Vertical position of the centre, from 0 (top) to 1.
-        colour: Red, green and blue; the first is used for a grey image.
+    The colour is red, green and blue; the first is used for a grey image.
     """
     width, height = image.size
     left, top = int((across - CUTOUT_SIDE / 2) * width), int((down - CUTOUT_SIDE / 2) * height)

@@ -13,6 +13,7 @@ import csv
 import io
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,7 +74,8 @@ def find_faults(
     with in_turn(cache.with_suffix(".lock")):  # one of several processes decodes for all of them
         if (faults := _read_cache(cache, len(paths))) is None:
             faults = _decode_all(paths, on_image)
-            _write_cache(cache, faults)
+            with suppress(OSError):
+                write_json(cache, {str(row): reason for row, reason in faults.items()})
     return faults
 
 
@@ -136,11 +138,3 @@ def _read_cache(path: Path, count: int) -> dict[int, str] | None:
     except (OSError, ValueError, TypeError):
         return None
     return faults if all(0 <= row < count for row in faults) else None
-
-
-def _write_cache(path: Path, faults: dict[int, str]) -> None:
-    """Writes the cache; failing to write it is not an error."""
-    try:
-        write_json(path, {str(row): reason for row, reason in faults.items()})
-    except OSError:
-        return

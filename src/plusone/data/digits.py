@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -25,21 +26,6 @@ import torch.nn.functional as F  # noqa: N812
 from plusone.errors import InputError
 from plusone.io.files import cache_folder, replacing
 from plusone.io.keys import content_key
-
-__all__ = [
-    "CLASSES",
-    "LOOK",
-    "SIZE",
-    "SPLITS",
-    "Digits",
-    "Look",
-    "Scenes",
-    "compose",
-    "load_digits_scenes",
-    "random_conv_features",
-    "source_indices",
-]
-
 
 CLASSES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 SPLITS = ("train", "val", "test")
@@ -60,14 +46,10 @@ def source_digits() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
 
 
 def source_indices() -> tuple[npt.NDArray[np.int64], ...]:
-    """The digits of scikit-learn that each split may use.
+    """Sorted indices of the digits of scikit-learn that train, val and test may use.
 
     The assignment is stratified by class and does not depend on the scene seed, so that a test
     digit is never a training digit of any seed.
-
-    Returns:
-        Sorted int64 indices into `sklearn.datasets.load_digits()` for train, val and test,
-        disjoint and together complete.
     """
     target = source_digits()[1]
     rng = np.random.default_rng(SPLIT_SEED)
@@ -135,18 +117,10 @@ def render(
     shear: npt.NDArray[np.float32],
     side: int,
 ) -> npt.NDArray[np.float32]:
-    """Draws digits enlarged, turned and sheared, by bilinear sampling.
+    """Draws digits [M, 10, 10], 8 x 8 with an empty border, into patches [M, side, side].
 
-    Args:
-        digits: float32 [M, 10, 10], 8 x 8 digits with an empty border.
-        width: float32 [M] width of the drawn 8 x 8 square in pixels.
-        height: float32 [M] height of it.
-        turn: float32 [M] rotation in radians.
-        shear: float32 [M] horizontal shear.
-        side: Side of the square patch that is returned.
-
-    Returns:
-        float32 [M, side, side], the digit centred in the patch.
+    Each is enlarged to its width and height in pixels [M], turned (radians) and sheared
+    horizontally, by bilinear sampling.
     """
     m = len(digits)
     axis = np.arange(side, dtype=np.float32) - np.float32((side - 1) / 2)
@@ -185,15 +159,8 @@ def find_places(
 ) -> npt.NDArray[np.float32]:
     """Chooses a position for every digit: the first try with little overlap, else the least.
 
-    Args:
-        rng: Generator of the tries.
-        present: bool [chunk, 6], true where there is a digit.
-        width: float32 [chunk, 6] in pixels.
-        height: float32 [chunk, 6] in pixels.
-        look: Holds the number of tries and the accepted overlap.
-
-    Returns:
-        float32 [chunk, 6, 4] centre x, centre y, width, height.
+    `present` is true where there is a digit [chunk, 6]; widths and heights are in pixels. Returns
+    float32 [chunk, 6, 4]: centre x, centre y, width, height.
     """
     tries = rng.random((*present.shape, look.tries, 2), dtype=np.float32)
     half = np.stack([width, height], -1)[:, :, None, :] / 2
@@ -252,13 +219,10 @@ class Scenes:
 
 
 def _choose_classes(rng: np.random.Generator, look: Look) -> npt.NDArray[np.int64]:
-    """Draws the classes of one chunk of scenes.
+    """Draws the classes of one chunk of scenes [chunk, 6], -1 for an unused position.
 
     A scene has a theme and a number k of classes; the classes are drawn one after the other
     without replacement with the theme's weights (the k largest of log weight + Gumbel noise).
-
-    Returns:
-        int64 [chunk, 6] classes, -1 for an unused position.
     """
     c = len(CLASSES)
     weights = np.tile(np.asarray(look.weights), (len(look.themes), 1))
@@ -343,37 +307,17 @@ def _chunks(split: int, seed: int, look: Look) -> Iterator[Scenes]:
 
 
 def compose(split: int, n: int, seed: int = 0, look: Look = LOOK) -> Scenes:
-    """Composes the scenes of one split.
+    """Composes `n` scenes of one split (0 train, 1 val, 2 test), which determines their digits.
 
-    Args:
-        split: 0 train, 1 val, 2 test; determines the source digits.
-        n: Number of scenes. A larger number extends a smaller one: the first scenes are equal.
-        seed: Seed of the scenes.
-        look: Appearance of the scenes; the calibrated one by default.
-
-    Returns:
-        `n` scenes with their source digits.
-
-    Raises:
-        InputError: `split` is not 0, 1 or 2, or `n` or `seed` is negative.
+    A larger number extends a smaller one: the first scenes are equal.
     """
     if split not in range(len(SPLITS)):
         raise InputError(f"The split must be 0 (train), 1 (val) or 2 (test), not {split}.")
     if n < 0 or seed < 0:
         raise InputError(f"The number of scenes ({n}) and the seed ({seed}) must not be negative.")
-    images = np.empty((n, SIZE, SIZE), np.uint8)
-    truth = np.empty((n, len(CLASSES)), np.uint8)
-    sources = np.empty((n, PLACES), np.int16)
-    boxes = np.empty((n, PLACES, 4), np.float32)
-    chunks = _chunks(split, seed, look)
-    for start in range(0, n, CHUNK):
-        chunk = next(chunks)
-        stop = min(start + CHUNK, n)
-        images[start:stop] = chunk.images[: stop - start]
-        truth[start:stop] = chunk.truth[: stop - start]
-        sources[start:stop] = chunk.sources[: stop - start]
-        boxes[start:stop] = chunk.boxes[: stop - start]
-    return Scenes(images, truth, sources, boxes)
+    chunks = islice(_chunks(split, seed, look), max(1, -(-n // CHUNK)))
+    arrays = zip(*(vars(chunk).values() for chunk in chunks), strict=True)
+    return Scenes(*(np.concatenate(parts)[:n] for parts in arrays))
 
 
 N_TRAIN, N_VAL, N_TEST = 4000, 600, 1500
@@ -430,12 +374,6 @@ def _read_cache(file: Path, split: npt.NDArray[np.int8]) -> Digits | None:
     return Digits(images, truth, stored_split) if good else None
 
 
-def _write_cache(file: Path, scenes: Digits) -> None:
-    """Writes the cache atomically; failing to write it is not an error."""
-    with suppress(OSError), replacing(file) as temporary, temporary.open("wb") as stream:
-        np.savez(stream, images=scenes.images, truth=scenes.truth, split=scenes.split)
-
-
 def load_digits_scenes(
     n_train: int = N_TRAIN,
     n_val: int = N_VAL,
@@ -449,21 +387,9 @@ def load_digits_scenes(
     Each split has its own generator, seeded by (seed, split): changing the size of one split
     leaves the others as they are, and a larger split begins with the scenes of a smaller one.
 
-    Args:
-        n_train: Number of training scenes.
-        n_val: Number of validation scenes.
-        n_test: Number of test scenes.
-        seed: Seed of the scenes; the split of the source digits does not depend on it.
-        cache: Folder of the cache file. None means the folder named by the environment variable
-            PLUSONE_CACHE, else `~/.cache/plusone`; an empty PLUSONE_CACHE means no cache. A
-            cache that is damaged or cannot be written is never an error.
-        look: Appearance of the scenes; the calibrated one by default.
-
-    Returns:
-        All scenes in the order train, val, test.
-
-    Raises:
-        InputError: A size or the seed is negative.
+    The split of the source digits does not depend on the seed. The folder of the cache is that of
+    `plusone.io.files.cache_folder` by default. A cache that is damaged or cannot be written is
+    never an error.
     """
     sizes = (n_train, n_val, n_test)
     if min(*sizes, seed) < 0:
@@ -479,7 +405,8 @@ def load_digits_scenes(
         split,
     )
     if file is not None:
-        _write_cache(file, scenes)
+        with suppress(OSError), replacing(file) as temporary, temporary.open("wb") as stream:
+            np.savez(stream, images=scenes.images, truth=scenes.truth, split=split)
     return scenes
 
 
@@ -498,16 +425,9 @@ def random_conv_features(
 
     Args:
         images: uint8 [N, H, W], H and W at least 18.
-        dim: Number of features; even.
+        dim: Number of features, even; the result is float32 [N, dim].
         seed: Seed of the filters.
         batch: Number of images processed at once, which bounds the memory.
-
-    Returns:
-        float32 [N, dim].
-
-    Raises:
-        InputError: The images are not [N, H, W] of at least 18 x 18, or `dim` is not a positive
-            even number.
     """
     if images.ndim != 3 or min(images.shape[1:]) < 2 * FILTER_SIDE:
         raise InputError(

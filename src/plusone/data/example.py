@@ -62,7 +62,9 @@ def example_table(items: int, new: int, seed: int, root: Path) -> tuple[LabelTab
     scenes = load_digits_scenes()
     train, test = _rows(scenes, "train", items), _rows(scenes, "test", new)
     rows = np.concatenate([train, test])
-    classes, truth = _by_name(scenes)
+    order = np.argsort(scenes.classes)  # alphabetical, as for folders
+    classes = tuple(scenes.classes[label] for label in order)
+    truth = scenes.truth[:, order].astype(np.int8)
     states = np.where(truth[rows] == 1, 1, -1).astype(np.int8)
     seen = np.concatenate([observe(truth[train], "single", seed), states[items:]])
     places = [f"photos/{classes[label]}" for label in seen[:items].argmax(axis=1)] + ["new"] * new
@@ -111,9 +113,3 @@ def _rows(scenes: Digits, split: str, count: int) -> Rows:
     if not 1 <= count <= len(rows):
         raise InputError(f"between 1 and {len(rows)} images can be written here, not {count}")
     return rows[:count]
-
-
-def _by_name(scenes: Digits) -> tuple[tuple[str, ...], npt.NDArray[np.int8]]:
-    """Class names in alphabetical order, as for folders, and the truth in that order."""
-    order = sorted(range(len(scenes.classes)), key=lambda label: scenes.classes[label])
-    return tuple(scenes.classes[label] for label in order), scenes.truth[:, order].astype(np.int8)

@@ -278,14 +278,7 @@ def _read_one(file: Path) -> tuple[Strings | None, Features, dict[str, object]]:
 
 
 def write_features(path: Path, ids: Sequence[str] | Strings, x: Features, meta: object) -> None:
-    """Writes a feature file atomically.
-
-    Args:
-        path: An npz file.
-        ids: `[N]`.
-        x: float16 or float32 `[N, D]` or `[N, T, D]`.
-        meta: Any JSON value, usually a dict.
-    """
+    """Writes features `[N, D]` or `[N, T, D]` as npz, atomically; `meta` is any JSON value."""
     names = np.asarray(ids, dtype=np.str_)
     if x.ndim not in (2, 3) or names.shape != (len(x),):
         raise ValueError(f"x has shape {x.shape} for {names.shape} ids")

@@ -94,11 +94,8 @@ def open_image(
 def decode(path: Path, size: int, aspect: Aspect = "stretch") -> Tensor:
     """Reads one image as bytes `[3, size, size]`; resizing antialiases.
 
-    Args:
-        path: The file.
-        size: Side of the result.
-        aspect: "stretch" resizes to the square without keeping the aspect ratio, as the published
-            protocol does; "crop" resizes the central square of 224 / 256 of the short side.
+    The aspect "stretch" resizes to the square without keeping the aspect ratio, as the published
+    protocol does; "crop" resizes the central square of 224 / 256 of the short side.
     """
     return decode_crops(path, size, "one", aspect)[0]
 
@@ -113,13 +110,6 @@ def decode_crops(
     """Reads one image as bytes `[V, 3, size, size]`, one for each of its crops.
 
     The file is decoded once. Crops are cut at the resolution of the file and resized after that.
-
-    Args:
-        file: The file, or its content.
-        size: Side of the results.
-        crops: Which crops, see `CROPS`.
-        aspect: How each crop becomes square, as for `decode`.
-        max_pixels: A lower limit than `MAX_PIXELS`.
     """
     import torch
 

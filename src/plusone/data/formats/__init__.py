@@ -35,58 +35,28 @@ __all__ = ["FORMATS", "Format", "ReadOptions", "detect", "read", "write"]
 FORMATS: dict[str, Format] = {
     "csv-long": Format(
         "CSV, image,labels[,negatives][,truth][,split][,group], names separated by |",
-        csv_long.read_csv_long,
-        csv_long.write_csv_long,
-        csv_long.detects,
+        csv_long,
+        csv_long.write,
         (".csv",),
     ),
-    "csv-wide": Format(
-        "CSV, one column of 1, 0, -1 or empty per class",
-        csv_wide.read_csv_wide,
-        csv_wide.write_csv_wide,
-        csv_wide.detects,
-    ),
-    "npz": Format(
-        "npz: plusone's own, y [N, L], or xtr ytr xte yte",
-        npz.read_npz,
-        npz.write_npz,
-        npz.detects,
-        (".npz",),
-    ),
+    "csv-wide": Format("CSV, one column of 1, 0, -1 or empty per class", csv_wide, csv_wide.write),
+    "npz": Format("npz: plusone's own, y [N, L], or xtr ytr xte yte", npz, npz.write, (".npz",)),
     "parquet": Format(
         "parquet: id, labels, negatives, truth, split, group (needs pyarrow)",
-        parquet.read_parquet,
-        parquet.write_parquet,
-        parquet.detects,
+        parquet,
+        parquet.write,
         PARQUET,
     ),
-    "voc": Format(
-        "PASCAL VOC devkit: ImageSets/Main/<class>_<split>.txt", voc.read_voc, None, voc.detects
-    ),
-    "mulan": Format(
-        "MULAN: NAME.xml and NAME-train.arff, NAME-test.arff or NAME.arff",
-        mulan.read_mulan,
-        None,
-        mulan.detects,
-    ),
-    "coco": Format("COCO instances_*.json", coco.read_coco, None, coco.detects),
-    "folders": Format(
-        "a folder per class, optionally below train/, val/, test/",
-        folders.read_folders,
-        None,
-        folders.detects,
-    ),
+    "voc": Format("PASCAL VOC devkit: ImageSets/Main/<class>_<split>.txt", voc),
+    "mulan": Format("MULAN: NAME.xml and NAME-train.arff, NAME-test.arff or NAME.arff", mulan),
+    "coco": Format("COCO instances_*.json", coco),
+    "folders": Format("a folder per class, optionally below train/, val/, test/", folders),
     "webdataset": Format(
-        "WebDataset tar files: key.jpg with key.cls, key.txt or key.json",
-        webdataset.read_webdataset,
-        None,
-        webdataset.detects,
+        "WebDataset tar files: key.jpg with key.cls, key.txt or key.json", webdataset
     ),
     "huggingface": Format(
         "Hugging Face: a folder saved by datasets, or parquet with images (needs pyarrow)",
-        huggingface.read_huggingface,
-        None,
-        huggingface.detects,
+        huggingface,
     ),
 }
 
@@ -96,7 +66,7 @@ def detect(path: Path | str) -> str:
     path = Path(path)
     if not exists(path):
         raise InputError(f"{path}: no such file or folder")
-    detected = next((name for name, entry in FORMATS.items() if entry.detects(path)), None)
+    detected = next((name for name, entry in FORMATS.items() if entry.module.detects(path)), None)
     if path.is_dir() and detected in (None, "folders"):
         folders.check_folder(path)
     if detected is None:
@@ -150,7 +120,7 @@ def read(
         name = detect(path) if format == "auto" else format
         if not exists(path):
             raise InputError(f"{path}: no such file or folder")
-        data = FORMATS[name].read(path, options)
+        data = FORMATS[name].module.read(path, options)
     except OSError as error:
         where = error.filename or path
         raise InputError(f"{where}: cannot be read ({error.strerror or error})") from None

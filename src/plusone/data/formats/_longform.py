@@ -76,11 +76,8 @@ def assemble(
 ) -> tuple[tuple[str, ...], LabelMatrix, LabelMatrix | None]:
     """Converts lists to classes, labels and truth; contradictions are reported as problems.
 
-    Args:
-        codes: The class codes that the lists use.
-        columns: Seen positives (`labels`) and, if the file has them, seen `negatives` and the
-            true positives (`truth`).
-        lines: The line of each row in the file, for formats with lines.
+    The columns are the seen positives (`labels`) and, if the file has them, seen `negatives` and
+    all positives (`truth`).
     """
     classes, final = codes.in_order()
     shape = (len(columns["labels"].counts), len(classes))

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from plusone.data.checks import id_fault, line_of, missing_images, short
 from plusone.data.dataset import Dataset
@@ -34,22 +35,26 @@ class ReadOptions:
     keep_empty: bool = False
 
 
+class Reader(Protocol):
+    """The module of a format."""
+
+    def detects(self, path: Path) -> bool:
+        """Whether an existing path looks like this format."""
+
+    def read(self, path: Path, options: ReadOptions) -> Dataset:
+        """Reads a file or folder in this format."""
+
+
 @dataclass(frozen=True)
 class Format:
-    """One row of the table of formats.
+    """One row of the table of formats: a line for help texts, and its module.
 
-    Args:
-        summary: One line for help texts.
-        read: Reads a file or folder in this format.
-        write: Writes a data set in this format; None if it can only be read.
-        detects: Whether an existing path looks like this format.
-        suffixes: File suffixes that select this format when writing.
+    `write` is None if it can only be read; `suffixes` of files select the format when writing.
     """
 
     summary: str
-    read: Callable[[Path, ReadOptions], Dataset]
-    write: Callable[[Dataset, Path], None] | None
-    detects: Callable[[Path], bool]
+    module: Reader
+    write: Callable[[Dataset, Path], None] | None = None
     suffixes: tuple[str, ...] = ()
 
 

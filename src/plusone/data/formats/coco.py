@@ -49,7 +49,7 @@ def _files(path: Path) -> list[Path]:
     return sorted(path.glob(PATTERN)) or sorted(path.glob(f"annotations/{PATTERN}"))
 
 
-def read_coco(path: Path, options: ReadOptions) -> Dataset:
+def read(path: Path, options: ReadOptions) -> Dataset:
     """Reads one file, or all instance files of a folder; all labels are known."""
     files = _files(path)
     if not files:

@@ -27,6 +27,7 @@ from plusone.data.checks import (
     split_name,
 )
 from plusone.data.dataset import Dataset
+from plusone.data.formats import csv_text
 from plusone.data.formats._longform import (
     ALL_OTHERS,
     ClassCodes,
@@ -35,19 +36,6 @@ from plusone.data.formats._longform import (
     columns_of,
 )
 from plusone.data.formats.base import ReadOptions, images_root
-from plusone.data.formats.csv_text import (
-    SEPARATOR,
-    check_writable,
-    class_list_path,
-    column,
-    header_of,
-    id_column,
-    open_table,
-    read_class_list,
-    sidecar_root,
-    with_sidecar,
-    write_sidecar,
-)
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import OTHER_COLUMNS, LabelTable, Strings
 from plusone.errors import InputError, Problems
@@ -72,7 +60,7 @@ class _Names:
             self.counts.append(1)
             return
         count = 0
-        for part in cell.split(SEPARATOR) if cell.strip() else ():
+        for part in cell.split(csv_text.SEPARATOR) if cell.strip() else ():
             name = part.strip()
             if not name:
                 self.codes.problems.add(f"an empty class name in {cell!r}", row=line)
@@ -103,16 +91,16 @@ def detects(path: Path) -> bool:
     return (
         path.is_file()
         and path.suffix.lower() == ".csv"
-        and column(header_of(path), "labels") is not None
+        and csv_text.column(csv_text.header_of(path), "labels") is not None
     )
 
 
-def read_csv_long(path: Path, options: ReadOptions) -> Dataset:
+def read(path: Path, options: ReadOptions) -> Dataset:
     """Reads the file row by row; a million rows need about 300 MB."""
     problems = Problems(path)
-    line, header, rows = open_table(path, problems)
-    id_at = id_column(header, path)
-    at = {name: column(header, name) for name in COLUMNS}
+    line, header, rows = csv_text.open_table(path, problems)
+    id_at = csv_text.id_column(header, path)
+    at = {name: csv_text.column(header, name) for name in COLUMNS}
     _check_header(header, id_at, at, problems, line)
     problems.raise_if_any()
     codes = ClassCodes(_class_list(path, options), problems)
@@ -153,8 +141,8 @@ def read_csv_long(path: Path, options: ReadOptions) -> Dataset:
     group_array = None if group_at is None else id_array(groups, path, "groups")
     if group_array is not None:
         check_groups(group_array, problems, lines)
-    root, notes = images_root(ids, sidecar_root(ids, path), options, problems, lines)
-    lists = {name: column.lists() for name, column in names.items()}
+    root, notes = images_root(ids, csv_text.sidecar_root(ids, path), options, problems, lines)
+    lists = {name: cells.lists() for name, cells in names.items()}
     classes, labels, truth = assemble(codes, lists, lines)
     if not classes:
         raise InputError(f"{path}: no row names a class")
@@ -162,7 +150,7 @@ def read_csv_long(path: Path, options: ReadOptions) -> Dataset:
     table = LabelTable(
         ids, classes, labels, truth, split_array, root, notes=notes, groups=group_array
     )
-    return Dataset(with_sidecar(table, path), name=path.stem)
+    return Dataset(csv_text.with_sidecar(table, path), name=path.stem)
 
 
 def _check_header(
@@ -180,16 +168,16 @@ def _check_header(
 def _class_list(path: Path, options: ReadOptions) -> tuple[str, ...] | None:
     if options.classes is not None:
         return options.classes
-    for beside in (class_list_path(path), path.with_name("classes.txt")):
+    for beside in (csv_text.class_list_path(path), path.with_name("classes.txt")):
         if beside.is_file():
-            return read_class_list(beside)
+            return csv_text.read_class_list(beside)
     return None
 
 
-def write_csv_long(data: Dataset, path: Path) -> None:
+def write(data: Dataset, path: Path) -> None:
     """Writes the table in long form, with a class list beside it if one is needed."""
     table = data.table
-    check_writable(iter(table.classes), "class", path, forbidden=SEPARATOR)
+    csv_text.check_writable(iter(table.classes), "class", path, forbidden=csv_text.SEPARATOR)
     if ALL_OTHERS in table.classes:
         raise InputError(f"{path}: class '*' cannot be written in long form; write npz instead")
     columns = columns_of(table)
@@ -203,19 +191,19 @@ def write_csv_long(data: Dataset, path: Path) -> None:
     if table.split is not None:
         cells["split"] = _texts(table.split)
     if table.groups is not None:
-        check_writable(_texts(np.unique(table.groups)), "group", path)
+        csv_text.check_writable(_texts(np.unique(table.groups)), "group", path)
         cells["group"] = _texts(table.groups)
     with replacing(path) as part, part.open("w", encoding="utf-8", newline="") as text:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["image", *cells])
-        check_writable(_texts(table.ids), "id", path)
+        csv_text.check_writable(_texts(table.ids), "id", path)
         writer.writerows(zip(_texts(table.ids), *cells.values(), strict=True))
     used = _used(table, columns.negatives, columns.truth)
     if path.with_name("classes.txt").is_file() or used != list(table.classes):
-        write_text(class_list_path(path), "".join(f"{name}\n" for name in table.classes))
+        write_text(csv_text.class_list_path(path), "".join(f"{name}\n" for name in table.classes))
     else:
-        class_list_path(path).unlink(missing_ok=True)
-    write_sidecar(table, path)
+        csv_text.class_list_path(path).unlink(missing_ok=True)
+    csv_text.write_sidecar(table, path)
 
 
 def _texts(array: npt.NDArray[np.str_]) -> Iterator[str]:
@@ -229,7 +217,7 @@ def _cells(matrix: LabelMatrix, classes: tuple[str, ...]) -> Iterator[str]:
         names = [classes[index] for index in part.indices.tolist()]
         bounds = part.indptr.tolist()
         for first, last in pairwise(bounds):
-            yield SEPARATOR.join(names[first:last])
+            yield csv_text.SEPARATOR.join(names[first:last])
 
 
 def _used(table: LabelTable, *others: LabelMatrix | None) -> list[str]:

@@ -26,17 +26,8 @@ from plusone.data.checks import (
     split_name,
 )
 from plusone.data.dataset import Dataset
+from plusone.data.formats import csv_text
 from plusone.data.formats.base import ReadOptions, as_labels, images_root
-from plusone.data.formats.csv_text import (
-    check_writable,
-    column,
-    header_of,
-    id_column,
-    open_table,
-    sidecar_root,
-    with_sidecar,
-    write_sidecar,
-)
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable, Strings
 from plusone.errors import InputError, Problems
@@ -66,15 +57,18 @@ def detects(path: Path) -> bool:
     return (
         path.is_file()
         and path.suffix.lower() == ".csv"
-        and column(header_of(path), "labels") is None
+        and csv_text.column(csv_text.header_of(path), "labels") is None
     )
 
 
-def read_csv_wide(path: Path, options: ReadOptions) -> Dataset:
+def read(path: Path, options: ReadOptions) -> Dataset:
     """Reads the file; the module docstring says what the cells mean."""
     problems = Problems(path)
-    line, header, rows = open_table(path, problems)
-    id_at, split_at, group_at = id_column(header, path), *(column(header, n) for n in RESERVED[:2])
+    line, header, rows = csv_text.open_table(path, problems)
+    id_at, split_at, group_at = (
+        csv_text.id_column(header, path),
+        *(csv_text.column(header, n) for n in RESERVED[:2]),
+    )
     class_at = [at for at in range(len(header)) if at not in (id_at, split_at, group_at)]
     classes = tuple(header[at] for at in class_at)
     _check_classes(classes, class_at, options.classes, problems, line)
@@ -100,7 +94,7 @@ def read_csv_wide(path: Path, options: ReadOptions) -> Dataset:
     groups = None if group_at is None else id_array(body.groups, path, "groups")
     if groups is not None:
         _check_groups(groups, problems, body.lines)
-    root, notes = images_root(ids, sidecar_root(ids, path), options, problems, body.lines)
+    root, notes = images_root(ids, csv_text.sidecar_root(ids, path), options, problems, body.lines)
     problems.raise_if_any()
     counts = [len(part) for part in body.columns]
     labels = LabelMatrix.from_entries(
@@ -113,7 +107,9 @@ def read_csv_wide(path: Path, options: ReadOptions) -> Dataset:
     table = LabelTable(
         ids, classes, labels, split=split_array, root=root, notes=notes, groups=groups
     )
-    return Dataset(with_sidecar(_interpret(table, body, options.labels), path), name=path.stem)
+    return Dataset(
+        csv_text.with_sidecar(_interpret(table, body, options.labels), path), name=path.stem
+    )
 
 
 def _check_groups(groups: Strings, problems: Problems, lines: array[int]) -> None:
@@ -205,14 +201,14 @@ def _interpret(table: LabelTable, body: _Body, mode: str) -> LabelTable:
 
 def check_csv_wide(table: LabelTable, path: Path) -> None:
     """Raises `InputError` if a name would not survive a round trip through the wide form."""
-    check_writable(iter(table.classes), "class", path)
+    csv_text.check_writable(iter(table.classes), "class", path)
     for name in table.classes:
         if name.lower() in RESERVED:
             raise InputError(f"{path}: class {name!r} has the name of a column; write npz instead")
-    check_writable(iter(table.ids.tolist()), "id", path)
+    csv_text.check_writable(iter(table.ids.tolist()), "id", path)
 
 
-def write_csv_wide(data: Dataset, path: Path) -> None:
+def write(data: Dataset, path: Path) -> None:
     """Writes the table in wide form, which cannot hold both seen labels and a different truth."""
     table = data.table
     complete = table.is_complete
@@ -231,7 +227,7 @@ def write_csv_wide(data: Dataset, path: Path) -> None:
     columns = {"split": table.split, "group": table.groups}
     extra = {name: values for name, values in columns.items() if values is not None}
     if table.groups is not None:
-        check_writable(iter(np.unique(table.groups).tolist()), "group", path)
+        csv_text.check_writable(iter(np.unique(table.groups).tolist()), "group", path)
         if set(table.groups.tolist()) <= CELLS.keys():
             raise InputError(
                 f"{path}: the groups are named 0, 1 or -1, as the cells of a class are; give them "
@@ -244,7 +240,7 @@ def write_csv_wide(data: Dataset, path: Path) -> None:
             name = str(table.ids[row])
             cells = [cell_of[state] for state in table.labels.dense([row])[0].tolist()]
             writer.writerow([name, *(values[row] for values in extra.values()), *cells])
-    write_sidecar(table, path)
+    csv_text.write_sidecar(table, path)
 
 
 def _same(one: LabelMatrix, other: LabelMatrix) -> bool:

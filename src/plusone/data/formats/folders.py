@@ -32,7 +32,7 @@ def detects(path: Path) -> bool:
     return path.is_dir() and any(_ for folder in _folders(path) for _ in _images(_files(folder)))
 
 
-def read_folders(path: Path, options: ReadOptions) -> Dataset:
+def read(path: Path, options: ReadOptions) -> Dataset:
     """Reads the tree; classes are the sorted folder names, ids the paths below `path`."""
     problems = Problems(path)
     tops = _folders(path)

@@ -35,7 +35,7 @@ def detects(path: Path) -> bool:
     return bool(shards) and shards[0].suffix.lower() != TAR
 
 
-def read_huggingface(path: Path, options: ReadOptions) -> Dataset:
+def read(path: Path, options: ReadOptions) -> Dataset:
     """Reads the labels of all rows; ids are the file and the name or number of the row."""
     images = Sharded.find(path)
     if images is None or images.shards[0].suffix.lower() == TAR:

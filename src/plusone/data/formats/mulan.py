@@ -193,7 +193,7 @@ def detects(path: Path) -> bool:
     return any(path.glob("*.arff")) and any(path.glob("*.xml"))
 
 
-def read_mulan(path: Path, options: ReadOptions) -> Dataset:
+def read(path: Path, options: ReadOptions) -> Dataset:
     """Reads the XML file and its ARFF files; ids are `train-00001`, `test-00001`, ..."""
     xml, parts = _find(path)
     problems = Problems(path)

@@ -39,7 +39,7 @@ def detects(path: Path) -> bool:
     return path.is_file() and path.suffix.lower() == ".npz"
 
 
-def read_npz(path: Path, options: ReadOptions) -> Dataset:
+def read(path: Path, options: ReadOptions) -> Dataset:
     """Reads the file; the names of its arrays tell which kind it is."""
     arrays = load_arrays(path)
     if "plusone" in arrays:
@@ -55,7 +55,7 @@ def read_npz(path: Path, options: ReadOptions) -> Dataset:
     )
 
 
-def write_npz(data: Dataset, path: Path) -> None:
+def write(data: Dataset, path: Path) -> None:
     """Writes everything in the data set."""
     table = data.table
     arrays: Arrays = {

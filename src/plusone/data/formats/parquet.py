@@ -40,7 +40,7 @@ def detects(path: Path) -> bool:
     return named and not has_images(path)
 
 
-def write_parquet(data: Dataset, path: Path) -> None:
+def write(data: Dataset, path: Path) -> None:
     """Writes the table; every class name except `*` is allowed."""
     pa = pyarrow(path)
     table = data.table
@@ -80,7 +80,7 @@ def write_parquet(data: Dataset, path: Path) -> None:
         pa.parquet.write_table(arrow, part, compression="zstd")
 
 
-def read_parquet(path: Path, options: ReadOptions) -> Dataset:
+def read(path: Path, options: ReadOptions) -> Dataset:
     """Reads the file; problems name the row, counted from 1."""
     with reading(path) as pa:
         return _read(pa, path, options)

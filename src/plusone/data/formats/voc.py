@@ -34,7 +34,7 @@ def _years(path: Path) -> list[Path]:
     return sorted(year.parent.parent for year in path.glob(f"VOC*/{LISTS.as_posix()}"))
 
 
-def read_voc(path: Path, options: ReadOptions) -> Dataset:
+def read(path: Path, options: ReadOptions) -> Dataset:
     """Reads one year of the devkit; all labels are known."""
     years = _years(path)
     if len(years) != 1:

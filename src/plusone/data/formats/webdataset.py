@@ -39,7 +39,7 @@ def detects(path: Path) -> bool:
     return bool(shards) and shards[0].suffix.lower() == TAR
 
 
-def read_webdataset(path: Path, options: ReadOptions) -> Dataset:
+def read(path: Path, options: ReadOptions) -> Dataset:
     """Reads the labels of all samples with an image; ids are `shard.tar/key.jpg`."""
     images = Sharded.find(path)
     if images is None or images.shards[0].suffix.lower() != TAR:
