@@ -103,9 +103,9 @@ def intervals(
 
     if to is not None:
         check_folder(to)
-    numbers = None if sizes is None else _sizes(sizes)
+    numbers = opt.parts(sizes, int, "--sizes")
     name, counts, groups, classes = _positives(data, split, form, meaning)
-    if numbers is None:
+    if not numbers:
         numbers = [size for size in SIZES if size <= len(counts)] or [len(counts)]
     ranges = k_intervals(counts, numbers, draws=draws, seed=seed, level=level)
     estimate = interval_of(counts, draws=draws, seed=seed, level=level, groups=groups)
@@ -129,13 +129,6 @@ def intervals(
         f"k = {estimate.k:.2f} on all {estimate.items} items; {ends}; train with "
         f"--set expected_positives={estimate.k:.2f}"
     )
-
-
-def _sizes(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(f"--sizes {text}: write whole numbers, such as 5,10,25") from None
 
 
 def _positives(

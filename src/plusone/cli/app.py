@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
 from importlib import import_module
 from inspect import cleandoc
@@ -66,31 +66,13 @@ class _CtrlC(Exception):  # noqa: N818 (it is no error)
     """Ctrl-C or SIGTERM, as an exception that typer does not handle itself."""
 
 
-class _Loaded(MutableMapping[str, Any]):
+class _Loaded(dict[str, Any]):
     """Commands by name, each loaded on first use."""
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self._commands: dict[str, Any] = dict.fromkeys(names)
-
     def __getitem__(self, name: str) -> Any:
-        if self._commands[name] is None:
-            self._commands[name] = _load(name)
-        return self._commands[name]
-
-    def __setitem__(self, name: str, command: Any) -> None:
-        self._commands[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        del self._commands[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._commands)
-
-    def __len__(self) -> int:
-        return len(self._commands)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._commands
+        if super().__getitem__(name) is None:
+            self[name] = _load(name)
+        return super().__getitem__(name)
 
 
 class _Command(TyperCommand):
@@ -111,7 +93,8 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = _Loaded(chain.from_iterable(self.panels.values()))
+        names = chain.from_iterable(self.panels.values())
+        self.commands = _Loaded((name, None) for name in names)
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)

@@ -11,7 +11,7 @@ import typer
 from plusone.cli.board import run_shown
 from plusone.cli.checks import check_folder
 from plusone.cli.comparison import finish
-from plusone.cli.options import Json, Seed
+from plusone.cli.options import Json, Report, Seed
 from plusone.cli.printing import command_line, emit, out, percent, progress, say, table
 
 TITLE = "Scenes of handwritten digits, one positive label per image"
@@ -28,9 +28,7 @@ def demo(
     ] = 2,
     seed: Seed = 0,
     as_json: Json = False,
-    report: Annotated[
-        bool, typer.Option("--report/--no-report", help="Write report.html too.")
-    ] = True,
+    report: Report = True,
 ) -> None:
     """Train a tagger on pictures with one tag each, and find the tags that are missing.
 

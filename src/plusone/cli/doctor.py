@@ -89,15 +89,9 @@ def doctor(
     ] = None,
     features: opt.Features = None,
     hints: opt.Hints = None,
-    recipe: Annotated[
-        Path | None, typer.Option("--recipe", "-r", help="TOML file with settings.")
-    ] = None,
-    method: Annotated[
-        str | None, typer.Option("--method", "-m", help="A name in plusone methods.")
-    ] = None,
-    backbone: Annotated[
-        str | None, typer.Option(help="For images: cnn, lite0, lite1, lite2 or timm/NAME.")
-    ] = None,
+    recipe: opt.RecipeFile = None,
+    method: opt.OneMethod = None,
+    backbone: opt.Backbone = None,
     settings: opt.Set = None,
     device: opt.Device = None,
     compile_it: Annotated[

@@ -11,20 +11,6 @@ from plusone.compare.rows import Outcome, Row
 from plusone.methods import ALL_LABELS
 from plusone.results import Document, Number, Record
 
-__all__ = [
-    "Ablation",
-    "AblationRow",
-    "Baseline",
-    "Bench",
-    "Interval",
-    "Intervals",
-    "Loop",
-    "LoopRow",
-    "Sweep",
-    "SweepRow",
-    "split_of",
-]
-
 
 class Titled(Document):
     """A document with a title and the command that made it."""

@@ -24,25 +24,16 @@ from plusone.data.public import Prepared, prepare
 from plusone.errors import InputError
 from plusone.io.files import write_json, write_text
 from plusone.io.keys import file_key
-from plusone.methods import METHODS, PublishedFigure, get_method
-from plusone.methods._papers import (
-    CHEN_TABLE_2,
-    COLE_TABLE_1,
-    COLE_TABLE_A1,
-    LASD_TABLE_2,
-    XIE_TABLE_2,
-    XIE_TABLE_2_RESNET,
-    ZHOU_TABLE,
-)
+from plusone.methods import METHODS, PublishedFigure, _papers, get_method
 from plusone.recipe import Recipe, make_recipe, read_toml
 from plusone.version import __version__
 
 TABLES: dict[str, tuple[str, ...]] = {
-    "cole": (COLE_TABLE_1, COLE_TABLE_A1),
-    "em": (ZHOU_TABLE,),
-    "lasd": (LASD_TABLE_2,),
-    "gr": (CHEN_TABLE_2,),
-    "lac": (XIE_TABLE_2, XIE_TABLE_2_RESNET),
+    "cole": (_papers.COLE_TABLE_1, _papers.COLE_TABLE_A1),
+    "em": (_papers.ZHOU_TABLE,),
+    "lasd": (_papers.LASD_TABLE_2,),
+    "gr": (_papers.CHEN_TABLE_2,),
+    "lac": (_papers.XIE_TABLE_2, _papers.XIE_TABLE_2_RESNET),
 }
 RECIPES = {"linear": "linear/{}.toml", "finetune": "{}.toml", "linear_init": "{}_linear_init.toml"}
 PLAIN = {"linear": "an", "finetune": "an", "linear_init": "an_ls"}  # method with a typical recipe
@@ -125,14 +116,8 @@ def prepare_labels(
 ) -> tuple[Prepared, list[Path]]:
     """Writes the labels of a public data set; returns them, and the features to train on.
 
-    A file with the same labels is left alone: the journals belong to it.
-
-    Args:
-        data: A public data set.
-        root: Its folder.
-        to: The npz file to write.
-        features: Features to train on; by default the images, and where these are missing the
-            features below the root.
+    A file with the same labels is left alone: the journals belong to it. Without features, the
+    images are trained on, and where these are missing the features below the root.
     """
     files = list(features)
     try:
@@ -167,11 +152,6 @@ def settings_of(data: str, method: str, mode: str) -> Settings:
 
     A method without a recipe in this mode is trained as others are, with its own options and k of
     its recipe in another mode, if it has one.
-
-    Args:
-        data: A public data set.
-        method: The method.
-        mode: How to train.
     """
     folder = recipes() / data
     own = {other: folder / name.format(method) for other, name in RECIPES.items()}
@@ -335,15 +315,7 @@ def write_reproduction(
     title: str,
     command: str,
 ) -> tuple[list[Line], dict[str, Any]]:
-    """Writes the table as Markdown and JSON; returns its lines and the content of the JSON file.
-
-    Args:
-        folder: Where to write.
-        benches: The finished comparisons of the table, with its figures.
-        prepared: The data.
-        title: A line for the table.
-        command: The command that repeats it.
-    """
+    """Writes the table as Markdown and JSON; returns its lines and the content of the JSON file."""
     lines = lines_of(benches)
     results = [run for bench in benches for run in bench.results]
     modes = list(dict.fromkeys(line.mode for line in lines))

@@ -24,6 +24,7 @@ from plusone.compare.results_table import UNKNOWN, latex_tables, markdown_tables
 from plusone.compare.rows import Row, Summary
 from plusone.compare.spec import BenchSpec
 from plusone.io.files import write_json, write_text
+from plusone.prediction.tags import for_spreadsheet
 from plusone.version import __version__
 
 RUN_COLUMNS = (
@@ -110,7 +111,7 @@ def runs_csv(
         negative, positive = result.test_if_negative or {}, result.test_if_positive or {}
         writer.writerow(
             result.model_dump(include=set(columns))
-            | {name: safe_cell(getattr(result, name)) for name in ("data", "method", "mode")}
+            | {name: for_spreadsheet(getattr(result, name)) for name in ("data", "method", "mode")}
             | {
                 "options": json.dumps(result.options, sort_keys=True),
                 "recovery_map": recovery.get("recovery_map"),
@@ -124,15 +125,6 @@ def runs_csv(
             }
         )
     return text.getvalue()
-
-
-def safe_cell(text: str) -> str:
-    """Text that a spreadsheet does not interpret as a formula.
-
-    >>> safe_cell("=1+1"), safe_cell("dogs")
-    ("'=1+1", 'dogs')
-    """
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def alone(results: Sequence[JobResult]) -> dict[str, str]:

@@ -166,19 +166,10 @@ def run_sweep(
 ) -> Sweep:
     """Trains every method with every value and seed; runs in the journal are not repeated.
 
-    Args:
-        source: The data.
-        methods: Names of methods.
-        over: A recipe setting, `options.NAME`, or `keep`.
-        values: Its values.
-        folder: Where the journal of runs is.
-        seeds: Seeds of each point.
-        rates: Learning rates; for each point validation picks one.
-        settings: Settings of all runs.
-        rules: Whether rules that look at the data choose what is not given.
-        baseline: A method trained once, without the setting and with its default options.
-        command: The command that repeats it.
-        run: Trains jobs, with progress; `run_jobs` by default.
+    `over` is a recipe setting, `options.NAME` or `keep`. Of several learning rates, validation
+    picks one for each point; rules that look at the data may choose what is not given. The baseline
+    is a method that is trained once, without the setting and with its default options. The folder
+    has the journal of runs, and `run` trains jobs, `run_jobs` by default.
     """
     given = settings or {}
     points = [Point(method, value) for method in methods for value in values]

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from plusone.data.dataset import Broken, Dataset
+from plusone.data.dataset import Dataset, Skipped
 from plusone.data.images import IMAGE_KINDS, fault
 from plusone.errors import Problems
 from plusone.io.files import cache_folder, in_turn, write_json, write_text
@@ -58,7 +58,7 @@ def without_broken(dataset: Dataset, on_image: Callable[[int, int], None] | None
             problems.add(reason, source=paths[row])
         problems.raise_if_any()
     good = np.setdiff1d(np.arange(len(table)), np.fromiter(faults, dtype=np.int64))
-    broken = tuple(Broken(str(table.ids[row]), reason) for row, reason in faults.items())
+    broken = tuple(Skipped(str(table.ids[row]), reason) for row, reason in faults.items())
     return replace(dataset, table=table.take(good), broken=dataset.broken + broken)
 
 
@@ -94,7 +94,7 @@ def _decode_all(
     return faults
 
 
-def write_broken(folder: Path, broken: Sequence[Broken]) -> None:
+def write_broken(folder: Path, broken: Sequence[Skipped]) -> None:
     """Writes `broken.csv` with one row `image,reason` per file; nothing if there are none."""
     if not broken:
         return
@@ -105,10 +105,10 @@ def write_broken(folder: Path, broken: Sequence[Broken]) -> None:
     write_text(folder / FILE, text.getvalue())
 
 
-def sentence(broken: Sequence[Broken]) -> str:
+def sentence(broken: Sequence[Skipped]) -> str:
     """A sentence that names the files that were left out.
 
-    >>> sentence([Broken("a.jpg", "cannot be read as an image (the file is empty)")])
+    >>> sentence([Skipped("a.jpg", "cannot be read as an image (the file is empty)")])
     'left out, as it cannot be read as an image: a.jpg'
     """
     names = ", ".join(one.id for one in broken[:3])

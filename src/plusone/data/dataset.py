@@ -17,8 +17,8 @@ from plusone.errors import InputError, Problems
 
 
 @dataclass(frozen=True)
-class Broken:
-    """An item whose image cannot be read, and why."""
+class Skipped:
+    """An item that is left out, such as one whose image cannot be read, and why."""
 
     id: str
     reason: str
@@ -40,7 +40,7 @@ class Dataset:
     table: LabelTable
     features: npt.NDArray[Any] | LazyArray | None = None
     name: str = ""
-    broken: tuple[Broken, ...] = ()
+    broken: tuple[Skipped, ...] = ()
 
     @classmethod
     def from_arrays(

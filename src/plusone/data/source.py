@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plusone.data.broken import without_broken
-from plusone.data.dataset import Broken, Dataset
+from plusone.data.dataset import Dataset, Skipped
 from plusone.data.features import align, read_features
 from plusone.data.formats import read
 from plusone.data.hints import with_hints
@@ -82,7 +82,7 @@ def _without(dataset: Dataset, broken: object) -> Dataset:
         return dataset
     table = dataset.table
     gone = np.isin(table.ids, np.array(list(broken), dtype=np.str_))
-    named = tuple(Broken(name, str(broken[name])) for name in table.ids[gone].tolist())
+    named = tuple(Skipped(name, str(broken[name])) for name in table.ids[gone].tolist())
     return replace(dataset, table=table.take(np.flatnonzero(~gone)), broken=named)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from plusone.data.checks import id_fault
 from plusone.data.dataset import Dataset
+from plusone.data.dataset import Skipped as Skipped
 from plusone.data.features import NPY, SUFFIXES, holds_features, read_features
 from plusone.data.formats._sharded import Sharded
-from plusone.data.formats.csv_text import id_column, records, sidecar_root
+from plusone.data.formats.csv_text import id_column, open_table, sidecar_root
 from plusone.data.images import IMAGE_SUFFIXES, SOMETIMES, not_readable
 from plusone.data.lazy import rows_of
 from plusone.data.shards import named_files
@@ -26,14 +27,6 @@ from plusone.inputs.loader import FileInputs, Inputs, MappedInputs
 from plusone.inputs.task import dataset_inputs, input_shape, same_kind
 from plusone.inputs.workers import ImageWorkers
 from plusone.prediction.load import Predictor
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """An item that cannot be predicted, and why."""
-
-    id: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -55,6 +48,11 @@ class Items:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def only(self, rows: Sequence[int], skipped: Sequence[Skipped] = ()) -> Items:
+        """Some of its image files, and further entries that are not usable items."""
+        ids, paths = tuple(self.ids[row] for row in rows), tuple(self.paths[row] for row in rows)
+        return Items(ids, paths, None, (*self.skipped, *skipped))
+
 
 def find_items(
     predictor: Predictor,
@@ -74,16 +72,8 @@ def find_items(
     Names of items are relative to the argument if there is only one, and include it otherwise. An
     image file that several arguments name is predicted once.
 
-    Args:
-        predictor: The model.
-        arguments: Files, folders, patterns or data sets.
-        features: Feature files that belong to the data sets.
-        form: Format of the data sets.
-        meaning: What unmarked labels mean in them.
-        hints: Hints of the data sets, for a model with `hint_features`.
-
-    Raises:
-        InputError: An argument has no items that the model can take.
+    Feature files, format, meaning of labels and hints are those of the data sets. An argument
+    without items that the model can take is an `InputError`.
     """
     plain = predictor.images and form == "auto" and not features
     resolved: list[Items] = []
@@ -116,22 +106,12 @@ def items_of(
 
 def _with_names(items: Items) -> Items:
     """The items whose file names are text; the others cannot be written, and are skipped."""
-    good = [name.isascii() or _is_text(name) for name in items.ids]
-    if all(good) or not items.paths:
+    bad = [row for row, name in enumerate(items.ids) if not name.isascii() and not _is_text(name)]
+    if not bad or not items.paths:
         return items
-    pairs = list(zip(items.ids, items.paths, strict=True))
-    kept = [pair for pair, fine in zip(pairs, good, strict=True) if fine]
-    bad = [
-        Skipped(os.fsencode(name).decode("utf-8", "backslashreplace"), "its name is not UTF-8")
-        for name, fine in zip(items.ids, good, strict=True)
-        if not fine
-    ]
-    return Items(
-        tuple(name for name, _ in kept),
-        tuple(path for _, path in kept),
-        None,
-        (*items.skipped, *bad),
-    )
+    names = [os.fsencode(items.ids[row]).decode("utf-8", "backslashreplace") for row in bad]
+    skipped = [Skipped(name, "its name is not UTF-8") for name in names]
+    return items.only([row for row in range(len(items)) if row not in set(bad)], skipped)
 
 
 def _is_text(name: str) -> bool:
@@ -146,14 +126,12 @@ def _without(items: Items, paths: set[str]) -> Items:
     """The items whose image files are not in `paths`; their files are added to it."""
     if not items.paths:
         return items
-    new: list[tuple[str, Path]] = []
-    for name, path in zip(items.ids, items.paths, strict=True):
-        if (absolute := os.path.abspath(path)) not in paths:
-            paths.add(absolute)
-            new.append((name, path))
-    return Items(
-        tuple(name for name, _ in new), tuple(path for _, path in new), None, items.skipped
-    )
+    new = []
+    for row, path in enumerate(map(os.path.abspath, items.paths)):
+        if path not in paths:
+            paths.add(path)
+            new.append(row)
+    return items.only(new)
 
 
 def _images(argument: str, *, alone: bool) -> Items | None:
@@ -198,7 +176,9 @@ def _listed(path: Path, *, alone: bool) -> Items:
     problems = Problems(path)
     ids: list[str] = []
     bad: list[Skipped] = []
-    for name in _id_cells(path, problems):
+    _, header, rows = open_table(path, problems)
+    place = id_column(header, path)
+    for name in (cells[place].strip() for _, cells in rows):
         if fault := id_fault(name):
             bad.append(Skipped(name, fault))
         else:
@@ -207,17 +187,6 @@ def _listed(path: Path, *, alone: bool) -> Items:
     root = sidecar_root(np.array(ids, dtype=np.str_), path)
     files = tuple(root / name for name in ids)
     return Items(tuple(ids) if alone else _names(files, None), files, None, tuple(bad))
-
-
-def _id_cells(path: Path, problems: Problems) -> Iterator[str]:
-    rows = records(path, problems)
-    header = next(rows, None)
-    if header is None:
-        problems.raise_if_any()
-        raise InputError(f"{path}: is empty")
-    place = id_column([cell.strip() for cell in header[1]], path)
-    for _, cells in rows:
-        yield cells[place].strip()
 
 
 def _features_or_dataset(
@@ -255,16 +224,11 @@ def _features_or_dataset(
     if dataset.features is None and table.root is not None:
         _check_kind(predictor, dataset)
         return Items(ids, tuple(table.path(row) for row in range(count)))
-    skipped = tuple(Skipped(one.id, one.reason) for one in dataset.broken)
-    return Items(ids, (), inputs_for(predictor, dataset, np.arange(count)), skipped)
+    return Items(ids, (), inputs_for(predictor, dataset, np.arange(count)), dataset.broken)
 
 
 def inputs_for(predictor: Predictor, dataset: Dataset, rows: npt.NDArray[np.int64]) -> Inputs:
-    """Inputs of some rows of a data set, for a model.
-
-    Raises:
-        InputError: The model does not take inputs of this kind.
-    """
+    """Inputs of some rows of a data set; `InputError` if the model does not take such inputs."""
     _check_kind(predictor, dataset)
     workers = ImageWorkers(predictor.recipe.workers, device_of(predictor.model))
     return dataset_inputs(dataset, predictor.shown, predictor.shape, workers=workers)(rows)

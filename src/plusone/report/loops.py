@@ -8,19 +8,9 @@ from typing import TYPE_CHECKING
 from plusone.compare.documents import Loop
 from plusone.compare.results_table import spread
 from plusone.methods import ALL_LABELS
+from plusone.report import style
 from plusone.report.blocks import Block, Cell, Code, Drawing, Section, Table
 from plusone.report.material import Material
-from plusone.report.style import (
-    COLOURS,
-    INK,
-    MUTED,
-    VERMILLION,
-    canvas,
-    end_labels,
-    headline,
-    plain,
-    styled,
-)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -101,14 +91,14 @@ def _row(
     )
 
 
-@styled
+@style.styled
 def answer_curves(loop: Loop) -> Figure:
     """A line per order of questions, starting without answers; random questions are dashed."""
-    figure, (axes,) = canvas(3.4)
+    figure, (axes,) = style.canvas(3.4)
     before = 100 * loop.before
     ends = []
     orders = list(dict.fromkeys(row.order for row in loop.rows))
-    ink = dict(zip((name for name in orders if name != RANDOM), COLOURS * 2, strict=False))
+    ink = dict(zip((name for name in orders if name != RANDOM), style.COLOURS * 2, strict=False))
     for order in orders:
         rows = sorted(
             (row for row in loop.rows if row.order == order), key=lambda row: row.questions
@@ -116,18 +106,18 @@ def answer_curves(loop: Loop) -> Figure:
         x = [0, *(row.questions for row in rows)]
         y = [before, *(100 * row.test_map for row in rows)]
         sd = [100 * (value or 0.0) for value in (loop.before_sd, *(row.test_sd for row in rows))]
-        colour = ink.get(order, VERMILLION)
+        colour = ink.get(order, style.VERMILLION)
         line = "--" if order == RANDOM else "-"
         axes.errorbar(x, y, yerr=sd if any(sd) else None, color=colour, marker="o", markersize=4,
                       capsize=2, linewidth=1.5, linestyle=line)  # fmt: skip
-        ends.append((y[-1], NAMES.get(order, plain(order)), colour))
-    axes.axhline(before, color=MUTED, linewidth=0.9, linestyle=":")
+        ends.append((y[-1], NAMES.get(order, style.plain(order)), colour))
+    axes.axhline(before, color=style.MUTED, linewidth=0.9, linestyle=":")
     axes.annotate("before", (0, before), xytext=(3, -3), textcoords="offset points", va="top",
-                  color=INK, fontsize=8)  # fmt: skip
+                  color=style.INK, fontsize=8)  # fmt: skip
     axes.set_xlabel("questions answered")
     axes.set_ylabel("test mAP in %")
-    end_labels(axes, ends)
-    headline(figure, finding(loop))
+    style.end_labels(axes, ends)
+    style.headline(figure, finding(loop))
     return figure
 
 
@@ -139,5 +129,7 @@ def finding(loop: Loop) -> str:
     if not chosen:
         return f"{most} random questions: {gains[RANDOM]:+.1f} points of mAP"
     order = max(chosen, key=lambda name: chosen[name])
-    text = f"{most} questions in the order “{plain(order)}”: {chosen[order]:+.1f} points of mAP"
+    text = (
+        f"{most} questions in the order “{style.plain(order)}”: {chosen[order]:+.1f} points of mAP"
+    )
     return text + (f"; random ones: {gains[RANDOM]:+.1f}" if RANDOM in gains else "")

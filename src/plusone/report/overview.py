@@ -9,19 +9,9 @@ from typing import TYPE_CHECKING
 
 from plusone.compare.documents import Ablation, Bench, Sweep
 from plusone.methods import ALL_LABELS, ASSUME_NEGATIVE
+from plusone.report import style
 from plusone.report.blocks import Block, Code, Drawing, Facts, Section
 from plusone.report.material import Group, Material
-from plusone.report.style import (
-    BLUE,
-    FIXED,
-    INK,
-    MUTED,
-    NARROW,
-    canvas,
-    headline,
-    plain,
-    styled,
-)
 from plusone.results import RunResult
 from plusone.version import __version__
 
@@ -126,7 +116,7 @@ def _legend(group: Group) -> str:
         words.append(f"Red dot: {ASSUME_NEGATIVE}, wherever it ranks.")
     if any(entry.reference for entry in group.entries):
         words.append("Separate, below: references that saw more labels.")
-    if ends := [name for name in FIXED if group.find(name)]:
+    if ends := [name for name in style.FIXED if group.find(name)]:
         words.append(f"Dashed: {' and '.join(ends)}.")
     return " ".join(words)
 
@@ -160,7 +150,7 @@ def _scores(group: Group) -> Figure:
     return score_dots(scores, group.name, split="test" if tested else "validation")
 
 
-@styled
+@style.styled
 def score_dots(scores: Sequence[Score], data: str, *, split: str = "test") -> Figure:
     """A dot per method, the best on top, with the standard deviation over seeds."""
     ordered = sorted(scores, key=lambda score: (not score.reference, score.mean))
@@ -169,15 +159,15 @@ def score_dots(scores: Sequence[Score], data: str, *, split: str = "test") -> Fi
         float(row) + (0.6 if references and row >= references else 0.0)
         for row in range(len(ordered))
     ]
-    figure, (axes,) = canvas(0.95 + 0.2 * (len(ordered) + 1), width=NARROW)
+    figure, (axes,) = style.canvas(0.95 + 0.2 * (len(ordered) + 1), width=style.NARROW)
     by_method = {score.method: score for score in scores}
-    for name, colour in FIXED.items():
+    for name, colour in style.FIXED.items():
         if name in by_method:
             axes.axvline(100 * by_method[name].mean, color=colour, linewidth=0.9, linestyle="--")
     for place, score in zip(places, ordered, strict=True):
-        colour = INK if score.reference else BLUE if score.top else MUTED
+        colour = style.INK if score.reference else style.BLUE if score.top else style.MUTED
         if score.method == ASSUME_NEGATIVE:
-            colour = FIXED[score.method]
+            colour = style.FIXED[score.method]
         mean, sd = 100 * score.mean, 100 * (score.sd or 0.0)
         axes.errorbar(mean, place, xerr=sd or None, color=colour, capsize=2.5, linewidth=1.3)
         axes.plot(mean, place, "o", color=colour, markersize=5.5)
@@ -191,12 +181,12 @@ def score_dots(scores: Sequence[Score], data: str, *, split: str = "test") -> Fi
             fontsize=8.5,
             weight="bold" if score.top else "normal",
         )
-    axes.set_yticks(places, [plain(score.method) for score in ordered])
+    axes.set_yticks(places, [style.plain(score.method) for score in ordered])
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(-0.7, (places[-1] if places else 0) + 0.7)
     axes.grid(axis="y", visible=False)
     axes.set_xlabel(f"{split} mAP in %, bar = standard deviation over seeds")
-    headline(figure, _finding(by_method, data, split))
+    style.headline(figure, _finding(by_method, data, split))
     return figure
 
 
@@ -204,17 +194,17 @@ def _finding(scores: Mapping[str, Score], data: str, split: str) -> str:
     """Which method is best, and the scores of AN and of training with all labels."""
     rivals = [score for score in scores.values() if not score.reference]
     if not rivals:
-        return f"{plain(data)}: only references, which saw more labels"
+        return f"{style.plain(data)}: only references, which saw more labels"
     best = max(rivals, key=lambda score: score.mean)
     tied = [score for score in rivals if score.top and score is not best]
     metric = "mAP" if split == "test" else f"{split} mAP"
     if tied:
         second = max(tied, key=lambda score: score.mean)
-        others = plain(second.method) if len(tied) == 1 else f"{len(tied)} others"
-        text = f"{plain(best.method)} and {others} are best, within noise of each other"
+        others = style.plain(second.method) if len(tied) == 1 else f"{len(tied)} others"
+        text = f"{style.plain(best.method)} and {others} are best, within noise of each other"
         text += f": {100 * best.mean:.1f} % {metric}"
     else:
-        text = f"{plain(best.method)} is best with {100 * best.mean:.1f} % {metric}"
+        text = f"{style.plain(best.method)} is best with {100 * best.mean:.1f} % {metric}"
     marks = [
         f"{100 * scores[name].mean:.1f} {words}"
         for name, words in (
@@ -223,4 +213,4 @@ def _finding(scores: Mapping[str, Score], data: str, split: str) -> str:
         )
         if name in scores and name != best.method
     ]
-    return f"{plain(data)}: {text}" + (f" ({', '.join(marks)})" if marks else "")
+    return f"{style.plain(data)}: {text}" + (f" ({', '.join(marks)})" if marks else "")

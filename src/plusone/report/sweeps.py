@@ -10,19 +10,9 @@ from plusone.compare.documents import Ablation, Sweep, SweepRow, split_of
 from plusone.compare.results_table import options_text, spread
 from plusone.compare.rows import Outcome
 from plusone.methods import METHODS
+from plusone.report import style
 from plusone.report.blocks import Block, Cell, Drawing, Section, Table
 from plusone.report.material import Material
-from plusone.report.style import (
-    MUTED,
-    VERMILLION,
-    canvas,
-    colours,
-    end_labels,
-    headline,
-    plain,
-    plain_ticks,
-    styled,
-)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,22 +79,22 @@ def _score(row: Outcome, *, strong: bool = False) -> Cell:
     return Cell(spread(row.score, row.test_sd), row.score, strong)
 
 
-@styled
+@style.styled
 def sweep_curves(sweep: Sweep) -> Figure:
     """The mAP against the values of a setting: a line per method, a panel per data set."""
     rows = sweep.rows
     sets = list(dict.fromkeys(row.data for row in rows)) or [""]
     columns = min(2, len(sets))
     lines = -(-len(sets) // columns)
-    figure, axes = canvas(0.5 + 2.7 * lines, lines, columns)
-    ink = colours(list(dict.fromkeys(row.method for row in rows)))
+    figure, axes = style.canvas(0.5 + 2.7 * lines, lines, columns)
+    ink = style.colours(list(dict.fromkeys(row.method for row in rows)))
     for axis, data in zip(axes, sets, strict=False):
         _panel(axis, sweep, [row for row in rows if row.data == data], ink)
         if len(sets) > 1:
-            axis.set_title(plain(data))
+            axis.set_title(style.plain(data))
     for axis in axes[len(sets) :]:
         axis.set_visible(False)
-    headline(figure, finding(sweep))
+    style.headline(figure, finding(sweep))
     return figure
 
 
@@ -130,27 +120,27 @@ def _panel(axes: Axes, sweep: Sweep, rows: Sequence[SweepRow], ink: dict[str, st
                       color=colour, marker="o", markersize=4, capsize=2, linewidth=1.5)  # fmt: skip
         ends.append((y[-1], method, colour))
     if sweep.baseline is not None and (score := sweep.baseline.score) is not None:
-        axes.axhline(100 * score, color=VERMILLION, linestyle="--", linewidth=1.2)
-        ends.append((100 * score, sweep.baseline.name, VERMILLION))
+        axes.axhline(100 * score, color=style.VERMILLION, linestyle="--", linewidth=1.2)
+        ends.append((100 * score, sweep.baseline.name, style.VERMILLION))
     drawn = sorted({position(row) for row in rows})
     if labels and len(drawn) > 1:
         _scale(axes, drawn, always=True)
         axes.set_xlabel("seen labels used in training")
     else:
-        axes.set_xlabel(plain(sweep.label or WORDS.get(sweep.over, sweep.over), 60))
+        axes.set_xlabel(style.plain(sweep.label or WORDS.get(sweep.over, sweep.over), 60))
     if not numbers and not labels:
-        axes.set_xticks(range(len(places)), [plain(value, 14) for value in sweep.values])
+        axes.set_xticks(range(len(places)), [style.plain(value, 14) for value in sweep.values])
     elif not labels:
         _scale(axes, drawn)
         if _is_number(sweep.default):
-            axes.axvline(sweep.default, color=MUTED, linewidth=0.9, linestyle=":")
+            axes.axvline(sweep.default, color=style.MUTED, linewidth=0.9, linestyle=":")
             axes.annotate("default", (sweep.default, 1), xycoords=("data", "axes fraction"),
-                          xytext=(3, -2), textcoords="offset points", va="top", color=MUTED,
+                          xytext=(3, -2), textcoords="offset points", va="top", color=style.MUTED,
                           fontsize=8)  # fmt: skip
     if numbers or labels:
-        plain_ticks(axes.xaxis)
+        style.plain_ticks(axes.xaxis)
     axes.set_ylabel(f"{split_of(sweep.rows)} in %")
-    end_labels(axes, ends)
+    style.end_labels(axes, ends)
 
 
 def _is_number(value: object) -> bool:
@@ -170,7 +160,7 @@ def _scale(axes: Axes, values: Sequence[float], *, always: bool = False) -> None
 
 def finding(sweep: Sweep) -> str:
     """Which method depends most on the setting, and its best value."""
-    name = plain(sweep.over.removeprefix("options."))
+    name = style.plain(sweep.over.removeprefix("options."))
     lines: dict[tuple[str, str], list[tuple[float, Any]]] = {}
     for row in sweep.rows:
         lines.setdefault((row.data, row.method), []).append((row.score, row.value))
@@ -180,13 +170,13 @@ def finding(sweep: Sweep) -> str:
     spans = {key: best[key][0] - min(score for score, _ in line) for key, line in lines.items()}
     data, method = widest = max(spans, key=lambda key: spans[key])
     if spans[widest] < CONSTANT:
-        who = plain(method) if len(spans) == 1 else "any method"
+        who = style.plain(method) if len(spans) == 1 else "any method"
         return f"{name} does not affect {who}: mAP varies by {100 * spans[widest]:.2f} points"
-    where = f" on {plain(data)}" if len({data for data, _ in lines}) > 1 else ""
+    where = f" on {style.plain(data)}" if len({data for data, _ in lines}) > 1 else ""
     most = "" if len(spans) == 1 else ", more than of any other"
     return (
-        f"mAP of {plain(method)}{where} varies by {100 * spans[widest]:.1f} points with "
-        f"{name}{most}; it is best at {plain(best[widest][1])}"
+        f"mAP of {style.plain(method)}{where} varies by {100 * spans[widest]:.1f} points with "
+        f"{name}{most}; it is best at {style.plain(best[widest][1])}"
     )
 
 

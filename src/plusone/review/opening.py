@@ -33,12 +33,9 @@ def open_suggestions(
     selection: Selection | None = None,
     database: Path | None = None,
 ) -> SuggestionDesk:
-    """Opens a review of a folder of suggestions.
+    """Opens a review of a folder that `plusone suggest` wrote; by default all questions are asked.
 
-    Args:
-        folder: A folder that `plusone suggest` wrote.
-        selection: Which questions are asked; all by default.
-        database: File of the answers; `review.sqlite` in the folder by default.
+    The file of the answers is `review.sqlite` in the folder by default.
     """
     suggestions = with_wrong(read_suggestions(folder), folder)
     table = suggestions.table
@@ -51,13 +48,10 @@ def open_suggestions(
 def open_new_items(
     data: Path, classes: Path | None = None, *, seed: int = 0, database: Path | None = None
 ) -> NewItemDesk:
-    """Opens a review that labels new items by yes/no questions.
+    """Opens a review that labels new items, as `read_unlabelled` takes them, by yes/no questions.
 
-    Args:
-        data: The items, as `read_unlabelled` takes them.
-        classes: A file with one class name per line.
-        seed: Seed of the orders in which classes are asked about.
-        database: File of the answers; `review.sqlite` in or beside the data by default.
+    The seed is that of the orders in which classes are asked about. The file of the answers is
+    `review.sqlite` in or beside the data by default.
     """
     table = read_unlabelled(data, classes)
     if not len(table):

@@ -36,20 +36,8 @@ States = npt.NDArray[np.int8]
 WORTH = 0.2  # below, more than five questions are needed for one missing label
 
 
-def _by_item(suggestions: Suggestions, rng: np.random.Generator) -> Places:
-    return np.arange(len(suggestions), dtype=np.int64)
-
-
-def _at_random(suggestions: Suggestions, rng: np.random.Generator) -> Places:
-    return rng.permutation(len(suggestions)).astype(np.int64)
-
-
-def _likely(suggestions: Suggestions, rng: np.random.Generator) -> Places:
-    return np.argsort(-suggestions.probability, kind="stable").astype(np.int64)
-
-
-def _uncertain(suggestions: Suggestions, rng: np.random.Generator) -> Places:
-    return np.argsort(-entropy(suggestions.probability), kind="stable").astype(np.int64)
+def _falling(values: npt.NDArray[np.floating[Any]]) -> Places:
+    return np.argsort(-values, kind="stable").astype(np.int64)
 
 
 def _missing(probability: Floats, label: Places, n_classes: int) -> Floats:
@@ -61,10 +49,6 @@ def _doubt(probability: Floats, label: Places, n_classes: int) -> Floats:
     """How unsure the missing labels of each class are: mean of 1 - p, weighted by p."""
     unsure = np.bincount(label, probability * (1 - probability), n_classes)
     return unsure / np.maximum(_missing(probability, label, n_classes), 1e-9)
-
-
-def _equal(probability: Floats, label: Places, n_classes: int) -> Floats:
-    return np.ones(n_classes)
 
 
 def _turns(
@@ -86,13 +70,13 @@ def _turns(
 
 
 ORDERS: Mapping[str, Callable[[Suggestions, np.random.Generator], Places]] = {
-    "item": _by_item,
+    "item": lambda suggestions, rng: np.arange(len(suggestions), dtype=np.int64),
     "worth": _turns(_doubt),
-    "uncertain": _uncertain,
+    "uncertain": lambda suggestions, rng: _falling(entropy(suggestions.probability)),
     "frequent": _turns(_missing),
-    "balanced": _turns(_equal),
-    "likely": _likely,
-    "random": _at_random,
+    "balanced": _turns(lambda probability, label, n_classes: np.ones(n_classes)),
+    "likely": lambda suggestions, rng: _falling(suggestions.probability),
+    "random": lambda suggestions, rng: rng.permutation(len(suggestions)).astype(np.int64),
 }
 
 
@@ -126,11 +110,7 @@ def select_by_default(
 ) -> Selection:
     """The selection of a review; what is not given depends on whether there is a budget.
 
-    Args:
-        order: A name in `ORDERS`; `item`, or `worth` with a budget, if empty.
-        budget: Largest number of questions.
-        least: Least probability; `WORTH`, or 0 with a budget, if None.
-        seed: Seed of the order `random`.
+    The order is `item`, with a budget `worth`; the least probability `WORTH`, with a budget 0.
     """
     if budget is None:
         return Selection(order or "item", None, WORTH if least is None else least, seed)
@@ -152,11 +132,7 @@ def order_questions(
     | `likely` | the most probable |
     | `random` | a random order, for comparison |
 
-    Args:
-        suggestions: The suggestions.
-        order: A name in `ORDERS`.
-        budget: Largest number of questions; None for all.
-        seed: Seed of the order `random`.
+    The budget is the largest number of questions, the seed that of the order `random`.
     """
     Selection(order, budget)  # refuses what is unknown
     places = ORDERS[order](suggestions, np.random.default_rng(seed))
@@ -179,10 +155,8 @@ def groups_first(
 
     Items of a group are alike: an answer about one says much about the others, so these can wait.
 
-    Args:
-        suggestions: The suggestions.
-        places: Some of them, in order.
-        answered: Which suggestions were answered, bool `[n]`; they are the first of their group.
+    `places` are some of them, in order. Those that were answered, bool `[n]`, are the first of
+    their group.
     """
     topic = topics(suggestions)
     if topic is None:
@@ -274,9 +248,8 @@ class Suggested:
         ]
         self.place = {pair: place for place, pair in enumerate(self.pairs)}
         self.state = np.zeros(len(suggestions), dtype=np.int8)
-        self._decided = np.zeros(
-            len(suggestions), dtype=np.int64
-        )  # number of the row that decided it
+        # Number of the row that decided it.
+        self._decided = np.zeros(len(suggestions), dtype=np.int64)
         self._starts = np.searchsorted(suggestions.row, np.arange(len(suggestions.table) + 1))
         self.select(selection)
 

@@ -65,10 +65,8 @@ def read(path: Path, options: ReadOptions) -> Dataset:
     """Reads the file; the module docstring says what the cells mean."""
     problems = Problems(path)
     line, header, rows = csv_text.open_table(path, problems)
-    id_at, split_at, group_at = (
-        csv_text.id_column(header, path),
-        *(csv_text.column(header, n) for n in RESERVED[:2]),
-    )
+    id_at = csv_text.id_column(header, path)
+    split_at, group_at = (csv_text.column(header, name) for name in RESERVED[:2])
     class_at = [at for at in range(len(header)) if at not in (id_at, split_at, group_at)]
     classes = tuple(header[at] for at in class_at)
     _check_classes(classes, class_at, options.classes, problems, line)
@@ -107,9 +105,8 @@ def read(path: Path, options: ReadOptions) -> Dataset:
     table = LabelTable(
         ids, classes, labels, split=split_array, root=root, notes=notes, groups=groups
     )
-    return Dataset(
-        csv_text.with_sidecar(_interpret(table, body, options.labels), path), name=path.stem
-    )
+    table = _interpret(table, body, options.labels)
+    return Dataset(csv_text.with_sidecar(table, path), name=path.stem)
 
 
 def _check_groups(groups: Strings, problems: Problems, lines: array[int]) -> None:
