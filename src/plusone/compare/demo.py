@@ -40,12 +40,9 @@ class Demo:
     """What the demo found.
 
     Args:
-        items: Pictures with one tag.
-        new: Test pictures.
         trained: The default method, then the baseline that takes unobserved labels as negatives.
         hidden: Labels of the tagged pictures that are missing.
         accepted: Labels to accept, as `plusone suggest` gives them, with their true precision.
-        suggestions: All suggestions.
         right: Whether each suggestion is right, bool `[n]`.
     """
 

@@ -60,13 +60,9 @@ class Sweep(Titled):
     """One setting with several values; `sweep.json`.
 
     Args:
-        over: The setting.
         label: The setting in words.
-        values: Its values.
         baseline: The method to compare with, trained without the setting.
         default: The value without the sweep; None if the methods differ in it.
-        rows: One per method and value.
-        version: The version of plusone.
         runs: One entry per run, for `sweep.csv`.
     """
 
@@ -107,8 +103,6 @@ class LoopRow(Record):
     """The effect of one order of questions, over seeds.
 
     Args:
-        order: Name of the order.
-        questions: How many were asked.
         yes: How many of them were answered yes, mean.
         test_map: mAP on the test items after training with the answers, mean.
         test_sd: Its sample standard deviation; None for one seed.
@@ -129,19 +123,12 @@ class Loop(Titled):
     """The result of simulated reviews; `loop.json`.
 
     Args:
-        data: Name of the data set.
-        method: Name of the method.
-        lr: Learning rate of all runs.
         items: How many items questions were asked about.
         hidden: How many of their positives were hidden.
-        seeds: Seeds of the runs.
-        folds: Folds of the cross-fitting behind the suggestions.
         before: mAP on the test items without any answer.
-        before_sd: Its sample standard deviation.
         all_labels: mAP of the method `reference` trained with all labels; it has the learning
             rate and all other settings of the method, nothing is tuned for it.
         reference: `bce`, or the method itself if it has a closed form.
-        rows: One per order and number of questions.
     """
 
     kind: ClassVar[str] = "loop"

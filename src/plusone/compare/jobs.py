@@ -147,7 +147,6 @@ class JobResult(RunResult):
     """The result of a job; a line of the journal.
 
     Args:
-        key: The job's key.
         source: Its data; None for the result of a run folder.
         stacked: How many jobs were trained at once.
         alone: Why it was not trained together with others, where that was tried.

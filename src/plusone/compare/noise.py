@@ -36,12 +36,8 @@ class Noise:
     """The noise of a table method x seed.
 
     Args:
-        methods: Number of methods, M.
-        seeds: Number of seeds, S.
         residual_sd: Square root of the pooled variance.
-        freedom: Degrees of freedom.
         lsd: The least significant difference of two means.
-        level: Level of significance.
     """
 
     methods: int

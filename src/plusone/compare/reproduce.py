@@ -49,10 +49,8 @@ class Part:
     """One comparison of a table.
 
     Args:
-        mode: How its rows are trained.
         batch_size: The batch size, where several are searched.
         figures: Method -> its published figure; None for a method that the table does not list.
-        spec: The comparison.
     """
 
     mode: str
@@ -71,12 +69,9 @@ class Line:
     """A row of a reproduced table.
 
     Args:
-        method: Its name.
-        mode: How it was trained.
         by_batch: The result with each batch size.
         batch_size: The one with the best validation score, mean over the seeds.
         published: The published test mAP in per cent, if the table lists the method.
-        source: Where it was published.
     """
 
     method: str

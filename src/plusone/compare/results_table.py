@@ -64,7 +64,6 @@ class Column:
 
     Args:
         field: The field of `Row` that it shows.
-        heading: Its name.
         form: A value of the field as text.
         hint: What it is, in reports.
         outputs: Where it is shown, if any row has a value.

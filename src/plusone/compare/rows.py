@@ -41,15 +41,9 @@ class Outcome(Record):
     """Mean scores of runs that differ only in their seed.
 
     Args:
-        data: The data set.
-        method: The method.
-        lr: The learning rate.
-        seeds: Number of seeds.
-        val_map: Mean over seeds.
         test_map: Mean over seeds, unknown labels left out; None without a test split.
         test_sd: Sample standard deviation over seeds; None for one seed.
         if_negative: `test_map` if all unknown labels were negative; None if there are none.
-        if_positive: `test_map` if all unknown labels were positive; None if there are none.
         keys: Keys of the runs in the journal.
     """
 
@@ -76,14 +70,11 @@ class Row(Outcome):
     `plusone.compare.results_table` has its columns; `results.json` holds all fields.
 
     Args:
-        mode: How it was trained.
         options: The chosen options, where they differ from the method's defaults.
         val_score: Mean over seeds of what was chosen by, see `RunResult.choice_score`.
         recovery_map: mAP of the training labels against the truth, mean over seeds.
-        seconds: Mean time of one run.
         gap_closed: How far from AN (0) to training with all labels (1) it gets.
         published: The published figure for the same data, labels and mode, in per cent.
-        published_source: Where it was published.
         best: Whether it is the best of the methods that see single positives.
         within_noise: Whether it cannot be distinguished from the best one.
         p_seeds: Paired t-test over seeds against the best.

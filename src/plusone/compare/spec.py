@@ -53,12 +53,8 @@ class DataSpec(BaseModel):
 
     Args:
         path: An embedded data set, or a path; relative paths start at the TOML file.
-        features: Feature files or folders.
         hints: A file with scores from elsewhere, for the methods that use them.
-        format: The format of the labels.
-        labels: What zeros mean.
         name: Its name in tables; by default the one its reader gives.
-        settings: Recipe settings for this data.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -75,7 +71,6 @@ class BenchSpec(BaseModel):
     """A comparison: methods x data sets x modes x seeds.
 
     Args:
-        data: The data sets.
         methods: Names of methods; "all" is every one.
         seeds: Seeds; tuning uses the first.
         modes: How to train; none = chosen by the data.
@@ -84,9 +79,7 @@ class BenchSpec(BaseModel):
         search: How: a small grid, Optuna, or the learning rates alone.
         trials: Finished trials of a study, for Optuna.
         storage: Database of the studies; none = a journal file in the folder.
-        settings: Recipe settings of all runs.
         method: Recipe settings of single methods, by name.
-        workers: Parallel runs.
         rules: Whether rules that look at the data choose what is not given, as in `plusone train`.
             A file describes a comparison in full: in it, rules are off unless switched on.
     """

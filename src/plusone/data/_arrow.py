@@ -189,9 +189,6 @@ def row_names(path: Path) -> list[str]:
 
     The names are those of a column such as `id`, else those of the paths beside the images; row
     numbers from 0 if neither are plain names or one occurs twice.
-
-    Raises:
-        InputError: The file has no images, or is damaged.
     """
     with reading(path) as pa:  # also two columns of one name
         return _names(pa, path)

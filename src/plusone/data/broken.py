@@ -39,9 +39,6 @@ def without_broken(dataset: Dataset, on_image: Callable[[int, int], None] | None
     Args:
         dataset: The data; returned unchanged if it holds features or has no image files.
         on_image: Called with the number of files checked so far and the total.
-
-    Raises:
-        InputError: More than a tenth of the files are broken.
     """
     table = dataset.table
     if dataset.features is not None or table.root is None or not len(table):

@@ -71,9 +71,7 @@ class Look:
         twice: Chance that one more digit of a class already on the scene is added.
         weights: Relative weight of each class, before the theme.
         themes: Groups of classes that tend to appear together.
-        theme_shares: Probability of each theme.
         theme_pull: Factor on the weight of a class that belongs to the scene's theme.
-        height: Smallest and largest height of a digit in pixels.
         aspect: Smallest and largest width / height factor.
         turn: Largest rotation in radians, either way.
         shear: Largest horizontal shear, either way.
@@ -329,10 +327,7 @@ class Digits:
     """The scenes of all three splits, in the order train, val, test.
 
     Attributes:
-        images: uint8 [N, 64, 64] grey values.
-        truth: uint8 [N, 10], 1 where the digit is on the scene.
         split: int8 [N]: 0 train, 1 val, 2 test.
-        classes: The 10 class names, "zero" to "nine".
     """
 
     images: npt.NDArray[np.uint8]

@@ -49,7 +49,6 @@ class FeatureFile:
     """Features of many items.
 
     Args:
-        ids: `[N]`.
         x: float16 or float32 `[N, D]` or `[N, T, D]`; lazy if it is large.
         meta: Metadata of the writer (backbone, preprocessing, ...); for several files, the entries
             that all of them share.
@@ -294,9 +293,6 @@ def align(features: FeatureFile, table: LabelTable) -> Features | LazyArray:
     An item is matched to the row with the same id, else to the row with the same file name, else
     to the row with the same file name without its suffix. If both names contain folders, these
     must agree: `1.jpg` matches `dog/1.jpg`, but `cat/1.jpg` does not.
-
-    Raises:
-        InputError: An item matches no row, or several.
     """
     if np.array_equal(features.ids, table.ids) and not repeats(table.ids):
         return features.x
@@ -308,11 +304,7 @@ def align(features: FeatureFile, table: LabelTable) -> Features | LazyArray:
 
 
 def match_ids(names: Strings, ids: Strings, what: str) -> npt.NDArray[np.int64]:
-    """The row with the name of each item, as in `align`, int64 `[N]`; -1 where there is none.
-
-    Raises:
-        InputError: An item matches several rows, or a row several items.
-    """
+    """The row with the name of each item, as in `align`, int64 `[N]`; -1 where there is none."""
     rows = np.full(len(ids), -1, dtype=np.int64)
     exact = doubtful = np.zeros(len(ids), dtype=bool)
     for key in (str, _file_name, _stem):

@@ -28,11 +28,7 @@ Hints = npt.NDArray[np.float32]
 
 
 def read_hints(path: Path) -> tuple[Strings, tuple[str, ...] | None, Hints]:
-    """The ids, class names (None if the file has none) and scores `[N, L]` of a hint file.
-
-    Raises:
-        InputError: It cannot be read, or a score is outside [0, 1] (with its row).
-    """
+    """The ids, class names (None if the file has none) and scores `[N, L]` of a hint file."""
     if not path.is_file():
         raise InputError(f"{path}: no such file")
     arrays = load_arrays(path)

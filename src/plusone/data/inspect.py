@@ -46,27 +46,13 @@ class Summary:
     """The result of `summarise`.
 
     Args:
-        items: `N`.
-        classes: `L`.
         splits: Split -> items; empty if the table has no splits.
-        images: Whether the items are image files.
         positives: Seen positives per item.
-        seen_positives: Total number of seen positives.
-        seen_negatives: Total number of seen negatives.
         unobserved_share: Share of the `N * L` labels that are unobserved.
-        rows_without_positive: Items without a seen positive.
-        rows_with_several: Items with more than one.
         complete: Whether every label of every item is seen.
-        per_class: Counts of each class, in class order.
         classes_without_positive: Names of classes that are positive in no item.
-        truth: Whether the table has the true labels.
         true_positives: True positives per item; None without true labels.
-        observation: How the labels were simulated; empty if they were given.
-        notes: Sentences about choices made by the reader.
-        groups: Number of groups; None if the table has none.
-        largest_group: Items of the largest one.
         divided_groups: Groups with items in several splits.
-        hints: Counts of the hints; None if the table has none.
         warnings: Sentences about class names that are probably mistakes.
     """
 

@@ -59,11 +59,7 @@ def shards_of(path: Path) -> tuple[Path, ...]:
 
 
 def exists(path: Path) -> bool:
-    """Whether a path is a file or a folder, or a pattern of shards.
-
-    Raises:
-        InputError: As for `shards_of`.
-    """
+    """Whether a path is a file or a folder, or a pattern of shards."""
     return path.exists() or bool(shards_of(path))
 
 

@@ -34,13 +34,11 @@ class SpeciesData:
     """One species file.
 
     Args:
-        name: Of the file.
         x: Features of the sites with records, standardized, `[N, D]`.
         seen: Which species was recorded at a site, int8 `[N, L]`.
         background: Features of the background sites, `[B, D]`.
         test_x: Features of the surveyed sites, `[T, D]`.
         test_y: Which species is there, int8 `[T, L]` in {0, 1}.
-        species: Names of the species.
     """
 
     name: str
@@ -73,11 +71,7 @@ def species_files(folder: Path) -> list[Path]:
 
 
 def read_species(path: Path) -> SpeciesData:
-    """Reads a species file.
-
-    Raises:
-        InputError: It is damaged, an array is missing, or arrays do not fit together.
-    """
+    """Reads a species file."""
     arrays = load_arrays(path, skip=UNUSED)
     missing = [name for name in NEEDED if name not in arrays]
     if missing:

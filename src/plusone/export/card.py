@@ -42,13 +42,8 @@ class ModelConfig:
     """The content of `config.json`: no paths of this machine, and no names of items.
 
     Args:
-        classes: Class names, in the order of the outputs.
-        input: Description of the input.
         backbone: Name of the backbone; None if features are the input.
-        thresholds: Threshold of each class.
-        calibration: What the probabilities are based on.
         result: Result of the training; the entries in `PUBLISHED` are written.
-        paper: Paper of the method.
         recipe: The settings, without paths.
         onnx: How the ONNX file was checked; None if there is none.
     """

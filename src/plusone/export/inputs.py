@@ -35,13 +35,10 @@ class InputSpec:
     """What a model takes as input, for its card and `config.json`.
 
     Args:
-        type: Type of the values.
         shape: Sizes of the dimensions; names stand for sizes that may vary.
-        meaning: What the values are.
         before: Preprocessing that users have to do; None for features.
         inside: Preprocessing inside the model; None for features.
         mean: Mean per channel that images are normalized with, in [0, 1].
-        std: Standard deviation per channel.
         aspect: How an image or crop becomes square: "stretch" or "crop"; None for features.
         crops: Left, top, right and bottom of each crop, as shares of width and height; None if the
             whole image is the only one.

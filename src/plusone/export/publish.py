@@ -95,9 +95,6 @@ def export_run(
         out: The folder to write; new, empty, or an older export.
         onnx: Whether to write `model.onnx` as well.
         on_step: Called with the name of each step before it begins.
-
-    Raises:
-        InputError: If there is no complete run, or `out` has other content.
     """
     check_out(out)
     if onnx:

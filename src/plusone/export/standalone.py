@@ -35,11 +35,7 @@ MIDDLE = 224 / 256  # share of the short side that "crop" keeps
 
 
 class Model:
-    """The model of an ONNX file that plusone wrote.
-
-    Args:
-        path: The file; by default the one beside this program.
-    """
+    """The model of an ONNX file that plusone wrote."""
 
     def __init__(self, path: str | Path = MODEL) -> None:
         import onnxruntime

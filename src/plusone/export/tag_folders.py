@@ -140,11 +140,7 @@ class TagFolders:
 
 
 def refuse_own_copies(folder: Path, paths: Iterable[Path]) -> None:
-    """Refuses to sort photos that are in the folder that they would be sorted into.
-
-    Raises:
-        InputError: It names one of them.
-    """
+    """Refuses to sort photos that are in the folder that they would be sorted into."""
     inside = os.path.abspath(folder) + os.sep
     if own := next((path for path in paths if os.path.abspath(path).startswith(inside)), None):
         raise InputError(

@@ -92,9 +92,6 @@ def refuse_links_out(folder: Path) -> None:
     """Refuses a folder with links that leave it: they would decide where files are written.
 
     The folder and its direct subfolders are searched, where all outputs are.
-
-    Raises:
-        InputError: It names the link.
     """
     if not folder.is_dir():
         return

@@ -81,11 +81,7 @@ def parse_xml(
     end: Callable[[str], None] | None = None,
     text: Callable[[str], None] | None = None,
 ) -> None:
-    """Calls functions for the elements and the text of an XML file; entities are refused.
-
-    Raises:
-        InputError: It is not XML, too large, or has a document type or entities in it.
-    """
+    """Calls functions for the elements and the text of an XML file; entities are refused."""
     if (size := path.stat().st_size) > SMALL_FILE:
         raise InputError(f"{path}: has {size:,} bytes, more than the {SMALL_FILE:,} that are read")
     parser = expat.ParserCreate()

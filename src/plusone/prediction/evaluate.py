@@ -34,13 +34,11 @@ class Evaluation:
     """The metrics of a model on some items.
 
     Args:
-        items: How many items were evaluated.
         of: How many there are, if those are a sample.
         against: "truth"; "known" where some labels are unknown, which are left out; "seen" where
             only positives were observed, and everything else counts as negative
             (`plusone.metrics.known`).
         not_measured: Classes of the model that the data does not have.
-        metrics: Values by name; None for those that are not finite.
         unknown: How many labels are unknown, where they are left out.
         ends: The metrics if all unknown labels were "negative", and if all were "positive".
     """
@@ -146,9 +144,6 @@ def as_named_in_run(dataset: Dataset, run: Path, split: str) -> Dataset:
         dataset: The data that the user named.
         run: The run folder.
         split: What is to be evaluated: "train" or "val".
-
-    Raises:
-        InputError: There are no such items, or the run does not say.
     """
     table, path = dataset.table, run / "observed.npz"
     hint = "--split all evaluates all items"

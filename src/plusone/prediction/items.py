@@ -34,7 +34,6 @@ class Items:
     """The items of one argument.
 
     Args:
-        ids: Their names.
         paths: Their image files, or () if there are `inputs`.
         inputs: Their inputs, if they are not image files.
         skipped: Entries that are not usable items.

@@ -45,12 +45,7 @@ class Predictor:
     """A trained model, ready to use.
 
     Args:
-        recipe: The settings it was trained with.
         classes: Class names, in the order of the columns of its predictions.
-        shape: Shape of one input.
-        images: Whether inputs are images.
-        model: The model.
-        method: Its method.
         calibration: From its scores to probabilities; the identity if it has none.
         crops: Which crops of an image it is shown; those of its training if not given.
         batch_size: Inputs that are computed at once; by the device if not given.
@@ -183,10 +178,6 @@ class AllocationLimit(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     A recipe of a few bytes can ask for a network of any size; the weights file of the run says how
     large its network really is.
-
-    Args:
-        size: Bytes of the weights file.
-        what: The run, for the message.
     """
 
     def __init__(self, size: int, what: str) -> None:

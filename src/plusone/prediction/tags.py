@@ -39,8 +39,6 @@ class Predictions:
     """Probabilities of every class for some items.
 
     Args:
-        ids: Names of the items, `N` of them.
-        classes: Class names, `L` of them.
         probabilities: `[N, L]`.
         skipped: Items that could not be read.
         paths: Their image files, or () if they have none.
@@ -217,9 +215,6 @@ class CsvTags:
     """One line per item: its name, its labels joined by `|`, then a probability per class.
 
     Args:
-        file: Where to write.
-        classes: Class names.
-        thresholds: Above which probability a label is predicted.
         cell: Changes the text of a cell; by default it is written as it is.
     """
 
@@ -254,14 +249,7 @@ class CsvTags:
 
 
 class JsonTags:
-    """One JSON object on one line, whose items are written one by one.
-
-    Args:
-        file: Where to write.
-        classes: Class names.
-        thresholds: Above which probability a label is predicted.
-        guarantee: What is guaranteed about them, if anything is.
-    """
+    """One JSON object on one line, whose items are written one by one."""
 
     def __init__(
         self,

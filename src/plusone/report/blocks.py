@@ -40,10 +40,7 @@ class Cell:
     """A cell of a table.
 
     Args:
-        text: What is shown.
         value: What it is sorted by, if that is not the text.
-        strong: Whether it is bold.
-        hint: A tooltip.
     """
 
     text: str
@@ -57,10 +54,8 @@ class Table:
     """A table that can be sorted.
 
     Args:
-        caption: What it holds.
         columns: Names and tooltips.
         rows: As many cells as columns each.
-        notes: Lines below it.
         text: How many columns from the left are text; the others are numbers.
         words: Names of columns further right that are text, too.
         quiet: Rows in grey, such as references.

@@ -49,7 +49,6 @@ class LearningCurve(Repeated):
     Args:
         stage: Stage of each epoch, from 0; epochs are numbered through all stages.
         reached: How many of the runs reached each epoch.
-        val_map: Validation mAP.
         losses: Each loss term, and their sum as "total" where there are several.
         distance: Wasserstein distance between hidden positives and true negatives.
     """

@@ -66,14 +66,10 @@ class Curve(Record):
     """One method in one epoch.
 
     Args:
-        method: Its name.
         label: Name of the curve: the method, and the epoch where the curve changes with it.
         epoch: The epoch, from 1.
-        epochs: Epochs of the training.
         options: Options that differ from the defaults.
         independent: Whether the curve is the same whatever the other labels are.
-        observed: For a seen positive.
-        unobserved: For an unobserved label.
     """
 
     method: str
@@ -120,9 +116,6 @@ def gradient_curves(
         k: Expected positives, for methods that ask for them.
         rest: Probability of the other labels, for methods whose labels depend on each other.
         points: Probabilities, evenly spaced inside (0, 1).
-
-    Raises:
-        InputError: For a method that has no such curves, and for invalid settings.
     """
     options = options or {}
     _check(methods, at, epochs, options, classes, rest, points)

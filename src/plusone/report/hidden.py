@@ -77,8 +77,6 @@ class HiddenPositives:
     """Distribution of the probabilities of hidden positives, per epoch (Cole et al. 2021, Fig. 2).
 
     Args:
-        places: The epochs.
-        p: Middles of the 100 bins.
         shares: Share of the hidden positives in each bin, `[epochs][100]`; a row sums to 1.
     """
 
@@ -92,7 +90,6 @@ class Distances:
     """Distance between hidden positives and true negatives, per epoch (GR, Fig. 3a; EM).
 
     Args:
-        places: The epochs.
         distance: Wasserstein distance between their probabilities; None where one kind is empty.
     """
 
@@ -105,9 +102,7 @@ class Densities:
     """Densities of the probabilities in one epoch (GR, Fig. 3b and c; EM).
 
     Args:
-        p: Middles of the 100 bins.
         positives: Density of hidden positives over [0, 1]; its mean is 1.
-        negatives: Density of true negatives.
         distance: Wasserstein distance between the two.
     """
 
@@ -122,7 +117,6 @@ class FalseNegatives:
     """Share of positives among unobserved labels, by confidence (GR, Fig. 5).
 
     Args:
-        p: Middles of the 100 bins.
         share: FN / (FN + TN) in each bin, None where the bin is empty.
         labels: FN + TN in each bin.
         overall: FN / (FN + TN) of all bins: the constant of GR's Assumption 1.
@@ -139,8 +133,6 @@ class PredictiveValues:
     """Predictive values of a threshold, per epoch (LASD, Fig. 2).
 
     Args:
-        places: The epochs.
-        tau: The threshold.
         ppv: TP / (TP + FP), the share of positives above tau; None where nothing is above.
         npv: TN / (TN + FN), the share of negatives below tau; None where nothing is below.
         above: How many labels are above tau.
@@ -212,9 +204,6 @@ def predictive_values(epochs: Iterable[EpochRecord], tau: float) -> PredictiveVa
     Args:
         epochs: Records of a run's epochs.
         tau: A multiple of 0.01 between 0 and 1.
-
-    Raises:
-        InputError: If tau is not on the edge of a bin.
     """
     edge = round(tau * BINS)
     if not 0 < edge < BINS or abs(tau * BINS - edge) > 1e-6:
@@ -247,12 +236,7 @@ class KHat:
     """GR's estimate of the probability that an unobserved label is positive (Eq. 7).
 
     Args:
-        p: Predicted probabilities.
         k_hat: sigmoid(w p + b), the estimate that the loss uses in this epoch.
-        w: Slope in this epoch.
-        b: Intercept in this epoch.
-        epoch: The epoch, from 1.
-        epochs: How many there are.
     """
 
     p: tuple[float, ...]

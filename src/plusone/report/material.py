@@ -134,9 +134,6 @@ def collect(places: Sequence[Path]) -> Material:
     """Reads run, bench, sweep and ablation folders at or below some places.
 
     Copies of the same training or document count once.
-
-    Raises:
-        InputError: If a place does not exist, or none holds anything finished.
     """
     documents: list[Document] = []
     tables: list[tuple[str, list[Entry]]] = []
@@ -192,11 +189,7 @@ def read_documents(folder: Path) -> Iterator[Document]:
 
 
 def find_results(places: Sequence[Path]) -> list[JobResult]:
-    """The results of all finished runs at or below some places, without copies.
-
-    Raises:
-        InputError: If a place does not exist.
-    """
+    """The results of all finished runs at or below some places, without copies."""
     runs: list[JobResult] = []
     journals: list[JobResult] = []
     for folder in folders(places):
@@ -207,11 +200,7 @@ def find_results(places: Sequence[Path]) -> list[JobResult]:
 
 
 def folders(places: Sequence[Path]) -> Iterator[Path]:
-    """All folders at or below some places, each once, except hidden ones and figures.
-
-    Raises:
-        InputError: If a place does not exist.
-    """
+    """All folders at or below some places, each once, except hidden ones and figures."""
     visited: set[Path] = set()
     for place in places:
         if not place.exists():

@@ -205,8 +205,6 @@ class Line:
     """One line with its standard deviation.
 
     Args:
-        name: Of the method.
-        x: Ascending.
         mean: As many values; NaN where there is none.
         sd: Half the height of the band around it; None without one.
     """

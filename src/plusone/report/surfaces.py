@@ -75,13 +75,9 @@ class Surface(Record):
     """The loss on a square around the solution.
 
     Args:
-        method: The method.
         extent: Half the side of the square; 1 moves a filter by its own norm.
-        steps: Points per side.
         seed: Seed of the directions and of the choice of items.
         train_items: Number of training items that the loss is computed on.
-        alphas: Steps along the first direction, `[steps]`.
-        betas: Steps along the second, `[steps]`.
         loss: `[steps][steps]`, rows follow `alphas`; None where it is not finite.
     """
 
@@ -111,8 +107,6 @@ class RunSurface(Surface, Document):
     """The surface of a run; the content of `surface.json` in its folder.
 
     Args:
-        data: Name of the data set.
-        run: The run folder.
         radius: Half the extent.
         rise: `mean_rise` at that radius; None if it is not finite.
         items: The number of training items that was asked for; None for the default.

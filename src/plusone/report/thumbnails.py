@@ -26,9 +26,6 @@ def load_images(source: Mapping[str, Any]) -> Dataset:
     Args:
         source: What a run says about its data: `data`, and `format` and `labels` where they
             were given.
-
-    Raises:
-        InputError: If the data is not there any more, or has no images.
     """
     data = str(source.get("data") or "")
     if data in EMBEDDED:

@@ -29,10 +29,7 @@ class Recovery(Repeated):
     """mAP on the full training labels, most of which were unobserved; mean over seeds.
 
     Args:
-        predictions: mAP of the model's predictions.
-        predictions_sd: Its standard deviation over seeds.
         estimates: mAP of the method's own estimates of the labels, if it keeps any.
-        estimates_sd: Its standard deviation.
         hidden: mAP of the predictions on unobserved labels alone.
     """
 
@@ -79,7 +76,6 @@ class ClassCount:
     """One class.
 
     Args:
-        name: Its name.
         seen: Training items with an observed positive of the class.
         missing: Training items of the class whose label is unobserved.
     """
@@ -110,11 +106,7 @@ class ClassCounts:
 
 
 def class_counts(result: RunResult) -> ClassCounts:
-    """Seen and missing positives per class of the training items of a result.
-
-    Raises:
-        InputError: If the true labels of the training items are not known.
-    """
+    """Seen and missing positives per class of the training items of a result."""
     labels = result.labels
     if labels is None:
         raise InputError(

@@ -67,12 +67,6 @@ def write_report(
         images: Whether images of items are shown; False if the data must not be shared.
         on_progress: Called with the name of the current block, the number of blocks done, and
             their total.
-
-    Returns:
-        `out`.
-
-    Raises:
-        InputError: If there is nothing to report.
     """
     out = Path(out)
     material = collect([Path(place) for place in places])

@@ -85,10 +85,8 @@ class Selection:
     """Which questions are asked, and in which order.
 
     Args:
-        order: A name in `ORDERS`.
         budget: Largest number of questions, including those answered before; None for no limit.
         least: Suggestions of a lower probability are not asked about.
-        seed: Seed of the order `random`.
     """
 
     order: str = "item"
@@ -229,7 +227,6 @@ class Suggested:
 
     Args:
         suggestions: The suggestions, and seen labels that are probably wrong (`with_wrong`).
-        selection: Which of them to ask about.
     """
 
     def __init__(self, suggestions: Suggestions, selection: Selection) -> None:
@@ -394,7 +391,6 @@ class NewItems:
 
     Args:
         table: The items; those with a seen positive are not asked about.
-        seed: Seed of the orders of the classes.
     """
 
     def __init__(self, table: LabelTable, seed: int) -> None:

@@ -62,9 +62,6 @@ class Reviewed:
     """The result of a review.
 
     Args:
-        table: The items with seen positives and negatives.
-        yes: Number of answers that became positives.
-        no: Number of answers that became negatives.
         wrong: Number of answers that replace a seen label by its opposite.
         left_out: Number of answers about items or classes that the table does not have.
     """

@@ -509,9 +509,6 @@ def make_server(
         token: The token; a random one by default.
         max_body: Longest body, in bytes.
         places: Requests that may be read, waiting or computed at a time.
-
-    Raises:
-        InputError: The address cannot be used, or is open to others without a token.
     """
     host = "127.0.0.1" if host == "localhost" else host
     try:

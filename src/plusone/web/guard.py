@@ -51,11 +51,9 @@ class Keys:
 
     Args:
         name: Of the command, in the name of the cookie.
-        port: Port of the server.
         host: Its address, as in a URL.
         token: In the address that the user opens.
         folder: First part of all paths after that.
-        cookie: Value of the cookie.
     """
 
     name: str

@@ -28,11 +28,7 @@ LEAST_RATE = 20_000  # bytes per second; one read of a busy server (256 kB) is e
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that listens.
-
-    Raises:
-        InputError: The address or the port cannot be used.
-    """
+    """A socket that listens."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sends small replies at once (TCP_NODELAY) only if the protocol is given.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -30,11 +30,7 @@ class Sharded:
 
     @classmethod
     def find(cls, path: Path) -> Sharded | None:
-        """The images in the shards that a path stands for; None if it stands for no shards.
-
-        Raises:
-            InputError: A shard cannot be read.
-        """
+        """The images in the shards that a path stands for; None if it stands for no shards."""
         shards = shards_of(path)
         if not shards:
             return None
@@ -53,11 +49,7 @@ class Sharded:
         ]
 
     def splits(self) -> Strings | None:
-        """The split of each image by the names of shards or their folders; None if they have none.
-
-        Raises:
-            InputError: Some shards are named after a split, and others are not.
-        """
+        """The split of each image, by the names of shards or their folders; None without any."""
         kinds = [_split_of(shard, self.root) for shard in self.shards]
         if not any(kinds):
             return None
@@ -106,11 +98,7 @@ def shard_table(
 
 
 def image_names(shard: Path) -> list[str]:
-    """The names of the images in a shard, in order: one for each sample or row.
-
-    Raises:
-        InputError: The shard is damaged, or a sample has several images.
-    """
+    """The names of the images in a shard, in order: one for each sample or row."""
     try:
         names = list(members(shard))
     except OSError as error:

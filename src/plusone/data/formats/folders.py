@@ -92,11 +92,7 @@ def read(path: Path, options: ReadOptions) -> Dataset:
 
 
 def check_folder(path: Path) -> None:
-    """Refuses a folder without class folders, and one that is a level too high.
-
-    Raises:
-        InputError: It says what the folder has in it and what to do.
-    """
+    """Refuses a folder without class folders, and one that is a level too high."""
     tops = _folders(path)
     pictured = [top for top in tops if any(_images(_files(top)))]
     if len(tops) == 1 and pictured and split_name(tops[0].name) is None:

@@ -122,11 +122,7 @@ def _class_label(feature: Any) -> Any:
 
 
 def _class_names(features: Mapping[str, Any], column: str, shard: Path) -> tuple[str, ...] | None:
-    """The names of the classes that the numbers of a column mean; None if it has none.
-
-    Raises:
-        InputError: A name is empty, or occurs twice.
-    """
+    """The names of the classes that the numbers of a column mean; None if it has none."""
     feature = _class_label(features.get(column))
     if feature is None:
         return None

@@ -57,9 +57,6 @@ def prepare(
         missing: What to do with items whose image is missing: "refuse", "drop" or "keep" them;
             None for the default of the data set.
         seed: Seed of a random split (NUS-WIDE).
-
-    Raises:
-        InputError: A file is missing (the message says where to get it), or rows are invalid.
     """
     root = Path(root)
     for value, allowed, what in (

@@ -24,11 +24,8 @@ class Expected:
 
     Args:
         train: Number of training items, including those held out for validation.
-        test: Number of test items.
-        classes: Number of classes.
         positives: Mean number of positives of a training item; None if no paper gives it.
         within: Tolerance of `positives`, for rounding or a random split.
-        source: Where the counts are published.
     """
 
     train: int
@@ -44,8 +41,6 @@ class PublicData:
     """One row of the table of public data sets.
 
     Args:
-        title: Its name.
-        page: Where to download it.
         read: Reads the downloaded files below a folder. The table's `root` is the folder of the
             images, even if they are missing.
         expected: Counts of the papers' split.
