@@ -32,7 +32,7 @@ def probe(positives=POSITIVES, negatives=NEGATIVES) -> Probe:
 def test_shares_of_hidden_positives(epoch):
     few = probe(positives=np.array([0.995, 0.995, 0.005, 0.5]))
     found = hidden_positives([epoch(probe=probe()), epoch(2, probe=few)])
-    assert found.places.epoch == (1, 2)
+    assert found.epochs == (1, 2)
     assert [sum(row) for row in found.shares] == pytest.approx([1, 1])
     assert (found.shares[1][0], found.shares[1][50], found.shares[1][99]) == (0.25, 0.25, 0.5)
     assert (found.p[0], found.p[99]) == (0.005, 0.995)
@@ -88,7 +88,7 @@ def test_epochs_are_numbered_through_all_stages_and_gaps_are_left_out(epoch):
             epoch(2, stage=1, probe=probe()),
         ]
     )
-    assert (places.epoch, places.stage) == ((1, 3, 4), (0, 1, 1))
+    assert places == (1, 3, 4)
     assert len(probes) == 3
     with pytest.raises(InputError, match="probe=on"):
         distances([epoch()])
@@ -97,7 +97,7 @@ def test_epochs_are_numbered_through_all_stages_and_gaps_are_left_out(epoch):
 def test_a_real_training_moves_hidden_positives_apart_from_negatives(an_run):
     epochs = read_epochs(an_run)
     found = distances(epochs)
-    assert found.places.epoch == (1, 2, 3, 4)
+    assert found.epochs == (1, 2, 3, 4)
     assert found.distance[-1] > found.distance[0] > 0
     below, above = (predictive_values(epochs, tau) for tau in (0.3, 0.5))
     assert above.ppv[-1] > below.ppv[-1] > false_negatives(probes_of(epochs)[1][-1]).overall

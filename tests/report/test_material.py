@@ -23,7 +23,7 @@ def test_rows_of_a_finished_bench_are_taken_as_they_are(make, tmp_path):
            "lr": 1e-3, "options": {}, "seeds": 1, "keys": ["an-0"], "best": True}  # fmt: skip
     make.document(tmp_path, {"kind": "bench", "title": "t", "rows": [row]})
     (group,) = collect([tmp_path]).groups
-    assert group.best.score == 0.123
+    assert group.best.row.score == 0.123
     assert [run.key for run in group.best.runs] == ["an-0"]
 
 

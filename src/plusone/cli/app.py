@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections import UserDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
 from importlib import import_module
@@ -66,13 +67,13 @@ class _CtrlC(Exception):  # noqa: N818 (it is no error)
     """Ctrl-C or SIGTERM, as an exception that typer does not handle itself."""
 
 
-class _Loaded(dict[str, Any]):
+class _Loaded(UserDict[str, Any]):
     """Commands by name, each loaded on first use."""
 
     def __getitem__(self, name: str) -> Any:
-        if super().__getitem__(name) is None:
-            self[name] = _load(name)
-        return super().__getitem__(name)
+        if self.data[name] is None:
+            self.data[name] = _load(name)
+        return self.data[name]
 
 
 class _Command(TyperCommand):
@@ -93,8 +94,7 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        names = chain.from_iterable(self.panels.values())
-        self.commands = _Loaded((name, None) for name in names)
+        self.commands = _Loaded(dict.fromkeys(chain.from_iterable(self.panels.values())))
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)

@@ -100,7 +100,8 @@ def choose(
                 f"{recipe.method}: is a reference that sees more labels than the others, so it "
                 "cannot be chosen"
             )
-    task = _seen_task(dataset, first)
+    seen = replace(apply_observation(dataset.table, first), truth=None)
+    task = make_task(replace(dataset, table=seen), _trained(first))
     if task.images:
         task = feature_task(task, _trained(first), on_extract, features_folder)
     candidates: list[Candidate] = []
@@ -128,12 +129,6 @@ def _trained(recipe: Recipe) -> Recipe:
     """The settings a candidate is trained with: a linear model, scored on observed labels."""
     update = {"observe": "given", "select_on": "observed", "mode": "linear", "probe": "off"}
     return recipe.model_copy(update=update)
-
-
-def _seen_task(dataset: Dataset, recipe: Recipe) -> Task:
-    """The data without the labels that training must not see."""
-    table = replace(apply_observation(dataset.table, recipe), truth=None)
-    return make_task(replace(dataset, table=table), _trained(recipe))
 
 
 def _groups(recipes: Sequence[Recipe]) -> list[list[Recipe]]:

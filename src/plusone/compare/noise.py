@@ -23,9 +23,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Any
 
 LEVEL = 0.05
 ENOUGH = 4  # degrees of freedom from which a variance is used
@@ -46,10 +45,6 @@ class Noise:
     freedom: int
     lsd: float
     level: float = LEVEL
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
 
 
 def pooled_noise(scores: Mapping[str, Mapping[int, float]]) -> Noise | None:

@@ -97,11 +97,8 @@ class Column:
         if output == "latex":
             unit = f" ({latex_text(self.unit)})" if self.unit else ""
             return self.heading[0].upper() + self.heading[1:] + unit
-        return (
-            f"{self.heading} ({self.detail})"
-            if self.detail and output == "markdown"
-            else (self.heading)
-        )
+        detail = f" ({self.detail})" if self.detail and output == "markdown" else ""
+        return self.heading + detail
 
     def text(self, row: Row, output: Output) -> str:
         """The cell of a row, with its mark."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
 from typing import Any, Literal
 
@@ -158,7 +158,7 @@ def summarise(results: Iterable[JobResult]) -> Summary:
         chosen = {name: max(tried.values(), key=mean_score) for name, tried in methods.items()}
         compared, noise = compare([_row(runs) for runs in chosen.values()], chosen)
         rows += compared
-        tests += [{"data": data, "mode": mode} | noise.to_dict()] if noise else []
+        tests += [{"data": data, "mode": mode} | asdict(noise)] if noise else []
     return Summary(tuple(rows), tuple(tests))
 
 

@@ -57,17 +57,13 @@ class _Study:
 
     def live(self) -> list[Any]:
         """Trials that are finished or seem to be running, by number."""
-        states = ("COMPLETE", "RUNNING")
         trials = self.study.get_trials(deepcopy=False)
-        return sorted((t for t in trials if t.state.name in states), key=lambda t: t.number)
+        live = (trial for trial in trials if trial.state.name in ("COMPLETE", "RUNNING"))
+        return sorted(live, key=lambda trial: trial.number)
 
     def finished(self) -> list[Any]:
         """Finished trials, in order of finishing."""
-        done = [
-            trial
-            for trial in self.study.get_trials(deepcopy=False)
-            if trial.state.name == "COMPLETE"
-        ]
+        done = (trial for trial in self.live() if trial.state.name == "COMPLETE")
         return sorted(done, key=lambda trial: (trial.datetime_complete, trial.number))
 
 
@@ -145,10 +141,10 @@ def _open_study(
     address: str | None,
 ) -> _Study:
     """Opens the study of an entry, which an earlier call or another machine may have created."""
-    space = space_of(entry.method, entry.options)
     rate = Choice(tuple(rates)) if rates else RATE
-    if "lr" not in entry.settings:
-        space = {"lr": rate} | space
+    whole: dict[str, Range | Choice] = {"lr": rate, **get_method(entry.method).search_space}
+    given = {*entry.options, *(["lr"] if "lr" in entry.settings else [])}
+    space = {name: area for name, area in whole.items() if name not in given}
     study = optuna.create_study(
         study_name=_name(entry, space, seed),
         storage=storage,
@@ -261,12 +257,6 @@ def _option_defaults(method: str) -> Settings:
     return {field.name: field.default for field in dataclasses.fields(get_method(method).options)}
 
 
-def space_of(method: str, pinned: Settings) -> dict[str, Range | Choice]:
-    """The options to search: the method's search space without those that the user gave."""
-    space = get_method(method).search_space
-    return {name: area for name, area in space.items() if name not in pinned}
-
-
 def import_optuna() -> Any:
     """The module optuna; an error that says how to install it if it is missing."""
     try:
@@ -303,18 +293,14 @@ def open_storage(optuna: Any, folder: Path, address: str | None) -> Any:
                 address, heartbeat_interval=HEARTBEAT, grace_period=GRACE
             )
         except Exception as error:  # each database has its own errors
-            if attempt == TRIES or not _tables_created_elsewhere(error):
+            # Another process may be creating the same tables.
+            words = ("already exists", "duplicate", "unique", "locked")
+            if attempt == TRIES or not any(word in str(error).lower() for word in words):
                 raise InputError(
                     f"--storage {place}: cannot be used ({_first_line(error, address)})"
                 ) from None
         time.sleep(0.2 * attempt)
     raise AssertionError("unreachable")
-
-
-def _tables_created_elsewhere(error: Exception) -> bool:
-    """Whether another process was creating the same tables."""
-    text = str(error).lower()
-    return any(word in text for word in ("already exists", "duplicate", "unique", "locked"))
 
 
 def without_password(address: str) -> str:
@@ -383,21 +369,12 @@ def _journal(optuna: Any, folder: Path) -> Any:
     folder.mkdir(parents=True, exist_ok=True)
     path = (folder / JOURNAL).resolve()  # its lock is a link to this path
     try:
-        _drop_cut_line(path)
+        if path.exists() and not path.with_name(path.name + ".lock").is_symlink():
+            repair_jsonl(path)  # no other process is writing its last line now
+            for _ in read_jsonl(path):
+                pass
         return optuna.storages.JournalStorage(journal.JournalFileBackend(str(path)))
     except (ValueError, KeyError, AssertionError, TypeError):  # depending on what the file contains
         raise InputError(
             f"{folder / JOURNAL}: cannot be read; delete it to begin the search again"
         ) from None
-
-
-def _drop_cut_line(path: Path) -> None:
-    """Drops an incomplete last line, unless another process may be writing it now.
-
-    Raises:
-        ValueError: Another line is not JSON.
-    """
-    if path.exists() and not path.with_name(path.name + ".lock").is_symlink():
-        repair_jsonl(path)
-        for _ in read_jsonl(path):
-            pass

@@ -96,10 +96,11 @@ def summarise(table: LabelTable) -> Summary:
     per_class = labels.per_class(1)
     cells = len(table) * len(table.classes)
     true = None if table.truth is None else table.truth.per_class(1).tolist()
+    counts = {split: len(table.rows_of(split)) for split in ("train", "val", "test")}
     return Summary(
         items=len(table),
         classes=len(table.classes),
-        splits={} if table.split is None else _splits(table),
+        splits={} if table.split is None else {k: n for k, n in counts.items() if n},
         images=table.root is not None,
         positives=_spread(labels),
         seen_positives=int(positives.sum()),
@@ -125,11 +126,6 @@ def summarise(table: LabelTable) -> Summary:
         warnings=tuple(name_warnings(dict(zip(table.classes, per_class.tolist(), strict=True)))),
         **_groups(table),
     )
-
-
-def _splits(table: LabelTable) -> dict[str, int]:
-    counts = {split: len(table.rows_of(split)) for split in ("train", "val", "test")}
-    return {split: count for split, count in counts.items() if count}
 
 
 def _groups(table: LabelTable) -> dict[str, int]:

@@ -20,16 +20,7 @@ BATCH = 64
 def class_maps(
     predictor: Predictor, inputs: Inputs, tick: Callable[[int], None] | None = None
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Class maps of inputs, in batches.
-
-    Args:
-        predictor: A trained model.
-        inputs: The inputs.
-        tick: Called with the number of items just done.
-
-    Yields:
-        The inputs `[B, ...]`, their probabilities `[B, L]` and maps `[B, L, h, w]`.
-    """
+    """Batches of inputs `[B, ...]`, their probabilities `[B, L]` and class maps `[B, L, h, w]`."""
     predictor.model.eval()
     device = device_of(predictor.model)
     for (view,) in inputs.batches(torch.arange(len(inputs)), BATCH, ("plain",), 0):

@@ -80,10 +80,7 @@ def check_split(split: str) -> None:
 def existing_split(dataset: Dataset, *, own: bool) -> str:
     """The items to evaluate if nobody says which: test items if there are some.
 
-    Args:
-        dataset: The data.
-        own: Whether it is the data of the run, whose validation items are known; of other data all
-            items are taken.
+    Otherwise, of the run's own data the validation items, which are known; of other data all.
     """
     table = dataset.table
     if table.split is not None and len(table.rows_of("test")):
@@ -112,11 +109,6 @@ def as_in_training(dataset: Dataset, run: Path, recipe: Recipe) -> Dataset:
     Validation items are drawn by their row among all. An image that was repaired or broke since
     shifts the rows, and would move training items into the validation split. In that case the
     splits of the run are used, and items that it did not have are in neither.
-
-    Args:
-        dataset: The data of the run, as it is now.
-        run: The run folder.
-        recipe: Its settings.
     """
     table, path = dataset.table, run / "observed.npz"
     if len(table.rows_of("val")) or not path.is_file():
@@ -139,11 +131,6 @@ def as_named_in_run(dataset: Dataset, run: Path, split: str) -> Dataset:
 
     Validation items drawn from such data anew would be training items of the run for the most part.
     Data with validation items of its own keeps its splits, if the run did not train on those.
-
-    Args:
-        dataset: The data that the user named.
-        run: The run folder.
-        split: What is to be evaluated: "train" or "val".
     """
     table, path = dataset.table, run / "observed.npz"
     hint = "--split all evaluates all items"

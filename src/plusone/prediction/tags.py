@@ -51,12 +51,7 @@ class Predictions:
     paths: tuple[Path, ...] = ()
 
     def labels(self, row: int, threshold: float | npt.NDArray[np.float64]) -> list[str]:
-        """The classes of one item above their thresholds, most likely first.
-
-        Args:
-            row: Which item.
-            threshold: One for all classes, or `[L]`.
-        """
+        """The classes of an item above their thresholds (one, or `[L]`), most likely first."""
         scores = self.probabilities[row].double().numpy()
         above = scores > threshold
         return [self.classes[c] for c in np.argsort(-scores, kind="stable") if above[c]]
@@ -165,11 +160,7 @@ def decoded(
 ) -> Tensor | str:
     """An image as the input of a model, `[3, size, size]` or `[V, 3, size, size]`; or a reason.
 
-    Args:
-        file: The file, or its content.
-        size: Side of the result.
-        shown: The settings that inputs are made by.
-        max_pixels: Images with more pixels are refused.
+    `shown` are the settings that inputs are made by.
     """
     try:
         crops = decode_crops(file, size, shown.crops, shown.aspect, max_pixels)

@@ -54,11 +54,7 @@ def per_class(material: Material) -> Section | None:
 
 
 def class_table(run: JobResult, name: str) -> Table | None:
-    """The classes of a run with their seen positives, thresholds and average precision.
-
-    Returns:
-        None if its run folder is gone.
-    """
+    """The classes of a run: seen positives, thresholds, AP; None if its run folder is gone."""
     found = thresholds_of(run)
     if found is None:
         return None
@@ -88,11 +84,7 @@ def class_table(run: JobResult, name: str) -> Table | None:
 
 
 def thresholds_of(run: JobResult) -> tuple[dict[str, float], dict[str, float]] | None:
-    """Above which probability, and which raw score, each class is predicted.
-
-    Returns:
-        None if the run folder is gone or cannot be read.
-    """
+    """Above which probability, and which raw score, each class is predicted; None if unknown."""
     if not run.run:
         return None
     folder = Path(run.run)
@@ -152,12 +144,8 @@ def _draw(group: Group) -> Figure:
 def class_dots(classes: Sequence[str], scores: Scores, ink: Mapping[str, str], data: str) -> Figure:
     """A row per class, a dot per method, ordered by the first method.
 
-    Args:
-        classes: Names.
-        scores: Test AP per class by method, NaN for classes without positives; the first one
-            gives the order and is compared with the second.
-        ink: Colours of the methods.
-        data: Name of the data set.
+    `scores` are the test AP per class by method, NaN for classes without positives; the first
+    method is compared with the second.
     """
     first = np.asarray(next(iter(scores.values())), dtype=np.float64)
     order = [int(number) for number in np.argsort(first) if not np.isnan(first[number])]

@@ -181,14 +181,9 @@ def map_and_loss(
     data: str,
     only: RunResult | None = None,
 ) -> Figure:
-    """Validation mAP and training loss per epoch, side by side.
+    """Validation mAP in per cent and training loss, scaled to 0 to 1, per epoch.
 
-    Args:
-        val: mAP in per cent.
-        loss: Sums of the loss terms, each scaled to the range 0 to 1.
-        ink: Colours of the methods to highlight.
-        data: Name of the data set.
-        only: The training, if there is just one: the headline is about the epoch that was kept.
+    If there is only one run, the headline is about its epoch that was kept.
     """
     figure, axes = canvas(3.1, 1, 2)
     draw_lines(axes[0], val, ink)

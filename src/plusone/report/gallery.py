@@ -12,13 +12,12 @@ from typing import Any, TextIO, cast
 import numpy as np
 import numpy.typing as npt
 
-from plusone.data.images import open_image
-from plusone.errors import InputError
 from plusone.prediction.items import Skipped
 from plusone.prediction.tags import Predictions
 from plusone.probabilities.thresholds import Thresholds
 from plusone.report.page import environment
 from plusone.report.thumbnails import data_uri
+from plusone.review.pictures import thumbnail
 from plusone.version import __version__
 
 SIDE = 240  # of a thumbnail
@@ -32,14 +31,8 @@ Floats = npt.NDArray[np.float64]
 def doubts(probabilities: Floats, thresholds: Floats) -> Floats:
     """The expected number of wrong labels of each item, if the probabilities are right.
 
-    A predicted label is wrong with 1 - p, one that is not predicted with p.
-
-    Args:
-        probabilities: `[N, L]`.
-        thresholds: `[L]`.
-
-    Returns:
-        `[N]`.
+    A predicted label is wrong with 1 - p, one that is not predicted with p. Shapes: `[N, L]` and
+    `[L]` give `[N]`.
 
     >>> doubts(np.array([[0.9, 0.2], [0.5, 0.4]]), np.array([0.3, 0.3])).round(2).tolist()
     [0.3, 1.1]
@@ -98,9 +91,5 @@ class GalleryTags:
 
 def _thumbnail(path: Path) -> str:
     """A small version of a photo as a data URI; "" if it can no longer be read."""
-    try:
-        image = open_image(path, at_least=SIDE)
-    except (InputError, MemoryError, OSError):
-        return ""
-    image.thumbnail((SIDE, SIDE))
-    return data_uri(image)
+    image = thumbnail(path, SIDE)
+    return "" if image is None else data_uri(image)

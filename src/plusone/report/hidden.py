@@ -65,14 +65,6 @@ CONFIDENT = 0.9
 
 
 @dataclass(frozen=True)
-class Places:
-    """Which epochs were probed."""
-
-    epoch: tuple[int, ...]
-    stage: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class HiddenPositives:
     """Distribution of the probabilities of hidden positives, per epoch (Cole et al. 2021, Fig. 2).
 
@@ -80,7 +72,7 @@ class HiddenPositives:
         shares: Share of the hidden positives in each bin, `[epochs][100]`; a row sums to 1.
     """
 
-    places: Places
+    epochs: tuple[int, ...]
     p: Numbers
     shares: tuple[Numbers, ...]
 
@@ -93,7 +85,7 @@ class Distances:
         distance: Wasserstein distance between their probabilities; None where one kind is empty.
     """
 
-    places: Places
+    epochs: tuple[int, ...]
     distance: Gaps
 
 
@@ -138,41 +130,34 @@ class PredictiveValues:
         above: How many labels are above tau.
     """
 
-    places: Places
+    epochs: tuple[int, ...]
     tau: float
     ppv: Gaps
     npv: Gaps
     above: tuple[int, ...]
 
 
-def probes_of(epochs: Iterable[EpochRecord]) -> tuple[Places, list[Probe]]:
-    """The probes of a run, and the epochs they are from; epochs without one are left out."""
-    numbers: list[int] = []
-    stages: list[int] = []
-    probes: list[Probe] = []
-    for number, epoch in enumerate(epochs, start=1):
-        if epoch.probe is not None:
-            numbers.append(number)
-            stages.append(epoch.stage)
-            probes.append(epoch.probe)
+def probes_of(epochs: Iterable[EpochRecord]) -> tuple[tuple[int, ...], list[Probe]]:
+    """The numbers of the epochs that were probed, from 1 through all stages, and their probes."""
+    probes = {n: epoch.probe for n, epoch in enumerate(epochs, 1) if epoch.probe is not None}
     if not probes:
         raise InputError(
             "this run has no probes of its hidden labels: they need data with all labels "
             "known, and on images --set probe=on"
         )
-    return Places(tuple(numbers), tuple(stages)), probes
+    return tuple(probes), list(probes.values())
 
 
 def hidden_positives(epochs: Iterable[EpochRecord]) -> HiddenPositives:
     """Distribution of the hidden positives over the epochs (Cole et al. 2021, Fig. 2)."""
-    places, probes = probes_of(epochs)
-    return HiddenPositives(places, MIDDLES, tuple(_shares(probe.positives) for probe in probes))
+    numbers, probes = probes_of(epochs)
+    return HiddenPositives(numbers, MIDDLES, tuple(_shares(probe.positives) for probe in probes))
 
 
 def distances(epochs: Iterable[EpochRecord]) -> Distances:
     """Distance between hidden positives and true negatives over the epochs (GR, Fig. 3a)."""
-    places, probes = probes_of(epochs)
-    return Distances(places, tuple(probe.distance for probe in probes))
+    numbers, probes = probes_of(epochs)
+    return Distances(numbers, tuple(probe.distance for probe in probes))
 
 
 def densities(probe: Probe) -> Densities:
@@ -198,12 +183,8 @@ def false_negatives(probe: Probe) -> FalseNegatives:
 def predictive_values(epochs: Iterable[EpochRecord], tau: float) -> PredictiveValues:
     """PPV and NPV at a threshold over the epochs (LASD, Fig. 2).
 
-    They are exact: the threshold must lie on the edge of a bin. A probability equal to tau counts
-    as above it.
-
-    Args:
-        epochs: Records of a run's epochs.
-        tau: A multiple of 0.01 between 0 and 1.
+    They are exact: tau must lie on the edge of a bin, a multiple of 0.01 between 0 and 1. A
+    probability equal to tau counts as above it.
     """
     edge = round(tau * BINS)
     if not 0 < edge < BINS or abs(tau * BINS - edge) > 1e-6:
@@ -211,7 +192,7 @@ def predictive_values(epochs: Iterable[EpochRecord], tau: float) -> PredictiveVa
             f"tau = {tau:g} is not a multiple of {1 / BINS:g} between 0 and 1, and probabilities "
             f"are counted in {BINS} bins; the nearest is {min(max(edge, 1), BINS - 1) / BINS:g}"
         )
-    places, probes = probes_of(epochs)
+    numbers, probes = probes_of(epochs)
     ppv, npv, above = [], [], []
     for probe in probes:
         tp, fp = sum(probe.positives[edge:]), sum(probe.negatives[edge:])
@@ -219,7 +200,7 @@ def predictive_values(epochs: Iterable[EpochRecord], tau: float) -> PredictiveVa
         ppv.append(_ratio(tp, tp + fp))
         npv.append(_ratio(tn, tn + fn))
         above.append(tp + fp)
-    return PredictiveValues(places, edge / BINS, tuple(ppv), tuple(npv), tuple(above))
+    return PredictiveValues(numbers, edge / BINS, tuple(ppv), tuple(npv), tuple(above))
 
 
 def _shares(counts: Sequence[int]) -> Numbers:
@@ -243,8 +224,6 @@ class KHat:
     k_hat: tuple[float, ...]
     w: float
     b: float
-    epoch: int
-    epochs: int
 
 
 def gr_k_hat(
@@ -264,7 +243,7 @@ def gr_k_hat(
     scheduled = method.schedule(Clock(0, epoch - 1, epochs, 0, 1))
     w, b = float(scheduled["w"]), float(scheduled["b"])
     values = 1 / (1 + np.exp(-(w * np.asarray(p, dtype=np.float64) + b)))
-    return KHat(tuple(p), tuple(values.tolist()), w, b, epoch, epochs)
+    return KHat(tuple(p), tuple(values.tolist()), w, b)
 
 
 def posterior(p: Sequence[float], k: float) -> tuple[float, ...]:
@@ -391,7 +370,7 @@ def positive_shades(methods: Mapping[str, HiddenPositives], data: str) -> Figure
     norm = PowerNorm(SHADE_EXPONENT, 0, highest)
     image, last_medians = None, {}
     for axis, (name, shares) in zip(axes, shown.items(), strict=False):
-        x = shares.places.epoch
+        x = shares.epochs
         image = axis.imshow(
             tables[name].T,
             origin="lower",
@@ -420,7 +399,7 @@ def positive_shades(methods: Mapping[str, HiddenPositives], data: str) -> Figure
 
 def histograms(shares: HiddenPositives) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     """Shares of the hidden positives, `[epochs][HISTOGRAM_BINS]`; NaN in epochs without a probe."""
-    x = shares.places.epoch
+    x = shares.epochs
     table = np.full((x[-1] - x[0] + 1, HISTOGRAM_BINS), np.nan)
     for epoch, histogram in zip(x, shares.shares, strict=True):
         table[epoch - x[0]] = np.asarray(histogram).reshape(HISTOGRAM_BINS, -1).sum(1)
@@ -502,7 +481,7 @@ def _densities(group: Group, runs: Probed) -> Figure:
     moments: dict[str, list[tuple[str, Densities]]] = {}
     best_is_last = True
     for name, (_, epochs) in runs.items():
-        places, probes = probes_of(epochs)
+        numbers, probes = probes_of(epochs)
         scores = [
             -math.inf if (score := epoch.val_score) is None else score
             for epoch in epochs
@@ -511,7 +490,7 @@ def _densities(group: Group, runs: Probed) -> Figure:
         best, last = scores.index(max(scores)), len(probes) - 1
         best_is_last = best_is_last and best == last
         moments[name] = [
-            (f"{word}: epoch {places.epoch[place]}", densities(probes[place]))
+            (f"{word}: epoch {numbers[place]}", densities(probes[place]))
             for word, place in (("first", 0), ("best", best), ("last", last))
         ]
     if best_is_last:
@@ -620,12 +599,8 @@ def false_negative_dots(
 ) -> Figure:
     """Share of positives among unobserved labels of one probability, first and last epoch.
 
-    Args:
-        shares: For each method the shares after the first and after the last epoch.
-        k_hat: GR's estimate of that share in the last epoch, for its variants.
-        ink: Colours of the methods.
-        data: Name of the data set.
-        k: Positives per item, for the share under a calibrated model (Eq. 6).
+    `k_hat` is GR's estimate of that share in the last epoch, for its variants; k, the positives per
+    item, gives the share under a calibrated model (Eq. 6).
     """
     shown = dict(list(shares.items())[:PANELS])
     figure, axes = panels(len(shown), 2.0)
@@ -730,7 +705,7 @@ def _enough(values: PredictiveValues) -> list[float | None]:
 
 
 def _line(name: str, values: PredictiveValues, y: Sequence[float | None]) -> Line:
-    return Line(name, values.places.epoch, [NAN if value is None else value for value in y])
+    return Line(name, values.epochs, [NAN if value is None else value for value in y])
 
 
 @styled

@@ -39,7 +39,8 @@ HOT = (255, 150, 0)  # orange is visible on dark and bright images, and to colou
 
 def attention(material: Material, cache: Path) -> Section | None:
     """Maps of the runs whose models have them."""
-    runs = [run for run in material.runs if _has_maps(run.method) and run.examples][:RUNS]
+    able = {name for name, info in METHODS.items() if info.has_maps}
+    runs = [run for run in material.runs if run.method in able and run.examples][:RUNS]
     if not runs:
         return None
     return Section(
@@ -51,11 +52,6 @@ def attention(material: Material, cache: Path) -> Section | None:
             Work(f"maps of {Path(str(run.run)).name}", partial(_strips, run, cache)) for run in runs
         ),
     )
-
-
-def _has_maps(method: str) -> bool:
-    info = METHODS.get(method)  # a result may name a method that is not in the table
-    return info is not None and info.has_maps
 
 
 def _strips(run: JobResult, cache: Path) -> Sequence[Block]:
@@ -106,13 +102,9 @@ def draw_maps(folder: Path, ids: Sequence[str]) -> list[MapImage]:
 
 
 def strip(image: Tensor, maps: Tensor, titles: Sequence[str], name: str) -> Image.Image:
-    """An image, and beside it the map of each class laid over it.
+    """An image, bytes `[C, H, W]`, and beside it the map of each class `[n, h, w]` laid over it.
 
-    Args:
-        image: Bytes `[C, H, W]`.
-        maps: `[n, h, w]`, one per class shown; each is scaled to its own highest value.
-        titles: Text below each map.
-        name: Text below the image.
+    Each map is scaled to its own highest value.
     """
     channels = image if image.shape[0] == 3 else image[:1].expand(3, -1, -1)
     base = _resized(channels.float(), "bilinear").permute(1, 2, 0).numpy()

@@ -52,16 +52,6 @@ class Entry:
         """Whether the method sees more than single positives."""
         return not self.row.competes
 
-    @property
-    def solved(self) -> bool:
-        """Whether it was solved in closed form, without a learning rate and epochs."""
-        return self.row.solved
-
-    @property
-    def score(self) -> float:
-        """Test mAP, or the validation score without a test split."""
-        return self.row.score
-
 
 @dataclass(frozen=True)
 class Group:
@@ -80,7 +70,7 @@ class Group:
     @property
     def ranked(self) -> list[Entry]:
         """Methods from the best to the worst, then references."""
-        return sorted(self.entries, key=lambda entry: (entry.reference, -entry.score))
+        return sorted(self.entries, key=lambda entry: (entry.reference, -entry.row.score))
 
     @property
     def best(self) -> Entry:

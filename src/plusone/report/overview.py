@@ -45,7 +45,7 @@ def summary(material: Material) -> Section:
 def _facts(material: Material) -> Iterable[tuple[str, str]]:
     groups = material.groups
     if len(groups) == 1 and (run := groups[0].only) is not None:
-        yield "result", result(run, solved=groups[0].entries[0].solved)
+        yield "result", result(run, solved=groups[0].entries[0].row.solved)
     described: set[str] = set()
     for group in groups:
         if group.runs and group.data not in described:
@@ -60,10 +60,8 @@ def _facts(material: Material) -> Iterable[tuple[str, str]]:
     runs = [run for group in groups for entry in group.entries for run in entry.runs]
     if runs:
         yield "seeds", ", ".join(map(str, sorted({run.seed for run in runs})))
-    steps = [
-        run for group in groups for entry in group.entries if not entry.solved for run in entry.runs
-    ]
-    if steps:
+    entries = [entry for group in groups for entry in group.entries if not entry.row.solved]
+    if steps := [run for entry in entries for run in entry.runs]:
         yield "chosen on", _selection(steps)
     benches = material.of(Bench)
     for rule in dict.fromkeys(bench.settings.rule for bench in benches if bench.settings.rule):
@@ -140,7 +138,7 @@ def _scores(group: Group) -> Figure:
     scores = [
         Score(
             method=entry.method,
-            mean=entry.score if tested else entry.row.val_map,
+            mean=entry.row.score if tested else entry.row.val_map,
             sd=entry.row.test_sd if tested else None,
             reference=entry.reference,
             top=marked and (entry.row.best or entry.row.within_noise),

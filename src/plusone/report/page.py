@@ -96,11 +96,7 @@ def embed(figure: Figure, folder: Path, name: str) -> tuple[str, str]:
 def inline_svg(svg: str, name: str, title: str, top: float = 0.0) -> str:
     """An SVG file as an element: text stays text, colours are the page's, ids are unique.
 
-    Args:
-        svg: What matplotlib wrote.
-        name: A name that no other figure of the page has.
-        title: What the figure shows, for screen readers.
-        top: Height of the headline, which is cut off, in points.
+    No other figure of the page has this name. The headline is cut off: `top` points.
     """
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", svg, flags=re.DOTALL)

@@ -85,13 +85,13 @@ def _row(entry: Entry, own: dict[str, Any]) -> tuple[Cell, ...]:
     return (
         Cell(entry.method),
         Cell(", ".join(str(run.seed) for run in entry.runs)),
-        Cell(NONE) if entry.solved else Cell(f"{first.lr:g}", first.lr),
+        Cell(NONE) if entry.row.solved else Cell(f"{first.lr:g}", first.lr),
         Cell(_pairs(first.options)),
         Cell(_pairs(own)),
         Cell(f"{seen['scheme']}{seed}" if seen.get("scheme") else NONE),
         Cell(str(seen.get("digest", NONE))),
         Cell(NONE) if first.k is None else Cell(f"{first.k:.3g}", first.k),
-        Cell(NONE if entry.solved else ", ".join(str(run.best_epoch) for run in entry.runs)),
+        Cell(NONE if entry.row.solved else ", ".join(str(run.best_epoch) for run in entry.runs)),
         Cell(", ".join(dict.fromkeys(run.weights for run in entry.runs))),
         Cell(first.version or NONE),
     )

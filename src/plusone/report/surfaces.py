@@ -198,15 +198,10 @@ def _in_one_batch(
 def filter_direction(
     weights: Mapping[str, Tensor], generator: torch.Generator
 ) -> dict[str, Tensor]:
-    """A random direction with the norms of the weights' filters.
+    """A random direction with the norms of the weights' filters, for weights of two dimensions on.
 
-    Args:
-        weights: Weights by name. A filter is a row of the first dimension: the weights of one class
-            in a linear head, one output channel of a convolution.
-        generator: Source of randomness.
-
-    Returns:
-        One tensor per weight with two or more dimensions.
+    A filter is a row of the first dimension: the weights of one class in a linear head, one output
+    channel of a convolution.
 
     >>> one = filter_direction({"w": torch.tensor([[3.0, 4.0]])}, torch.Generator().manual_seed(0))
     >>> round(one["w"].norm().item(), 4)

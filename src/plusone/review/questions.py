@@ -321,12 +321,10 @@ class Suggested:
         return set(self.suggestions.row[self.seen & (self.state == NO)].tolist())
 
     def next_item(self, busy: Set[Pair], again: int, row: int | None = None) -> Places:
-        """The open questions of the next item; empty if there is none.
+        """The open questions of the given or the next item; empty if there is none.
 
-        Args:
-            busy: Questions leased to other sessions.
-            again: Questions skipped up to this row of the history are asked again.
-            row: The item to ask about; the first one with an open question by default.
+        Those in `busy` are leased to other sessions; those skipped up to row `again` of the history
+        are asked again.
         """
         if row is not None:
             own = self.of_item(row)
@@ -427,10 +425,8 @@ class NewItems:
     def next(self, busy: Set[Pair], again: int, row: int | None = None) -> tuple[int, int] | None:
         """The item and the class to ask about; None if there is none, or all are leased to others.
 
-        Args:
-            busy: Items leased to other sessions.
-            again: Items skipped up to this row of the history are asked about again.
-            row: An item to prefer if it still needs a question.
+        Items in `busy` are leased to other sessions; those skipped up to row `again` of the history
+        are asked about again. The item `row` is preferred if it still needs a question.
         """
         free = self._waiting & (self._left > 0)
         if row is not None and free[row]:

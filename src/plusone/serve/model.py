@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -30,10 +30,7 @@ LARGE = 16_000_000  # pixels; images with more are decoded one at a time
 ROWS = 16  # images that are computed at a time, so that others need not wait for a large batch
 
 
-class Compute(Protocol):
-    """Calibrated probabilities `[B, L]` of inputs `[B, ...]`."""
-
-    def __call__(self, inputs: Tensor) -> Tensor: ...
+Compute = Callable[[Tensor], Tensor]  # calibrated probabilities `[B, L]` of inputs `[B, ...]`
 
 
 @dataclass(frozen=True)
@@ -118,7 +115,8 @@ def load_model(
     if onnx and (folder / ONNX).is_file():
         compute, runtime = _OnnxCompute(folder / ONNX, classes), "onnx"
     else:
-        compute, runtime = _TorchCompute(folder, where), "torch"
+        predictor = load_run(folder, where)
+        compute, runtime = lambda inputs: predictor.probabilities(ArrayInputs(inputs)), "torch"
     if threshold is None:
         thresholds = read_thresholds(folder, classes)
     else:
@@ -155,14 +153,6 @@ def _try(model: ServedModel, folder: Path) -> None:
             f"{folder}: the model gives {tuple(scores.shape[1:])} probabilities for "
             f"{len(model.classes)} classes"
         )
-
-
-class _TorchCompute:
-    def __init__(self, folder: Path, device: torch.device) -> None:
-        self.predictor = load_run(folder, device)
-
-    def __call__(self, inputs: Tensor) -> Tensor:
-        return self.predictor.probabilities(ArrayInputs(inputs))
 
 
 class _OnnxCompute:
