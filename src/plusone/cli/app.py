@@ -143,7 +143,6 @@ def summary(name: str) -> str:
 
 
 def _load(name: str) -> Any:
-    """The command itself, with its options and its help."""
     module = import_module(f"{__package__}.{MODULE.get(name, name)}")
     if name == "analyse":
         names = {"help_option_names": ["-h", "--help"]}

@@ -124,7 +124,6 @@ def _train_words(
     best: Recipe,
     given_settings: Mapping[str, Any],
 ) -> list[str]:
-    """The arguments of `plusone train` for the winner."""
     words = [data, *(word for path in features for word in ("-x", str(path)))]
     words += ["--format", form] if form != "auto" else []
     words += ["--labels", meaning] if meaning != "auto" else []

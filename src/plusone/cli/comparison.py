@@ -65,7 +65,6 @@ def _print_table(rows: Sequence[Row], title: str) -> None:
 
 
 def _print_legend(rows: Sequence[Row]) -> None:
-    """Prints what the columns and marks mean."""
     from plusone.compare.results_table import NEAR, UNKNOWN
 
     if any(row.if_negative is not None for row in rows):

@@ -71,7 +71,6 @@ def demo(
 def _compare(
     context: typer.Context, to: Path, workers: int, seed: int, *, as_json: bool, report: bool
 ) -> None:
-    """Compares the methods on the embedded images."""
     from plusone.compare.bench import run_bench
     from plusone.compare.spec import make_spec
     from plusone.methods import COMPARED

@@ -240,7 +240,6 @@ def _extra(name: str, extra: Extra) -> dict[str, Any]:
 
 
 def _torchvision() -> str:
-    """Whether torchvision can be imported."""
     from plusone.models.backbones import torchvision_problem
 
     if util.find_spec("torchvision") is None:
@@ -258,7 +257,6 @@ def _compiler() -> str:
 
 
 def _compile(device: str) -> str:
-    """Whether torch.compile works on a device."""
     from plusone.training.guards import compiler_problem
 
     return compiler_problem(device) or "torch.compile works"
@@ -308,7 +306,6 @@ def _plain(value: Any) -> Any:
 
 
 def _print(report: dict[str, Any]) -> None:
-    """The report for people."""
     versions = [(name, value or "not installed") for name, value in report["versions"].items()]
     out.print(table("", ("version", ""), versions, text=2))
     system = [(name, _shown(value)) for name, value in report["system"].items()]

@@ -79,7 +79,6 @@ def _figure(value: float | None) -> str | None:
 
 
 def _summary(prepared: Prepared, file: Path) -> dict[str, Any]:
-    """The output of `--json`."""
     labels = prepared.table
     return {
         "out": str(file),

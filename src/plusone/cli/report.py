@@ -86,7 +86,6 @@ def report(
 
 
 def _markdown(places: Sequence[Path], target: Path, as_json: bool) -> None:
-    """The runs as a Markdown table."""
     from plusone.compare.results_table import markdown
     from plusone.io.files import write_text
     from plusone.report.material import find_results

@@ -174,7 +174,6 @@ def _species(
     *,
     as_json: bool,
 ) -> None:
-    """The table of the species files."""
     from plusone.compare.species import (
         BASELINES,
         FILES,

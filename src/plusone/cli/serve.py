@@ -112,7 +112,6 @@ def serve(
 
 
 def _read_token(path: Path) -> str:
-    """The token in a file."""
     with path.open("rb") as file:
         mode = os.fstat(file.fileno()).st_mode
         if os.name == "posix" and S_ISREG(mode) and mode & 0o077:

@@ -315,7 +315,6 @@ def _check_new(folder: Path, resume: bool) -> None:
 
 
 def _report(folder: Path) -> None:
-    """Writes the report of one run into its folder."""
     from importlib.util import find_spec
 
     try:

@@ -224,7 +224,6 @@ def tune_by_grid(
 
 
 def _tune(spec: BenchSpec, entries: Sequence[Entry], folder: Path, run: Runner) -> list[Settings]:
-    """The chosen settings of each entry."""
     if spec.search != "optuna":
         options = spec.search == "grid"
         return tune_by_grid(entries, spec.lr or (None,), spec.seeds[0], run, options=options)

@@ -73,7 +73,6 @@ class Journal:
         return self.values[key]
 
     def _lines(self) -> list[Value]:
-        """All complete lines."""
         if not self.path.exists():
             return []
         try:

@@ -246,7 +246,6 @@ def _row(runs: Sequence[JobResult]) -> Row:
 
 
 def _figures(runs: Sequence[JobResult]) -> dict[str, Any]:
-    """The fields of an `Outcome`."""
     tests = [run.test_map for run in runs if run.test_map is not None]
     return {
         "data": runs[0].data,
@@ -269,7 +268,6 @@ def _mean_map(tests: Sequence[Mapping[str, float | None] | None]) -> float | Non
 
 
 def _by_seed(runs: Sequence[JobResult]) -> dict[int, float]:
-    """The score of each seed."""
     return {run.seed: run.choice_score if run.test_map is None else run.test_map for run in runs}
 
 

@@ -239,7 +239,6 @@ def _chosen(study: _Study, trials: int) -> Settings:
 
 
 def _settings_of(study: _Study, trial: Any) -> Settings:
-    """The settings that a trial tried."""
     params = {name: value for name, value in trial.params.items() if not name.startswith(GIVEN)}
     return _settings(study.entry.method, params)
 

@@ -197,7 +197,6 @@ def merge_settings(first: Settings, second: Settings) -> Settings:
 
 
 def _without(settings: Settings, given: Settings) -> Settings:
-    """Settings without those that are given elsewhere."""
     remaining = {name: value for name, value in settings.items() if name not in given}
     if isinstance(settings.get("options"), dict):
         pinned = given.get("options", {})

@@ -121,7 +121,6 @@ def _lean(item: dict[str, Any]) -> object:
 
 
 def _voc(file: Path) -> dict[str, Image]:
-    """The image of one of VOC's XML files."""
     values: dict[str, str] = {}
     objects: list[tuple[str, Box]] = []
     path: list[str] = []

@@ -79,7 +79,6 @@ def find_faults(
 def _decode_all(
     paths: Sequence[Path], on_image: Callable[[int, int], None] | None = None
 ) -> dict[int, str]:
-    """The faults found by decoding every file."""
     faults: dict[int, str] = {}
     with ThreadPoolExecutor(THREADS) as pool:
         for start in range(0, len(paths), AT_ONCE):

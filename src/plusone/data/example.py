@@ -108,7 +108,6 @@ def _write(
 
 
 def _rows(scenes: Digits, split: str, count: int) -> Rows:
-    """The first scenes of a split."""
     rows = np.flatnonzero(scenes.split == SPLITS.index(split))
     if not 1 <= count <= len(rows):
         raise InputError(f"between 1 and {len(rows)} images can be written here, not {count}")

@@ -151,7 +151,6 @@ def _load(file: Path) -> Arrays:
 
 
 def _ids_in(beside: Path) -> Strings:
-    """The ids in a text file, one per line."""
     try:
         text = read_text(beside, largest=LARGE_FILE, encoding="utf-8-sig")
     except UnicodeDecodeError:

@@ -145,5 +145,4 @@ def _means(
     totals, counts = np.zeros((n_items, x.shape[1])), np.zeros((n_items, x.shape[1]))
     np.add.at(totals, item, np.where(known, x, 0.0))
     np.add.at(counts, item, known)
-    means: npt.NDArray[np.float64] = np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
-    return means
+    return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)

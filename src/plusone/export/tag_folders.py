@@ -54,7 +54,6 @@ def folder_names(classes: Iterable[str]) -> list[str]:
 
 
 def _numbered(stem: str, suffix: str) -> Iterator[str]:
-    """The name, then the name with 2, 3 and so on."""
     yield stem + suffix
     number = 2
     while True:

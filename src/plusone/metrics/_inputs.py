@@ -156,6 +156,5 @@ def _numpy(array: Array) -> NDArray[Any]:
     """The values as a numpy array; bfloat16, which numpy lacks, becomes float32."""
     if isinstance(array, Tensor):
         array = array.detach().cpu()
-        plain: NDArray[Any] = (array.float() if array.dtype == bfloat16 else array).numpy()
-        return plain
+        return (array.float() if array.dtype == bfloat16 else array).numpy()
     return np.asarray(array)

@@ -67,8 +67,7 @@ def prober_for(truth: LabelMatrix | None, observed: LabelMatrix) -> Prober | Non
 def _places(labels: LabelMatrix, selected: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     """Positions of the selected stored labels in the flattened `[N, L]` table."""
     rows = np.repeat(np.arange(len(labels), dtype=np.int64), np.diff(labels.indptr))
-    places: npt.NDArray[np.int64] = (rows * labels.n_classes + labels.indices)[selected]
-    return places
+    return (rows * labels.n_classes + labels.indices)[selected]
 
 
 def _coarse(counts: Tensor) -> tuple[int, ...]:

@@ -184,8 +184,7 @@ def predict(scores: Floats, *, threshold: Cut = 0.5, top_k: int | None = None) -
     array([[ True,  True, False]])
     """
     if top_k is None:
-        above: Bools = scores > threshold
-        return above
+        return scores > threshold
     if top_k < 1:
         raise ValueError(f"top_k must be at least 1, got {top_k}.")
     labels = scores.shape[1]
@@ -320,10 +319,8 @@ def _common(values: Floats, positive: Bools, ordered: Floats, priors: Floats | N
 
 def _logit(p: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     inside = np.clip(p, EDGE, 1 - EDGE)
-    logits: npt.NDArray[np.float64] = np.log(inside / (1 - inside))
-    return logits
+    return np.log(inside / (1 - inside))
 
 
 def _sigmoid(z: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    p: npt.NDArray[np.float64] = 1 / (1 + np.exp(-z))
-    return p
+    return 1 / (1 + np.exp(-z))

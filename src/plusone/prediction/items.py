@@ -171,7 +171,6 @@ def _matching(pattern: str) -> Items:
 
 
 def _listed(path: Path, *, alone: bool) -> Items:
-    """The images listed in the id column of a CSV file."""
     problems = Problems(path)
     ids: list[str] = []
     bad: list[Skipped] = []
@@ -196,7 +195,6 @@ def _features_or_dataset(
     meaning: str,
     hints: Path | None,
 ) -> Items:
-    """The items of a feature file or a data set."""
     path = Path(argument)
     if not predictor.images and not features and image_files(path):
         raise InputError(
@@ -234,7 +232,6 @@ def inputs_for(predictor: Predictor, dataset: Dataset, rows: npt.NDArray[np.int6
 
 
 def _check_kind(predictor: Predictor, dataset: Dataset) -> None:
-    """Refuses data that the model does not take."""
     given = input_shape(dataset, predictor.recipe)
     if not same_kind(given, predictor.shape):
         raise InputError(

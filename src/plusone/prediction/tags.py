@@ -121,7 +121,6 @@ def _all_gather(
 
 
 def _from_inputs(predictor: Predictor, items: Items) -> Iterator[Predictions]:
-    """Predictions of items that are not image files."""
     if items.inputs is None or not len(items):
         return
     rows = max(1, NUMBERS // (int(np.prod(predictor.shape)) + len(predictor.classes)))

@@ -167,7 +167,6 @@ def _draw(group: Group) -> Figure:
 
 
 def _scaled(line: Line) -> Line:
-    """A line scaled to the range 0 to 1."""
     known = [value for value in line.mean if value == value]
     low, high = min(known, default=0.0), max(known, default=0.0)
     return Line(line.name, line.x, [(value - low) / (high - low or 1.0) for value in line.mean])

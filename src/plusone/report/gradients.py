@@ -236,7 +236,6 @@ def _alike(method: Method, clock: Clock, p: float) -> tuple[float, float]:
 
 
 def _own_loss(method: Method, clock: Clock, p: float, place: int) -> float:
-    """The loss of one label, where labels are independent."""
     n_classes = method.labels.n_classes
     together, all_seen = _alike(method, clock, p)
     seen = all_seen / n_classes

@@ -699,7 +699,6 @@ def lasd_tau(group: Group) -> float:
 
 
 def _enough(values: PredictiveValues) -> list[float | None]:
-    """PPV where enough labels are above the threshold."""
     pairs = zip(values.ppv, values.above, strict=True)
     return [ppv if above >= ENOUGH else None for ppv, above in pairs]
 

@@ -253,7 +253,6 @@ def _named(results: Sequence[JobResult]) -> list[JobResult]:
 
 
 def _variants(group: Sequence[JobResult]) -> Iterator[str]:
-    """A name for each result of one method."""
     recipes = [
         {name: json.dumps(value) for name, value in result.recipe.items()
          if name not in NOT_VARIANTS}
@@ -269,7 +268,6 @@ def _variants(group: Sequence[JobResult]) -> Iterator[str]:
 
 
 def _digest(result: JobResult) -> str:
-    """Digest of the seen labels."""
     return str(result.observation.get("digest", "unknown"))
 
 

@@ -88,7 +88,6 @@ def kept(run: RunResult) -> str:
 
 
 def _describe(run: RunResult) -> str:
-    """The data set of a run in a line."""
     names = (("train", "training"), ("val", "validation"), ("test", "test"))
     parts = [f"{run.items[name]:,} {word} items" for name, word in names if run.items.get(name)]
     if run.labels is not None:
@@ -99,7 +98,6 @@ def _describe(run: RunResult) -> str:
 
 
 def _selection(runs: Sequence[RunResult]) -> str:
-    """What epochs were selected by."""
     labels = {"truth": "all labels of the validation items", "observed": "their seen labels alone"}
     pairs = sorted({(run.selected_on, run.selected_by) for run in runs}, reverse=True)
     return "the epoch by validation " + ", ".join(

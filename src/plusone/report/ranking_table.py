@@ -82,7 +82,6 @@ def _cell(column: Column, row: Row) -> Cell:
 
 
 def _csv(runs: Sequence[JobResult]) -> str:
-    """Runs as a data URI, one line each."""
     text = runs_csv(runs, (), DOWNLOADED)
     code = base64.b64encode(text.encode("utf-8")).decode("ascii")
     return f"data:text/csv;charset=utf-8;base64,{code}"

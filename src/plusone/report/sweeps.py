@@ -52,7 +52,6 @@ def sweeps(material: Material) -> Section | None:
 
 
 def _sweep_table(sweep: Sweep) -> Table:
-    """The numbers behind a sweep."""
     labels = any(row.labels for row in sweep.rows)
     columns = [("data", ""), ("method", ""), (sweep.over, "value of the setting")]
     columns += [("mAP in %", "test, or validation without a test split")]

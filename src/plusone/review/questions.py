@@ -175,8 +175,7 @@ def entropy(probability: npt.NDArray[np.float32]) -> Floats:
     p = np.clip(probability.astype(np.float64), 0, 1)
     inner = (p > 0) & (p < 1)
     q = np.where(inner, p, 0.5)
-    bits: Floats = np.where(inner, -(q * np.log2(q) + (1 - q) * np.log2(1 - q)), 0.0)
-    return bits
+    return np.where(inner, -(q * np.log2(q) + (1 - q) * np.log2(1 - q)), 0.0)
 
 
 OPEN, YES, NO, SKIPPED = 0, 1, 2, 3
@@ -328,14 +327,12 @@ class Suggested:
         """
         if row is not None:
             own = self.of_item(row)
-            wanted: Places = own[self._askable(own, again, frozenset())]
-            return wanted
+            return own[self._askable(own, again, frozenset())]
         first = self.queue[self._askable(self.queue, again, busy)][:1]
         if not len(first):
             return first
         own = self.of_item(int(self.suggestions.row[first[0]]))
-        free: Places = own[self._askable(own, again, busy)]
-        return free
+        return own[self._askable(own, again, busy)]
 
     def next_page(self, label: int, busy: Set[Pair], again: int, size: int) -> Places:
         """The next open questions about one class, the most probable first."""

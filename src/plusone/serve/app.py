@@ -188,7 +188,6 @@ class Service:
         return self._several([str(number) for number in range(len(items))], items)
 
     def _input(self, values: Any, what: str) -> Tensor:
-        """The features of one item."""
         width = self.model.shape[-1]
         rows = [values] if len(self.model.shape) == 1 else values
         # NumPy is given numbers only: an array of texts would take as much for each as the longest.
@@ -229,7 +228,6 @@ class Service:
 
 
 def _features(body: bytes) -> Any:
-    """The value of `features` in a JSON body."""
     try:
         value = parse_json(body)
     except ValueError as error:
@@ -318,7 +316,6 @@ def make_app(service: Service, keys: Keys) -> FastAPI:
 
 
 def _bodies(model: ServedModel) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Type and schema of the body of one item, and of several."""
     if model.images:
         file = {"type": "string", "format": "binary"}
         listed = {"type": "array", "items": file, "maxItems": MAX_IMAGES}
@@ -406,7 +403,6 @@ async def _uploads(request: Request) -> tuple[list[str], list[bytes]]:
 
 
 def _add_page(app: FastAPI, service: Service, keys: Keys) -> None:
-    """The page in the browser."""
     make_schema = app.openapi
 
     def schema() -> dict[str, Any]:

@@ -148,7 +148,6 @@ def inner_path(
 
 
 def _token_given(query: str, token: str) -> bool:
-    """Whether the address has the right token in it."""
     try:
         given = parse_qs(query, max_num_fields=4).get("token", [])
     except ValueError:
