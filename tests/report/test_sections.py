@@ -47,7 +47,7 @@ def test_the_best_is_compared_with_a_rival_rather_than_a_reference(make, tmp_pat
 def test_nothing_is_hidden(make, tmp_path):
     full = changed(make.result("bce"), positives=[0] * 100, distance=None)
     make.journal(tmp_path, [full])
-    assert hidden.hidden_labels(collect([tmp_path])) is None
+    assert not hidden.hidden_labels(collect([tmp_path])).blocks
 
 
 def test_empty_records_and_values_that_are_not_finite(make, tmp_path):

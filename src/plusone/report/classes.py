@@ -39,7 +39,7 @@ COMPARED = 3  # methods in a figure
 SHOWN = 40  # classes in a figure
 
 
-def per_class(material: Material) -> Section | None:
+def per_class(material: Material) -> Section:
     """The best method beside AN and BCE, class by class; a table of a single training."""
     blocks: list[Block] = []
     for group in material.groups:
@@ -47,8 +47,6 @@ def per_class(material: Material) -> Section | None:
             blocks.append(table)
         elif _scores(group):
             blocks.append(Drawing(f"classes-{group.slug}", partial(_draw, group)))
-    if not blocks:
-        return None
     compared = any(isinstance(block, Drawing) for block in blocks)
     return Section("classes", "Classes", COMPARED_TEXT if compared else TABLE_TEXT, tuple(blocks))
 

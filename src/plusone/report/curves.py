@@ -111,15 +111,13 @@ def _total(epoch: EpochRecord) -> float | None:
     return sum(known) if len(known) == len(epoch.losses) else None
 
 
-def learning(material: Material) -> Section | None:
+def learning(material: Material) -> Section:
     """Validation mAP and loss per epoch."""
     groups = [
         group
         for group in material.groups
         if any(len(curve.epochs) > 1 for curve in averaged(group))  # a closed form has no course
     ]
-    if not groups:
-        return None
     return Section(
         "learning",
         "Learning curves",

@@ -35,7 +35,7 @@ WITHOUT_TRUTH = (
 WITHOUT_IMAGES = 4  # items shown where there are no images
 
 
-def examples(material: Material) -> Section | None:
+def examples(material: Material) -> Section:
     """Images with seen, found and missed labels."""
     works: list[Block] = []
     shown = set()
@@ -43,8 +43,6 @@ def examples(material: Material) -> Section | None:
         if group.data not in shown and _with_examples(group):
             shown.add(group.data)
             works.append(Work(f"examples of {group.name}", partial(_gallery, group)))
-    if not works:
-        return None
     items = [item for group in material.groups for run in _with_examples(group).values()
              for item in run.examples]  # fmt: skip
     known = any(item.truth is not None for item in items)

@@ -284,13 +284,11 @@ def _distinct(curves: Sequence[Curve]) -> list[Curve]:
     ]
 
 
-def regimes(material: Material) -> Section | None:
+def regimes(material: Material) -> Section:
     """Loss and gradient against the probability (GR, Fig. 1; EM)."""
     draws = [partial(gradient_regimes, gradients) for gradients in material.of(Gradients)]
     if not draws and material.groups and (names := _with_curves(material.groups[0])):
         draws = [partial(_of_group, material.groups[0], names)]
-    if not draws:
-        return None
     return Section(
         "regimes",
         "Gradient regimes",

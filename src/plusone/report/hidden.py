@@ -261,7 +261,7 @@ def posterior(p: Sequence[float], k: float) -> tuple[float, ...]:
     return tuple((1 - a) * at / max(1 - a * at, 1e-12) for at in p)
 
 
-def hidden_labels(material: Material) -> Section | None:
+def hidden_labels(material: Material) -> Section:
     """Distributions, distances, shares of false negatives, predictive values."""
     blocks: list[Block] = []
     for group in material.groups:
@@ -291,8 +291,6 @@ def hidden_labels(material: Material) -> Section | None:
             Drawing(f"{name}-{group.slug}", partial(draw, group, runs), note)
             for name, draw, note in figures
         ]
-    if not blocks:
-        return None
     return Section(
         "hidden",
         "Hidden labels during training",

@@ -19,11 +19,9 @@ RANDOM = "any"
 NAMES = {RANDOM: "random questions"}
 
 
-def answers(material: Material) -> Section | None:
+def answers(material: Material) -> Section:
     """The mAP before and after questions, against random questions."""
     loops = [loop for loop in material.of(Loop) if loop.rows]
-    if not loops:
-        return None
     blocks: list[Block] = []
     for number, loop in enumerate(loops, start=1):
         blocks.append(Drawing(f"loop-{number}", partial(answer_curves, loop)))

@@ -37,12 +37,10 @@ LETTERS = 30  # below an image
 HOT = (255, 150, 0)  # orange is visible on dark and bright images, and to colour-blind readers
 
 
-def attention(material: Material, cache: Path) -> Section | None:
+def attention(material: Material, cache: Path) -> Section:
     """Maps of the runs whose models have them."""
     able = {name for name, info in METHODS.items() if info.has_maps}
     runs = [run for run in material.runs if run.method in able and run.examples][:RUNS]
-    if not runs:
-        return None
     return Section(
         "maps",
         "Attention maps",

@@ -28,10 +28,8 @@ SEEN_ONLY = (
 )
 
 
-def results(material: Material) -> Section | None:
+def results(material: Material) -> Section:
     """One table per data set and mode."""
-    if not material.groups:
-        return None
     blocks: list[Block] = [results_table(group) for group in material.groups]
     runs = [run for group in material.groups for entry in group.entries for run in entry.runs]
     if runs:

@@ -28,14 +28,12 @@ COLUMNS = (
 )
 
 
-def settings(material: Material) -> Section | None:
+def settings(material: Material) -> Section:
     """Recipes and observations, a table per group."""
     blocks: list[Block] = []
     for group in material.groups:
         if entries := [entry for entry in group.ranked if entry.runs]:
             blocks += _blocks(group.name, entries)
-    if not blocks:
-        return None
     return Section(
         "settings",
         "All settings",

@@ -28,11 +28,9 @@ LOGARITHMIC = 20  # ratio of the largest to the smallest value from which the ax
 TICKS = 8  # values up to which each gets a tick
 
 
-def sweeps(material: Material) -> Section | None:
+def sweeps(material: Material) -> Section:
     """A curve per method over the values of a setting."""
     found = [sweep for sweep in material.of(Sweep) if sweep.rows]
-    if not found:
-        return None
     blocks: list[Block] = []
     for number, sweep in enumerate(found, start=1):
         blocks.append(Drawing(f"sweep-{number}", partial(sweep_curves, sweep), sweep.title))
@@ -179,11 +177,9 @@ def finding(sweep: Sweep) -> str:
     )
 
 
-def ablations(material: Material) -> Section | None:
+def ablations(material: Material) -> Section:
     """Tables of a method without some of its parts."""
     tables = [_ablation(ablation) for ablation in material.of(Ablation) if ablation.rows]
-    if not tables:
-        return None
     return Section(
         "ablations",
         "Ablations",

@@ -121,11 +121,9 @@ def class_counts(result: RunResult) -> ClassCounts:
     return ClassCounts(result.data, result.items["train"], tuple(rows))
 
 
-def recovery(material: Material) -> Section | None:
+def recovery(material: Material) -> Section:
     """How well the full training labels were recovered (Cole et al. 2021, Table 2)."""
     tables = [table for group in material.groups if (table := _table(group)) is not None]
-    if not tables:
-        return None
     return Section(
         "recovery",
         "Recovery of the training labels",
@@ -160,7 +158,7 @@ def _cell(mean: float | None, sd: float | None) -> Cell:
     return Cell("–") if mean is None else Cell(spread(mean, sd), mean)
 
 
-def missing_positives(material: Material) -> Section | None:
+def missing_positives(material: Material) -> Section:
     """Seen and missing positives per class (GR, Fig. 4)."""
     blocks: list[Block] = []
     drawn = set()
@@ -171,8 +169,6 @@ def missing_positives(material: Material) -> Section | None:
             drawn.add(group.data)
             draw = partial(seen_and_missing, class_counts(known[0]))
             blocks.append(Drawing(f"missing-{group.slug}", draw))
-    if not blocks:
-        return None
     return Section(
         "missing",
         "Seen and missing positives",

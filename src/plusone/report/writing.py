@@ -94,11 +94,11 @@ def write_report(
 
 
 def _sections(material: Material, cache: Path, *, images: bool) -> list[Section]:
-    """All sections that have something to show, in order."""
+    """All sections that have something to show, in order; others have no blocks."""
     made = [summary(material), results(material), examples(material) if images else None]
     made += [make(material) for make in SECTIONS]
     made += [attention(material, cache) if images else None, settings(material), regimes(material)]
-    return [section for section in made if section is not None]
+    return [section for section in made if section is not None and section.blocks]
 
 
 def default_title(material: Material) -> str:
