@@ -50,13 +50,7 @@ class Bench:
 
 
 def run_bench(spec: BenchSpec, folder: Path, run: Runner) -> Bench:
-    """Runs a comparison.
-
-    Args:
-        spec: What to compare.
-        folder: Where Optuna keeps its studies, unless the spec names a database.
-        run: Trains jobs and returns their results in order.
-    """
+    """Runs a comparison; Optuna keeps its studies in the folder, or in the database of the spec."""
     entries = make_entries(spec)
     rates = spec.lr or (None,)
     for entry in entries:  # refuses wrong settings before anything is trained

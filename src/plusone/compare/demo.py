@@ -85,12 +85,8 @@ def run_demo(
     """Writes pictures with one tag each, trains on them, and suggests the tags that are missing.
 
     The models are fitted on fixed features: in closed form, and a linear layer. So figures differ
-    little between machines.
-
-    Args:
-        folder: Gets `pictures/` and `suggestions/`; the pictures of an earlier demo are used again.
-        seed: Seed of the simulated annotator and of the models.
-        on_step: Called with the name of each of the `STEPS` steps before it starts.
+    little between machines. The folder gets `pictures/` and `suggestions/`; the pictures of an
+    earlier demo are used again. `on_step` is called with the name of each step before it starts.
     """
     step = on_step or (lambda name: None)
     pictures = folder / "pictures"

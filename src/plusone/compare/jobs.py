@@ -172,12 +172,9 @@ def run_jobs(
 ) -> list[JobResult]:
     """Runs the jobs that are not in the journal yet; returns the results of all, in order.
 
-    Args:
-        jobs: The runs.
-        journal: JSON lines, one per finished job, appended as jobs finish, so that a stopped
-            comparison resumes.
-        workers: Processes; each computes on one thread, so that they do not compete for cores.
-        on_done: Called with each result and whether the journal already had it.
+    The journal gets a line as each job finishes, so that a stopped comparison resumes. Each worker
+    process computes on one thread, so that they do not compete for cores. `on_done` is called with
+    each result and whether the journal already had it.
     """
     results = {result.key: result for result in read_journal(journal)}
     keys = [job.key for job in jobs]

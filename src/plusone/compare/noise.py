@@ -50,10 +50,7 @@ class Noise:
 def pooled_noise(scores: Mapping[str, Mapping[int, float]]) -> Noise | None:
     """The noise of scores by method and seed; None for one method or one seed.
 
-    Methods with the same score for all seeds do not count.
-
-    Args:
-        scores: Method -> seed -> score; seeds that not all methods have are left out.
+    Methods with the same score for all seeds do not count, nor seeds that not all methods have.
     """
     from scipy.stats import t  # type: ignore[import-untyped, unused-ignore]
 

@@ -185,19 +185,11 @@ def make_parts(
 ) -> list[Part]:
     """The comparisons of a table; unknown names and wrong settings are refused.
 
-    Args:
-        table: A name in `TABLES`.
-        data: A public data set.
-        block: The data, fields of a `DataSpec`; features are for the mode linear alone.
-        methods: Rows; by default those of the table. "all" is every method. Methods that the table
-            does not list are trained too, and have no published figure.
-        modes: Modes; by default those of the table.
-        seeds: Seeds of each row.
-        rates: Learning rates to choose from; by default those of the papers in the mode linear, and
-            that of the recipe in others.
-        batches: Batch sizes to choose from; likewise.
-        settings: Recipe settings that take precedence over the recipes.
-        workers: Parallel runs.
+    `block` has the fields of a `DataSpec`; its features are for the mode linear alone. Methods and
+    modes are those of the table by default, "all" is every method; methods that the table does not
+    list are trained too, and have no published figure. Learning rates and batch sizes to choose
+    from are by default those of the papers in the mode linear, and those of the recipe in others.
+    `settings` take precedence over the recipes.
     """
     for mode in modes:
         if mode not in RECIPES:

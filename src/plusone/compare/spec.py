@@ -136,11 +136,8 @@ def read_spec(path: Path, flags: Mapping[str, Any], settings: Settings) -> Bench
     """Reads a comparison from TOML.
 
     A file does not say where files are written: its `cache_dir` is left out, its `storage` refused.
-
-    Args:
-        path: The file; relative paths in it start at its folder.
-        flags: Fields that replace those of the file.
-        settings: Recipe settings that take precedence over all of the file's.
+    Relative paths in it start at its folder. Flags replace its fields, and settings take precedence
+    over all of its settings.
     """
     fields = read_toml(path)
     if "storage" in fields:

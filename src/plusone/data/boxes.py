@@ -43,14 +43,9 @@ class Boxes:
 
 
 def read_boxes(path: str | Path, table: LabelTable) -> Boxes:
-    """The boxes of the items of a table.
+    """The boxes of the items and classes of a table.
 
-    Args:
-        path: A COCO instances JSON, a folder with `instances_*.json`, or a folder of VOC's XML.
-        table: The items and classes.
-
-    Raises:
-        InputError: There is no such file, it is malformed, or no item or class is in it.
+    The path is a COCO instances JSON, a folder with `instances_*.json`, or a folder of VOC's XML.
     """
     source = Path(path)
     if source.is_dir():

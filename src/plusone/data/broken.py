@@ -34,12 +34,7 @@ FILE = "broken.csv"
 
 
 def without_broken(dataset: Dataset, on_image: Callable[[int, int], None] | None = None) -> Dataset:
-    """The data set without the items whose image file cannot be decoded; `broken` names them.
-
-    Args:
-        dataset: The data; returned unchanged if it holds features or has no image files.
-        on_image: Called with the number of files checked so far and the total.
-    """
+    """The data set without the items whose image file cannot be decoded; `broken` names them."""
     table = dataset.table
     if dataset.features is not None or table.root is None or not len(table):
         return dataset

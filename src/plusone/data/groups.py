@@ -32,14 +32,10 @@ def group_numbers(groups: npt.ArrayLike) -> Ints:
 def random_items(
     n_items: int, size: int, permute: Permute, groups: npt.ArrayLike | None = None
 ) -> Ints:
-    """Rows of random items; larger sizes contain smaller ones.
+    """Rows of `size` random items; larger sizes contain smaller ones.
 
-    Args:
-        n_items: How many items there are.
-        size: How many are drawn.
-        permute: Gives the random order.
-        groups: The group of each item, `[N]`. Whole groups are drawn then, at least one and not
-            all, so that the number of items comes close to `size`.
+    If items have groups `[N]`, whole groups are drawn, at least one and not all, so that the number
+    of items comes close to `size`.
 
     >>> random_items(5, 2, np.arange, ["a", "a", "a", "b", "c"]).tolist()
     [0, 1, 2]
@@ -57,14 +53,10 @@ def random_items(
 def random_folds(
     n_items: int, folds: int, permute: Permute, groups: npt.ArrayLike | None = None
 ) -> Ints:
-    """The random fold of each item, `[N]`.
+    """The random fold of each item, `[N]`; at most as many folds as items, or groups.
 
-    Args:
-        n_items: How many items there are.
-        folds: How many folds; at most as many as items, or groups.
-        permute: Gives the random order.
-        groups: The group of each item, `[N]`. Items of a group are in one fold then: the largest
-            groups come first, each into the fold with the fewest items.
+    If items have groups `[N]`, those of a group are in one fold: the largest groups come first,
+    each into the fold with the fewest items.
 
     >>> random_folds(5, 2, np.arange, ["a", "a", "a", "b", "c"]).tolist()
     [0, 0, 0, 1, 1]

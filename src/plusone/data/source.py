@@ -49,15 +49,10 @@ def load_source(
 ) -> Dataset:
     """Loads a data set: an embedded one by name, or a file or folder in any known format.
 
-    Args:
-        data: A name in `EMBEDDED`, or a path.
-        features: Feature files that hold a vector for each item.
-        hints: A file with scores from elsewhere, see `plusone.data.hints`.
-        format: The format of the labels; "auto" detects it.
-        labels: "seen" or "complete": the meaning of zeros; "auto" detects it.
-        check_images: Whether items whose image cannot be decoded are left out, see
-            `plusone.data.broken`.
-        on_image: Called with the number of images checked so far and the total.
+    Format and meaning of the labels are those of `plusone.data.formats.read`; feature files hold a
+    vector for each item, a hint file scores from elsewhere (`plusone.data.hints`). Unless told
+    otherwise, items whose image cannot be decoded are left out (`plusone.data.broken`); `on_image`
+    is called with the number of images checked so far and the total.
     """
     if data in EMBEDDED:
         dataset = _digits(data)

@@ -50,11 +50,7 @@ class SpeciesData:
     species: tuple[str, ...]
 
     def dataset(self, background: int = 0) -> Dataset:
-        """The sites as items to learn from.
-
-        Args:
-            background: How many background sites, the first ones, are items without a label.
-        """
+        """The sites as items to learn from; some background sites are items without a label."""
         more = self.background[:background]
         unlabelled = np.zeros((len(more), len(self.species)), dtype=np.int8)
         labels = LabelMatrix.from_dense(np.concatenate([self.seen, unlabelled]))

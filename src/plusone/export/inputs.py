@@ -113,11 +113,7 @@ def _normalization(
 
 
 def some_inputs(predictor: Predictor, run: Path, n: int) -> tuple[Tensor, bool]:
-    """Inputs of the first items of the run's data; random ones if the data is gone.
-
-    Returns:
-        Up to `n` inputs, and whether they are items of the data.
-    """
+    """Up to `n` inputs: of the first items of the run's data (True), or random if it is gone."""
     source = read_description(run).source
     try:
         dataset = load_source(

@@ -61,16 +61,10 @@ def check_installed() -> None:
 def export_onnx(
     predictor: Predictor, path: Path, sample: Tensor, about: Mapping[str, Any]
 ) -> float:
-    """Writes a model as ONNX and compares it with torch on some inputs.
+    """Writes a model as ONNX; returns the largest difference of a probability to torch.
 
-    The batch size is dynamic. The backbone computes in float32, even if trained in bfloat16.
-
-    Returns:
-        The largest difference between two probabilities.
-
-    Raises:
-        InputError: If packages are missing or the model is too large.
-        RunError: If it cannot be written as ONNX, or gives other probabilities; no file is left.
+    The batch size is dynamic. The backbone computes in float32, even if trained in bfloat16. If the
+    probabilities are others, no file is left.
     """
     check_installed()
     size = sum(value.nbytes for value in predictor.model.state_dict().values())
@@ -91,9 +85,8 @@ def export_onnx(
 
 
 def _write(module: nn.Module, path: Path, sample: Tensor, about: Mapping[str, Any]) -> None:
-    items = (
-        sample[:2] if len(sample) > 1 else torch.cat([sample, sample])
-    )  # a batch size of 1 would be fixed
+    # A batch size of 1 would be fixed.
+    items = sample[:2] if len(sample) > 1 else torch.cat([sample, sample])
     dynamic = {NAME: {0: torch.export.Dim("batch")}}
     if sample.ndim == 3:
         dynamic[NAME][1] = torch.export.Dim("places")

@@ -134,14 +134,7 @@ def _first(error: Exception) -> str:
 
 
 def mapped_member(path: Path, name: str, least: int) -> npt.NDArray[Any] | None:
-    """One memory-mapped array of an npz file, read-only.
-
-    Returns:
-        The array; None if it is missing, small, compressed or damaged.
-
-    Raises:
-        OSError: The file cannot be opened.
-    """
+    """An array of an npz file, mapped read-only; None if missing, small, compressed or damaged."""
     with path.open("rb") as content:
         try:
             with zipfile.ZipFile(content) as file:

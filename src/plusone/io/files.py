@@ -241,11 +241,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def in_turn(path: Path) -> Iterator[None]:
-    """Waits while another process runs such a block with the same path; best effort.
-
-    Args:
-        path: A lock file, which exists only during the block.
-    """
+    """Waits while another process runs such a block with the same lock file; best effort."""
     try:
         handle = _turn(path)
     except OSError:

@@ -36,12 +36,7 @@ MAX_SIDE = 65_535  # as in JPEG; a few bytes of TIFF can claim a row of millions
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file.
-
-    Raises:
-        OSError: The file cannot be opened.
-        ValueError: It is too large, or not JSON.
-    """
+    """The content of a JSON file; `ValueError` if it is too large, or not JSON."""
     return parse_json(read_text(path))
 
 

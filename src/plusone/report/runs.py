@@ -24,12 +24,7 @@ SETTINGS = {"data", "method", "mode", "lr", "options", "source", "observation", 
 def read_epochs(source: Path | str | RunResult) -> list[EpochRecord]:
     """The records of a run's epochs, in order.
 
-    Args:
-        source: A run folder; or a result, which holds its epochs or the name of its run folder.
-
-    Raises:
-        InputError: If a folder has no `records.jsonl`, a line of it is not a record, or a result
-            has neither epochs nor a run folder.
+    The source is a run folder; or a result, which holds its epochs or the name of its run folder.
     """
     if isinstance(source, RunResult):
         if source.epochs:

@@ -135,15 +135,10 @@ def loss_surface(
 ) -> Surface:
     """The loss on a square grid around the weights of a finished run.
 
-    Args:
-        predictor: The run with its memory, see `plusone.prediction.load.load_run`.
-        part: Its training items, with the labels that training saw.
-        extent: Half the side of the square.
-        steps: Points per side, odd, so that the solution is one of them.
-        seed: Seed of the directions and of the choice of items.
-        items: How many training items to use, chosen at random; 2,000 on features and 200 on images
-            by default, or all if there are fewer.
-        on_progress: Called with the number of points just done.
+    The predictor is loaded with its memory, and `part` has the labels that training saw. There are
+    `steps` points per side, odd, so that the solution is one of them. The items are chosen at
+    random: 2,000 on features and 200 on images by default, or all if there are fewer.
+    `on_progress` is called with the number of points just done.
     """
     if steps < 3 or steps % 2 == 0 or not extent > 0:
         raise InputError(

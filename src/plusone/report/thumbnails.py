@@ -21,12 +21,7 @@ SIDE = 160
 
 
 def load_images(source: Mapping[str, Any]) -> Dataset:
-    """The data of a run with its images, where it has any.
-
-    Args:
-        source: What a run says about its data: `data`, and `format` and `labels` where they
-            were given.
-    """
+    """The data of a run with its images, by what the run says about its data."""
     data = str(source.get("data") or "")
     if data in EMBEDDED:
         return load_source("digits")

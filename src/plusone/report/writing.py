@@ -59,14 +59,9 @@ def write_report(
 ) -> Path:
     """Writes a report of everything finished at or below some places.
 
-    Args:
-        places: Run, bench, sweep and ablation folders, or folders that hold them.
-        out: The HTML file.
-        title: Its heading; made from the data by default.
-        figures: Folder for the figures as PNG and SVG; `figures` beside `out` by default.
-        images: Whether images of items are shown; False if the data must not be shared.
-        on_progress: Called with the name of the current block, the number of blocks done, and
-            their total.
+    The figures are also written as PNG and SVG, into `figures` beside `out` by default. Images of
+    items are not shown if the data must not be shared. `on_progress` is called with the name of the
+    current block, the number of blocks done, and their total.
     """
     out = Path(out)
     material = collect([Path(place) for place in places])

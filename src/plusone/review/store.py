@@ -92,11 +92,7 @@ class Store:
         self._open.close()
 
     def append(self, session: str, step: str, answers: Sequence[Answer]) -> None:
-        """Adds one step; when this returns it is on the disk.
-
-        Raises:
-            RunError: It could not be saved, or the file was deleted, moved or replaced meanwhile.
-        """
+        """Adds one step; when this returns it is on the disk, otherwise it is a `RunError`."""
         now = time.time()
         with self._writing() as database:
             database.executemany(

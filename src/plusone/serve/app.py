@@ -496,15 +496,10 @@ def make_server(
     max_body: int = 2**25,
     places: int = 32,
 ) -> Server:
-    """Binds a server for a model.
+    """Binds a server for a model; an address beyond this computer needs a token.
 
-    Args:
-        model: The model.
-        host: Address to listen on; one beyond this computer needs a token.
-        port: Port to listen on; 0 takes a free one.
-        token: The token; a random one by default.
-        max_body: Longest body, in bytes.
-        places: Requests that may be read, waiting or computed at a time.
+    `max_body` is the longest body in bytes, `places` are the requests that may be read, waiting or
+    computed at a time.
     """
     host = "127.0.0.1" if host == "localhost" else host
     try:

@@ -87,16 +87,8 @@ def load_model(
     """Loads the model of a run or an export.
 
     ONNX computes if the folder has it, onnxruntime is installed, and the device is the CPU. Its
-    graph is a program: the memory and time of an untrusted one are not bounded.
-
-    Args:
-        folder: The run or the export.
-        device: See `plusone.device.resolve`.
-        threshold: One for all classes; those of the folder by default.
-        onnx: Whether ONNX may compute; otherwise torch does, from the weights.
-
-    Raises:
-        InputError: There is no complete model, or it takes inputs that no request can bring.
+    graph is a program: the memory and time of an untrusted one are not bounded. The threshold is
+    one for all classes; those of the folder by default.
     """
     recipe, description = read_recipe(folder), read_description(folder)
     if description.images and description.shape[0] != 3:

@@ -50,13 +50,9 @@ def prepare(
 ) -> Prepared:
     """Reads a public data set in its download layout.
 
-    Args:
-        name: A name in `PUBLIC`.
-        root: The folder of the downloaded and unpacked files.
-        split: "papers" or "official"; they differ for NUS-WIDE only.
-        missing: What to do with items whose image is missing: "refuse", "drop" or "keep" them;
-            None for the default of the data set.
-        seed: Seed of a random split (NUS-WIDE).
+    The splits "papers" and "official" differ for NUS-WIDE only, whose split of the papers is drawn
+    by the seed. Items whose image is missing are handled as `missing`, one of `WAYS`, or as usual
+    for the data set.
     """
     root = Path(root)
     for value, allowed, what in (
