@@ -148,7 +148,9 @@ def summarise(results: Iterable[JobResult]) -> Summary:
     groups: dict[tuple[str, str], dict[str, dict[str, list[JobResult]]]] = {}
     for result in results:
         methods = groups.setdefault((result.data, result.mode), {})
-        settings = _settings(result)
+        # All but the seed, so that only repetitions are averaged.
+        others = {name: value for name, value in result.recipe.items() if name != "seed"}
+        settings = json.dumps([result.lr, result.options, others], sort_keys=True)
         runs = methods.setdefault(result.method, {}).setdefault(settings, [])
         if result.key not in {run.key for run in runs}:
             runs.append(result)
@@ -160,12 +162,6 @@ def summarise(results: Iterable[JobResult]) -> Summary:
         rows += compared
         tests += [{"data": data, "mode": mode} | asdict(noise)] if noise else []
     return Summary(tuple(rows), tuple(tests))
-
-
-def _settings(result: JobResult) -> str:
-    """All settings of a run but its seed, so that only repetitions are averaged."""
-    others = {name: value for name, value in result.recipe.items() if name != "seed"}
-    return json.dumps([result.lr, result.options, others], sort_keys=True)
 
 
 def compare(
@@ -185,17 +181,15 @@ def compare(
     noise = pooled_noise(by_seed)
 
     def beside_best(row: Row) -> Row:
-        if not row.competes or len(rivals) < 2:
+        if row is best or not row.competes:
             return row.model_copy(update={"best": row is best})
         p_seeds = p_over_seeds(by_seed[row.method], by_seed[best.method])
         ours, other = by_class[row.method], by_class[best.method]
         p_classes = p_over_classes(ours, other) if len(ours) == len(other) else None
         gap = best.score - row.score
-        near = is_near(gap, noise, p_classes)
-        if row is best:
-            return row.model_copy(update={"best": True})
-        tests = {"p_seeds": p_seeds, "p_classes": p_classes}
-        return row.model_copy(update=tests | {"within_noise": near or gap == 0})
+        near = is_near(gap, noise, p_classes) or gap == 0
+        tests = {"p_seeds": p_seeds, "p_classes": p_classes, "within_noise": near}
+        return row.model_copy(update=tests)
 
     return [beside_best(row) for row in rows], noise
 

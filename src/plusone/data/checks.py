@@ -168,16 +168,15 @@ def check_splits(
 ) -> Strings:
     """The splits under their usual names; other names are reported."""
     texts = values.astype(np.str_)
-    names = {text: split_name(text) for text in np.unique(texts).tolist()}
-    for text, name in names.items():
+    out = np.full(len(texts), "", dtype="<U5")
+    for text in np.unique(texts).tolist():
+        name = split_name(text)
+        out[texts == text] = name or ""
         for row in np.flatnonzero(texts == text) if name is None else ():
             where = "split" if lines is not None else f"split[{row}]"
             problems.add(
                 f"{where} {text!r} is not train, val or test", row=line_of(lines, int(row))
             )
-    out = np.full(len(texts), "", dtype="<U5")
-    for text, name in names.items():
-        out[texts == text] = name or ""
     return out
 
 

@@ -51,17 +51,16 @@ def _facts(material: Material) -> Iterable[tuple[str, str]]:
         if group.runs and group.data not in described:
             described.add(group.data)
             yield group.data, _describe(group.runs[0])
-    methods = list(dict.fromkeys(entry.method for group in groups for entry in group.entries))
+    entries = [entry for group in groups for entry in group.entries]
+    methods = list(dict.fromkeys(entry.method for entry in entries))
     if methods:
         listed = ", ".join(methods[:METHODS_LISTED])
         count = "" if len(methods) == 1 else f"{len(methods)}: "
         more = ", …" * (len(methods) > METHODS_LISTED)
         yield "methods" if count else "method", f"{count}{listed}{more}"
-    runs = [run for group in groups for entry in group.entries for run in entry.runs]
-    if runs:
+    if runs := [run for entry in entries for run in entry.runs]:
         yield "seeds", ", ".join(map(str, sorted({run.seed for run in runs})))
-    entries = [entry for group in groups for entry in group.entries if not entry.row.solved]
-    if steps := [run for entry in entries for run in entry.runs]:
+    if steps := [run for entry in entries if not entry.row.solved for run in entry.runs]:
         yield "chosen on", _selection(steps)
     benches = material.of(Bench)
     for rule in dict.fromkeys(bench.settings.rule for bench in benches if bench.settings.rule):
