@@ -110,7 +110,7 @@ def _with_names(items: Items) -> Items:
         return items
     names = [os.fsencode(items.ids[row]).decode("utf-8", "backslashreplace") for row in bad]
     skipped = [Skipped(name, "its name is not UTF-8") for name in names]
-    return items.only([row for row in range(len(items)) if row not in set(bad)], skipped)
+    return items.only(sorted({*range(len(items))} - {*bad}), skipped)
 
 
 def _is_text(name: str) -> bool:
