@@ -50,7 +50,23 @@ def write_example(
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".example.", dir=folder.parent) as temporary:
         example = Path(temporary) / "example"
-        _write(example, table, scenes, audited, seed, tick)
+        images = load_digits_scenes().images
+        for name, row in zip(table.ids.tolist(), scenes, strict=True):
+            (example / name).parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(images[row]).save(example / name)
+            if tick is not None:
+                tick()
+        train, test = table.rows_of("train"), table.rows_of("test")
+        seen = replace(table.take(train), truth=None, split=None, root=example)
+        write(seen, example / "labels.csv")
+        x = random_conv_features(images[scenes[train]])
+        write_features(example / "embeddings.npz", seen.ids, x, {"made by": "plusone example"})
+        chosen = np.sort(np.random.default_rng(seed).permutation(len(train))[:audited])
+        below = np.array([name.removeprefix("photos/") for name in table.ids.tolist()])
+        assert table.truth is not None
+        for name, rows in (("audit.csv", train[chosen]), ("test.csv", test)):
+            complete = LabelTable.complete(below[rows], table.classes, table.truth.take(rows))
+            write(complete, example / name)
         example.rename(folder)
 
 
@@ -78,33 +94,6 @@ def example_table(items: int, new: int, seed: int, root: Path) -> tuple[LabelTab
         root=root,
     )
     return table, rows
-
-
-def _write(
-    folder: Path,
-    table: LabelTable,
-    scenes: Rows,
-    audited: int,
-    seed: int,
-    tick: Callable[[], None] | None,
-) -> None:
-    images = load_digits_scenes().images
-    for name, row in zip(table.ids.tolist(), scenes, strict=True):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(images[row]).save(folder / name)
-        if tick is not None:
-            tick()
-    train, test = table.rows_of("train"), table.rows_of("test")
-    seen = replace(table.take(train), truth=None, split=None, root=folder)
-    write(seen, folder / "labels.csv")
-    x = random_conv_features(images[scenes[train]])
-    write_features(folder / "embeddings.npz", seen.ids, x, {"made by": "plusone example"})
-    chosen = np.sort(np.random.default_rng(seed).permutation(len(train))[:audited])
-    below = np.array([name.removeprefix("photos/") for name in table.ids.tolist()])
-    assert table.truth is not None
-    for name, rows in (("audit.csv", train[chosen]), ("test.csv", test)):
-        complete = LabelTable.complete(below[rows], table.classes, table.truth.take(rows))
-        write(complete, folder / name)
 
 
 def _rows(scenes: Digits, split: str, count: int) -> Rows:

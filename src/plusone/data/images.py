@@ -337,45 +337,33 @@ def cached_images(
     """Images as bytes `[N, 3, size, size]`, mapped from a file that is written if it is missing."""
     import torch
 
-    path = folder / f"images-{size}-{_key(paths, size, aspect)}.npy"
-    if not path.exists():
-        _write(path, paths, size, tick, aspect)
-    # Copy-on-write: the tensor may be written to, the file is not.
-    return torch.from_numpy(np.load(path, mmap_mode="c", allow_pickle=False))
-
-
-def _key(paths: Sequence[Path], size: int, aspect: Aspect) -> str:
     states = [file_state(path) for path in paths]
     if None in states:
-        path = paths[states.index(None)]
-        raise InputError(f"{path}: cannot be read as an image (No such file or directory)")
+        missing = paths[states.index(None)]
+        raise InputError(f"{missing}: cannot be read as an image (No such file or directory)")
     names = [str(path.resolve()) for path in paths]
-    return content_key((VERSION, size, aspect), *zip(names, states, strict=True))
+    key = content_key((VERSION, size, aspect), *zip(names, states, strict=True))
+    file = folder / f"images-{size}-{key}.npy"
+    if not file.exists():
+        _check_room(folder, 3 * size * size * len(paths))
+        with replacing(file) as temporary:
+            shape = (len(paths), 3, size, size)
+            mapped = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.uint8, shape=shape)
+            reserve(temporary)
+            decode_all(paths, size, tick, aspect, out=torch.from_numpy(mapped))
+            mapped.flush()
+    # Copy-on-write: the tensor may be written to, the file is not.
+    return torch.from_numpy(np.load(file, mmap_mode="c", allow_pickle=False))
 
 
-def _write(
-    path: Path,
-    paths: Sequence[Path],
-    size: int,
-    tick: Callable[[], None] | None,
-    aspect: Aspect,
-) -> None:
-    import torch
-
-    shape = (len(paths), 3, size, size)
+def _check_room(folder: Path, needed: int) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(path.parent).free
+        folder.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(folder).free
     except OSError as error:
-        raise InputError(f"cache_dir {path.parent}: cannot be used ({error.strerror})") from None
-    needed = 3 * size * size * len(paths)
+        raise InputError(f"cache_dir {folder}: cannot be used ({error.strerror})") from None
     if needed > free:
         raise InputError(
-            f"cache_dir {path.parent}: {needed / 1e9:.1f} GB are needed and {free / 1e9:.1f} GB "
+            f"cache_dir {folder}: {needed / 1e9:.1f} GB are needed and {free / 1e9:.1f} GB "
             "are free; choose another folder or leave cache_dir out"
         )
-    with replacing(path) as temporary:
-        mapped = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.uint8, shape=shape)
-        reserve(temporary)
-        decode_all(paths, size, tick, aspect, out=torch.from_numpy(mapped))
-        mapped.flush()

@@ -118,7 +118,20 @@ def gradient_curves(
         points: Probabilities, evenly spaced inside (0, 1).
     """
     options = options or {}
-    _check(methods, at, epochs, options, classes, rest, points)
+    for name in (*methods, *options):
+        if reason := get_method(name).no_curve:
+            able = ", ".join(other for other, info in METHODS.items() if not info.no_curve)
+            raise InputError(f"{name} has no such curve: {reason}; these have: {able}")
+    if extra := [name for name in options if name not in methods]:
+        raise InputError(f"options are given for {', '.join(extra)}, which is not shown")
+    for epoch in at:
+        if not 1 <= epoch <= epochs:
+            raise InputError(f"epoch {epoch} is not one of the epochs 1 to {epochs}")
+    if classes < 3 or points < 3 or not 0 < rest < 1:
+        raise InputError(
+            f"classes = {classes}, points = {points}, rest = {rest:g}: need at least 3 classes and "
+            "3 points, and rest between 0 and 1"
+        )
     p = torch.arange(1, points + 1, dtype=torch.float64) / (points + 1)
     curves: list[Curve] = []
     for name in dict.fromkeys(methods):
@@ -137,31 +150,6 @@ def at_probabilities(gradients: Gradients, values: Sequence[float]) -> list[floa
     """The values of a curve at the probabilities `SHOWN`, each at the nearest point of the grid."""
     p = torch.tensor(gradients.p)
     return [values[int((p - value).abs().argmin())] for value in SHOWN]
-
-
-def _check(
-    methods: Sequence[str],
-    at: Sequence[int],
-    epochs: int,
-    options: Mapping[str, Mapping[str, Any]],
-    classes: int,
-    rest: float,
-    points: int,
-) -> None:
-    for name in (*methods, *options):
-        if reason := get_method(name).no_curve:
-            able = ", ".join(other for other, info in METHODS.items() if not info.no_curve)
-            raise InputError(f"{name} has no such curve: {reason}; these have: {able}")
-    if extra := [name for name in options if name not in methods]:
-        raise InputError(f"options are given for {', '.join(extra)}, which is not shown")
-    for epoch in at:
-        if not 1 <= epoch <= epochs:
-            raise InputError(f"epoch {epoch} is not one of the epochs 1 to {epochs}")
-    if classes < 3 or points < 3 or not 0 < rest < 1:
-        raise InputError(
-            f"classes = {classes}, points = {points}, rest = {rest:g}: need at least 3 classes and "
-            "3 points, and rest between 0 and 1"
-        )
 
 
 def _build(name: str, options: Mapping[str, Any], classes: int, k: float) -> Method:
