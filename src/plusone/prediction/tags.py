@@ -148,8 +148,16 @@ def _from_files(
                 paths = items.paths[start : start + BATCH]
                 waiting.append((start, [pool.submit(decoded, path, size, shown) for path in paths]))
             start, futures = waiting.popleft()
-            batch = items.ids[start : start + BATCH], items.paths[start : start + BATCH]
-            yield _predict_batch(predictor, *batch, [future.result() for future in futures])
+            images = {start + row: future.result() for row, future in enumerate(futures)}
+            good = {row: image for row, image in images.items() if isinstance(image, Tensor)}
+            skipped = tuple(
+                Skipped(items.ids[row], why) for row, why in images.items() if isinstance(why, str)
+            )
+            scores = torch.zeros(0, len(predictor.classes))
+            if good:
+                scores = predictor.probabilities(ArrayInputs(torch.stack([*good.values()])))
+            kept = items.only([*good])
+            yield Predictions(kept.ids, predictor.classes, scores, skipped, kept.paths)
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -168,28 +176,6 @@ def decoded(
         return str(error).removeprefix(f"{NO_FILE if isinstance(file, bytes) else file}: ")
     except Exception as error:  # broken files fail in many ways
         return f"cannot be read as an image ({type(error).__name__}: {error})"
-
-
-def _predict_batch(
-    predictor: Predictor,
-    ids: Sequence[str],
-    paths: Sequence[Path],
-    decoded: Sequence[Tensor | str],
-) -> Predictions:
-    """Predictions of the images that could be decoded; the others come as the reason why not."""
-    images = [image for image in decoded if isinstance(image, Tensor)]
-    good = [row for row, image in enumerate(decoded) if isinstance(image, Tensor)]
-    skipped = tuple(
-        Skipped(name, reason)
-        for name, reason in zip(ids, decoded, strict=True)
-        if isinstance(reason, str)
-    )
-    if images:
-        scores = predictor.probabilities(ArrayInputs(torch.stack(images)))
-    else:
-        scores = torch.zeros(0, len(predictor.classes))
-    names, files = tuple(ids[row] for row in good), tuple(paths[row] for row in good)
-    return Predictions(names, predictor.classes, scores, skipped, files)
 
 
 def for_spreadsheet(text: str) -> str:

@@ -139,7 +139,7 @@ def gradient_curves(
         method = _build(name, given, classes, k)
         clocks = [Clock(0, epoch - 1, epochs, 0, 1) for epoch in dict.fromkeys(at)]
         try:
-            per_epoch = [_curve(method, name, given, clock, p, rest) for clock in clocks]
+            per_epoch = [_curve(method, given, clock, p, rest) for clock in clocks]
         except ValueError as error:  # a loss checks its options when it is first called
             raise InputError(f"the options of {name}: {error}") from error
         curves += _distinct(per_epoch)
@@ -163,18 +163,11 @@ def _build(name: str, options: Mapping[str, Any], classes: int, k: float) -> Met
     return method
 
 
-def _curve(
-    method: Method,
-    name: str,
-    options: dict[str, Any],
-    clock: Clock,
-    p: Tensor,
-    rest: float,
-) -> Curve:
+def _curve(method: Method, options: dict[str, Any], clock: Clock, p: Tensor, rest: float) -> Curve:
     seen, unobserved = (_side(method, clock, p, place, rest) for place in (0, 1))
     return Curve(
-        method=name,
-        label=name,
+        method=method.name,
+        label=method.name,
         epoch=clock.epoch + 1,
         epochs=clock.epochs,
         options=options,
