@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,9 +12,6 @@ from plusone.cli.board import run_shown
 from plusone.cli.checks import check_folder
 from plusone.cli.loading import given_settings
 from plusone.cli.printing import command_line, emit, out, say, table
-
-if TYPE_CHECKING:
-    from plusone.compare.documents import Ablation
 
 
 def ablate(
@@ -49,7 +46,7 @@ def ablate(
 
     Example: [bold]plusone ablate VOCdevkit -x features -m gr --lr 1e-3,1e-4[/bold]
     """
-    from plusone.compare.ablate import run_ablation, write_ablation
+    from plusone.compare.ablate import ablation_table, run_ablation, write_ablation
     from plusone.compare.jobs import make_source
     from plusone.recipe import make_recipe
 
@@ -70,13 +67,7 @@ def ablate(
     if as_json:
         emit(result.to_json())
     else:
-        _show_ablation(result)
+        out.print(table(result.title, *ablation_table(result)))
+        for note in result.notes:
+            say(note)
     say(f"written: {written}")
-
-
-def _show_ablation(result: Ablation) -> None:
-    from plusone.compare.ablate import ablation_table
-
-    out.print(table(result.title, *ablation_table(result)))
-    for note in result.notes:
-        say(note)

@@ -29,6 +29,7 @@ def finish(
 ) -> None:
     """Writes the results of a comparison and prints its tables."""
     from plusone.compare.results_files import FILES, alone, write_outputs
+    from plusone.compare.results_table import cells_of
 
     whole = write_outputs(
         folder, spec, bench.results, bench.summary, title=title, command=command, rule=bench.rule
@@ -39,7 +40,10 @@ def finish(
         for (data, mode), rows in bench.summary.tables().items():
             seeds = max(row.seeds for row in rows)
             plain = f"{data}, {mode}, {seeds} seed{'s' if seeds > 1 else ''}"
-            _print_table(rows, (titles or {}).get(data, plain))
+            grid = table((titles or {}).get(data, plain), *cells_of(rows, "terminal", out.width))
+            for drawn, row in zip(grid.rows, rows, strict=True):
+                drawn.style = "bold" if row.best else None
+            out.print(grid)
         _print_legend(bench.summary.rows)
         say(f"settings: {bench.rule}")
     for data, count in {
@@ -52,16 +56,6 @@ def finish(
     say(f"written: {', '.join(str(folder / name) for name in FILES)}")
     if report:
         write_report_of([folder], folder / "report.html")
-
-
-def _print_table(rows: Sequence[Row], title: str) -> None:
-    """Prints one table, with the columns that fit into the terminal."""
-    from plusone.compare.results_table import cells_of
-
-    grid = table(title, *cells_of(rows, "terminal", out.width))
-    for drawn, row in zip(grid.rows, rows, strict=True):
-        drawn.style = "bold" if row.best else None
-    out.print(grid)
 
 
 def _print_legend(rows: Sequence[Row]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ from plusone.inputs.loader import FileInputs, Inputs, MappedInputs
 from plusone.inputs.task import dataset_inputs, input_shape, same_kind
 from plusone.inputs.workers import ImageWorkers
 from plusone.prediction.load import Predictor
+
+UNDECODED = re.compile("[\ud800-\udfff]")  # what undecodable bytes of a file name become
 
 
 @dataclass(frozen=True)
@@ -105,20 +108,12 @@ def items_of(
 
 def _with_names(items: Items) -> Items:
     """The items whose file names are text; the others cannot be written, and are skipped."""
-    bad = [row for row, name in enumerate(items.ids) if not name.isascii() and not _is_text(name)]
+    bad = [row for row, name in enumerate(items.ids) if UNDECODED.search(name)]
     if not bad or not items.paths:
         return items
     names = [os.fsencode(items.ids[row]).decode("utf-8", "backslashreplace") for row in bad]
     skipped = [Skipped(name, "its name is not UTF-8") for name in names]
     return items.only(sorted({*range(len(items))} - {*bad}), skipped)
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _without(items: Items, paths: set[str]) -> Items:

@@ -141,7 +141,8 @@ def collect(places: Sequence[Path]) -> Material:
             runs.append(run)
             loose.append(run)
     if loose:
-        tables.append(("runs", _summarised(distinct(loose))))
+        named = _named(distinct(loose))  # a row per variant of a method
+        tables.append(("runs", _entries(summarise(named).rows, named)))
     if not tables and not documents:
         raise InputError(
             f"{', '.join(str(place) for place in places)}: holds no finished run; plusone train "
@@ -228,15 +229,6 @@ def _entries(rows: Iterable[Row], results: Iterable[JobResult]) -> list[Entry]:
         runs = [by_key[key] for key in row.keys if key in by_key]
         entries.append(Entry(row, tuple(sorted(runs, key=lambda run: run.seed))))
     return entries
-
-
-def _summarised(results: Sequence[JobResult]) -> list[Entry]:
-    """Rows made from results, for runs and for benches that were stopped.
-
-    There is a row per variant of a method.
-    """
-    named = _named(results)
-    return _entries(summarise(named).rows, named)
 
 
 def _named(results: Sequence[JobResult]) -> list[JobResult]:

@@ -77,13 +77,8 @@ def result(run: RunResult, *, solved: bool = False) -> str:
     on = words.get(run.against, " (against seen labels alone)")
     parts = [] if run.test_map is None else [f"{100 * run.test_map:.1f} % test mAP{run.test_note}"]
     parts.append(f"{100 * run.val_map:.1f} % validation mAP{on}")
-    return ", ".join(parts) + ("" if solved else f"; {kept(run)}")
-
-
-def kept(run: RunResult) -> str:
-    """Which epoch of a run was kept."""
     stage = " of the last stage" if len(run.stage_val_map) > 1 else ""
-    return f"epoch {run.best_epoch}{stage} was kept"
+    return ", ".join(parts) + ("" if solved else f"; epoch {run.best_epoch}{stage} was kept")
 
 
 def _describe(run: RunResult) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
 
-from plusone.compare.jobs import JobResult
 from plusone.compare.results_files import runs_csv
 from plusone.compare.results_table import Column, published_sources, shown_columns
 from plusone.compare.rows import Row
@@ -34,7 +32,9 @@ def results(material: Material) -> Section:
     runs = [run for group in material.groups for entry in group.entries for run in entry.runs]
     if runs:
         count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
-        blocks.append(Download(f"{count} as CSV", "runs.csv", _csv(runs)))
+        code = base64.b64encode(runs_csv(runs, (), DOWNLOADED).encode()).decode("ascii")
+        uri = f"data:text/csv;charset=utf-8;base64,{code}"
+        blocks.append(Download(f"{count} as CSV", "runs.csv", uri))
     alone = all(group.only is not None for group in material.groups)
     return Section("results", "Results", ALONE if alone else COMPARED, tuple(blocks))
 
@@ -77,9 +77,3 @@ def _cell(column: Column, row: Row) -> Cell:
         strong=row.best and column.field in ("method", row.ranked_by),
         hint="saw more labels" if reference else "",
     )
-
-
-def _csv(runs: Sequence[JobResult]) -> str:
-    text = runs_csv(runs, (), DOWNLOADED)
-    code = base64.b64encode(text.encode("utf-8")).decode("ascii")
-    return f"data:text/csv;charset=utf-8;base64,{code}"

@@ -209,7 +209,9 @@ def write(data: Dataset, path: Path) -> None:
     """Writes the table in wide form, which cannot hold both seen labels and a different truth."""
     table = data.table
     complete = table.is_complete
-    if table.truth is not None and (not complete or not _same(table.truth, table.labels)):
+    truth, labels = table.truth, table.labels
+    same = truth is labels or (truth is not None and truth.digest() == labels.digest())
+    if truth is not None and not (complete and same):
         raise InputError(
             f"{path}: the wide form cannot hold both seen labels and a truth; "
             "write csv-long, npz or parquet"
@@ -238,7 +240,3 @@ def write(data: Dataset, path: Path) -> None:
             cells = [cell_of[state] for state in table.labels.dense([row])[0].tolist()]
             writer.writerow([name, *(values[row] for values in extra.values()), *cells])
     csv_text.write_sidecar(table, path)
-
-
-def _same(one: LabelMatrix, other: LabelMatrix) -> bool:
-    return one is other or one.digest() == other.digest()

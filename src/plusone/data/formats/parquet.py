@@ -87,7 +87,8 @@ def read(path: Path, options: ReadOptions) -> Dataset:
 
 
 def _read(pa: Any, path: Path, options: ReadOptions) -> Dataset:
-    arrow = table_of(path, _columns(path))
+    wanted = {*ID_COLUMNS, "labels", *OTHER_COLUMNS}
+    arrow = table_of(path, [name for name in schema_of(path).names if name.lower() in wanted])
     meta = _Meta.of(parse_json((arrow.schema.metadata or {}).get(META, b"{}")))
     problems = Problems(path)
     lowered = {name.lower(): name for name in reversed(arrow.column_names)}
@@ -153,11 +154,6 @@ class _Meta:
             tuple(str(note) for note in content.get("notes", ())),
             root if isinstance(root, str) else None,
         )
-
-
-def _columns(path: Path) -> list[str]:
-    wanted = {*ID_COLUMNS, "labels", *OTHER_COLUMNS}
-    return [name for name in schema_of(path).names if name.lower() in wanted]
 
 
 def texts(pa: Any, column: Any, name: str, problems: Problems) -> Strings:
