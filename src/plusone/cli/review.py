@@ -84,26 +84,11 @@ def review(
     Example: [bold]plusone review suggestions --budget 500[/bold], then
     [bold]plusone review suggestions --export labels.csv[/bold]
     """
-    from plusone.review.opening import open_new_items, open_suggestions
-    from plusone.review.questions import select_by_default
-
     if (suggestions is None) == (annotate is None):
         raise InputError("name either a folder of suggestions or --annotate DATA")
-    if suggestions is not None and classes is not None:
-        raise InputError("--classes is for --annotate; suggestions have their classes")
-    if annotate is not None and (order or budget is not None or least is not None):
-        raise InputError(
-            "--order, --budget and --min-probability are for suggestions, not for --annotate"
-        )
     if export is not None:
         check_file(export, flag="--export")
-    desk: Desk
-    if annotate is not None:
-        desk = open_new_items(annotate, classes, seed=seed, database=db)
-    else:
-        assert suggestions is not None
-        selection = select_by_default(order, budget, least, seed)
-        desk = open_suggestions(suggestions, selection=selection, database=db)
+    desk = _open(suggestions, annotate, classes, order, budget, least, seed, db)
     try:
         if summary or export is not None:
             _report(desk, export, summary, as_json)
@@ -112,6 +97,32 @@ def review(
         _serve(desk, title, port, browser, stop_after, as_json)
     finally:
         desk.store.close()
+
+
+def _open(
+    suggestions: Path | None,
+    annotate: Path | None,
+    classes: Path | None,
+    order: str,
+    budget: int | None,
+    least: float | None,
+    seed: int,
+    db: Path | None,
+) -> Desk:
+    from plusone.review.opening import open_new_items, open_suggestions
+    from plusone.review.questions import select_by_default
+
+    if annotate is not None:
+        if order or budget is not None or least is not None:
+            raise InputError(
+                "--order, --budget and --min-probability are for suggestions, not for --annotate"
+            )
+        return open_new_items(annotate, classes, seed=seed, database=db)
+    if classes is not None:
+        raise InputError("--classes is for --annotate; suggestions have their classes")
+    assert suggestions is not None
+    selection = select_by_default(order, budget, least, seed)
+    return open_suggestions(suggestions, selection=selection, database=db)
 
 
 def _report(desk: Desk, export: Path | None, summary: bool, as_json: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from plusone.cli.checks import check_folder
 from plusone.cli.loading import given_settings
 from plusone.cli.printing import command_line, emit, out, say, table
 from plusone.errors import InputError
+
+if TYPE_CHECKING:
+    from plusone.compare.documents import Sweep
 
 
 def sweep(
@@ -65,7 +68,7 @@ def sweep(
     Example: [bold]plusone sweep labels.csv -m em --over options.alpha=0.1,0.2[/bold]
     """
     from plusone.compare.jobs import make_source
-    from plusone.compare.sweep import parse_over, run_sweep, sweep_table, write_sweep
+    from plusone.compare.sweep import parse_over, run_sweep, write_sweep
     from plusone.recipe import make_recipe
 
     check_folder(to)
@@ -91,8 +94,15 @@ def sweep(
     if as_json:
         emit(result.to_json())
     else:
-        wide = 24 + 16 * len({row.method for row in result.rows}) <= out.width
-        measure = "test mAP" if result.rows[0].test_map is not None else "validation mAP"
-        out.print(f"{result.title} ({measure})", markup=False, soft_wrap=True)
-        out.print(table("", *sweep_table(result, with_sd=wide)))
+        _show_sweep(result)
     say(f"written: {', '.join(map(str, written))}")
+
+
+def _show_sweep(result: Sweep) -> None:
+    """A line per value, a column per method."""
+    from plusone.compare.sweep import sweep_table
+
+    wide = 24 + 16 * len({row.method for row in result.rows}) <= out.width
+    measure = "test mAP" if result.rows[0].test_map is not None else "validation mAP"
+    out.print(f"{result.title} ({measure})", markup=False, soft_wrap=True)
+    out.print(table("", *sweep_table(result, with_sd=wide)))
