@@ -192,7 +192,7 @@ def parts(text: str | None, kind: type, flag: str) -> list[Any]:
     except ValueError:
         values = []
     if not values:
-        what = "names" if kind is str else "numbers"
+        what = {str: "names", int: "whole numbers"}.get(kind, "numbers")
         raise InputError(f"{flag} {text!r}: write {what} separated by commas")
     return list(dict.fromkeys(values))
 
