@@ -90,7 +90,7 @@ def test_an_ablation_says_what_each_part_is_worth(cli, data, tmp_path):
         (("-m", "an,em", "--over", "options.alpha=1"), "an with options.alpha=1: unknown method"),
         (("-m", "em", "--over", "keep=2"), "keep=2: the share of positives"),
         (("-m", ",", "--over", "keep=1"), "--methods ',': write names separated by commas"),
-        (("-m", "em", "--over", "keep=1", "--seeds", "x"), "--seeds 'x': write numbers"),
+        (("-m", "em", "--over", "keep=1", "--seeds", "x"), "--seeds 'x': write whole numbers"),
     ],
 )
 def test_mistakes_are_told_in_a_sentence(bad, data, tmp_path, words, sentence):

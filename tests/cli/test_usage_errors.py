@@ -42,7 +42,7 @@ from tests.patience import PATIENCE
         (("train", "nowhere"), "nowhere: no such file or folder"),
         (("inspect", "nowhere"), "nowhere: no such file or folder"),
         (("bench", "nowhere", "-m", "an"), "nowhere: no such file or folder"),
-        (("bench", "--seeds", "a"), "--seeds 'a': write numbers separated by commas"),
+        (("bench", "--seeds", "a"), "--seeds 'a': write whole numbers separated by commas"),
         (("bench", "--lr", ","), "--lr ',': write numbers separated by commas"),
         (("bench", "--lr", "0"), "lr = 0.0: input should be greater than 0"),
         (("bench", "-m", ","), "--methods ',': write names separated by commas"),
