@@ -133,13 +133,8 @@ def _report(desk: Desk, export: Path | None, summary: bool, as_json: bool) -> No
     if export is not None:
         reviewed = reviewed_table(desk)
         write(reviewed.table, export)
-        result |= {
-            "out": str(export),
-            "yes": reviewed.yes,
-            "no": reviewed.no,
-            "wrong": reviewed.wrong,
-            "left_out": reviewed.left_out,
-        }
+        counts = ("yes", "no", "wrong", "left_out")
+        result |= {"out": str(export)} | {name: getattr(reviewed, name) for name in counts}
         say(f"{reviewed.yes} positives and {reviewed.no} negatives from answers in {export}")
         if reviewed.wrong:
             say(f"{reviewed.wrong} of them replace seen labels that are wrong")

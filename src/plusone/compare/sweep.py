@@ -196,12 +196,8 @@ def run_sweep(
     base = None
     if baseline is not None:
         found = outcome(results.pop())
-        base = Baseline(
-            name=found.method,
-            test_map=found.test_map,
-            test_sd=found.test_sd,
-            val_map=found.val_map,
-        )
+        scores = found.model_dump(include={"test_map", "test_sd", "val_map"})
+        base = Baseline(name=found.method, **scores)
     rows = summarise_sweep(points, results)
     return Sweep(
         title=f"{rows[0].data}: mAP against {label_of(over)}",

@@ -10,8 +10,8 @@ from typing import Any
 from plusone.report.blocks import Block, Cell, Note, Section, Table
 from plusone.report.material import Entry, Material
 
-ELSEWHERE = ("method", "seed", "options", "lr")  # columns of their own
-LOCAL = ("cache_dir", "threads", "workers")  # of the machine; they change no result
+# Columns of their own, and what is of the machine and changes no result.
+NOT_SHOWN = ("method", "seed", "options", "lr", "cache_dir", "threads", "workers")
 NONE = "–"
 COLUMNS = (
     ("method", ""),
@@ -44,7 +44,10 @@ def settings(material: Material) -> Section:
 
 
 def _blocks(name: str, entries: Sequence[Entry]) -> list[Block]:
-    recipes = [_recipe(entry) for entry in entries]
+    recipes = [
+        {name: value for name, value in entry.runs[0].recipe.items() if name not in NOT_SHOWN}
+        for entry in entries
+    ]
     common = {
         key: value
         for key, value in recipes[0].items()
@@ -69,11 +72,6 @@ def _blocks(name: str, entries: Sequence[Entry]) -> list[Block]:
     )
     findings = [Note(f"How annotators pick: {finding}.") for finding in picks]
     return [table, *(Note(f"Rule: {rule}.") for rule in rules), *findings]
-
-
-def _recipe(entry: Entry) -> dict[str, Any]:
-    recipe = entry.runs[0].recipe
-    return {name: value for name, value in recipe.items() if name not in ELSEWHERE + LOCAL}
 
 
 def _row(entry: Entry, own: dict[str, Any]) -> tuple[Cell, ...]:
