@@ -7,7 +7,6 @@ Classes are in the order of category ids; items are sorted by their image number
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -40,16 +39,11 @@ def read(root: Path) -> LabelTable:
         for note in table.notes
         if "without annotation" in note
     )
-    return replace(
-        LabelTable.complete(
-            [
-                f"{part}/{name}"
-                for (part, _), table in zip(PARTS, tables, strict=True)
-                for name in table.ids
-            ],
-            tables[0].classes,
-            truth,
-        ),
+    parts = zip(PARTS, tables, strict=True)
+    return LabelTable.complete(
+        [f"{part}/{name}" for (part, _), table in parts for name in table.ids],
+        tables[0].classes,
+        truth,
         split=np.repeat([split for _, split in PARTS], [len(table) for table in tables]),
         root=root,
         notes=(*notes, "the official val file is the split 'test', as in the papers"),
