@@ -16,9 +16,9 @@ from plusone.features.extraction import extract_to_file, with_features
 from plusone.inputs import placement
 from plusone.inputs.loader import ArrayInputs
 from plusone.inputs.task import make_task
-from plusone.prediction.class_maps import class_maps
 from plusone.prediction.load import load_run
 from plusone.recipe import make_recipe
+from plusone.report.maps import class_maps
 from plusone.report.surfaces import loss_surface
 from plusone.training.crossfit import cross_fit
 from plusone.training.run import train

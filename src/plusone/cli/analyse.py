@@ -283,10 +283,9 @@ def maps(
     import torch
 
     from plusone.io.files import replacing
-    from plusone.prediction.class_maps import class_maps
     from plusone.prediction.items import items_of
     from plusone.prediction.load import load_run
-    from plusone.report.maps import strip
+    from plusone.report.maps import class_maps, strip
 
     check_folder(to)
     predictor = load_run(run, device or "auto")

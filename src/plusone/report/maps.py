@@ -1,26 +1,28 @@
-"""Attention maps: where models with maps look in an image (LAC, Fig. 6)."""
+"""Class maps: where models with maps find each class in an image (LAC, Fig. 6)."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+import torch
 from PIL import Image, ImageDraw
 from torch import Tensor
 from torch.nn import functional
 
 from plusone.compare.jobs import JobResult
+from plusone.device import CPU, device_of
 from plusone.errors import InputError, RunError
+from plusone.inputs.loader import Inputs
 from plusone.io.files import replacing
 from plusone.io.keys import content_key, file_state
 from plusone.io.readers import read_json
 from plusone.methods import METHODS
-from plusone.prediction.class_maps import class_maps
 from plusone.prediction.items import inputs_for
-from plusone.prediction.load import load_run
+from plusone.prediction.load import Predictor, load_run
 from plusone.prediction.run_folder import read_description
 from plusone.report.blocks import Block, Note, Section, Strips, Work
 from plusone.report.material import Material
@@ -28,6 +30,7 @@ from plusone.report.thumbnails import data_uri, load_images
 
 MapImage = tuple[str, str]  # data URI and description
 
+BATCH = 64
 RUNS = 3  # runs, images of each and classes of each image that are shown
 ITEMS = 4
 CLASSES = 3
@@ -35,6 +38,28 @@ SIDE = 192
 LINE = 16
 LETTERS = 30  # below an image
 HOT = (255, 150, 0)  # orange is visible on dark and bright images, and to colour-blind readers
+
+
+@torch.no_grad()
+def class_maps(
+    predictor: Predictor, inputs: Inputs, tick: Callable[[int], None] | None = None
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Batches of inputs `[B, ...]`, their probabilities `[B, L]` and class maps `[B, L, h, w]`."""
+    predictor.model.eval()
+    device = device_of(predictor.model)
+    for (view,) in inputs.batches(torch.arange(len(inputs)), BATCH, ("plain",), 0):
+        out = predictor.model(view.to(device))
+        if out.maps is None or out.maps.shape[2:] == (1, 1):
+            *names, last = (name for name, info in METHODS.items() if info.has_maps)
+            able = f"{', '.join(names)} and {last}"
+            raise InputError(
+                f"this model of {predictor.recipe.method} has no maps; those of {able} have, if "
+                "trained on images or tokens"
+            )
+        scores = torch.sigmoid(predictor.from_logits(out.logits.to(CPU)))
+        yield view, scores, out.maps.to(CPU)
+        if tick is not None:
+            tick(len(view))
 
 
 def attention(material: Material, cache: Path) -> Section:
