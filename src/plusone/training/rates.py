@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plusone.autorecipe import Choice
-from plusone.build import on_fixed_features
+from plusone.build import plan_of
 from plusone.features.extraction import feature_task
 from plusone.inputs.task import Task
 from plusone.methods import get_method
@@ -60,7 +60,7 @@ def pick_rate(
     if len(task.train) > MOST_ITEMS or get_method(recipe.method).alone is not None:
         return None
     vectors, trained, whole = task, recipe, None
-    if task.images and folder is not None and on_fixed_features(recipe, images=True):
+    if task.images and folder is not None and plan_of(recipe, images=True).on_features:
         vectors = feature_task(task, recipe, tick, folder)
         trained = recipe.model_copy(update={"crops": "one"})  # which are in the features
         whole = Training(task, recipe, features=folder, on_extract=tick)

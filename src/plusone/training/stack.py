@@ -18,6 +18,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from plusone.build import plan_of
 from plusone.inputs.forward import ROWS
 from plusone.inputs.loader import ArrayInputs, label_batches, visiting_order
 from plusone.inputs.placement import StreamedInputs
@@ -45,13 +46,12 @@ def check_settings(task: Task, recipe: Recipe) -> None:
     """Raises an `AloneError` where the data or the settings do not allow a stack."""
     info = get_method(recipe.method)
     vectors = not task.images and len(task.shape) == 1
-    stages = recipe.resolved_stages(images=task.images, phases=info.phases)
     reasons = {
         "its inputs are not feature vectors": not vectors,
         "its features are not held in memory": not isinstance(task.train.inputs, ArrayInputs),
         info.alone or "": info.alone is not None,
         "it has a closed form": info.closed_form,
-        "it has several stages": len(stages) > 1,
+        "it has several stages": len(plan_of(recipe, images=task.images).stages) > 1,
         f"its optimizer is {recipe.optimizer}": recipe.optimizer != "adam",
         "its learning rate has a schedule": recipe.schedule != "constant",
         "its weights are averaged": recipe.ema is not None,

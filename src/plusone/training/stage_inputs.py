@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from plusone.build import head_of
+from plusone.build import Plan
 from plusone.closed_form.gamma import SAMPLED, Kernel, best_kernel
 from plusone.closed_form.kernel import (
+    BLOCK,
     GAMMA,
     FeatureMap,
     KernelMap,
@@ -20,12 +21,12 @@ from plusone.closed_form.kernel import (
     kind_of,
     n_landmarks,
 )
+from plusone.device import device_of
 from plusone.features.extraction import FeatureCache
-from plusone.features.space import Space
 from plusone.inputs.forward import predict
 from plusone.inputs.loader import ArrayInputs, Inputs, MappedInputs, SomeInputs
 from plusone.inputs.placement import own_part, place
-from plusone.inputs.task import Part, Task, numbered_groups
+from plusone.inputs.task import Learned, Part, Task, numbered_groups
 from plusone.models.backbones import feature_dim
 from plusone.models.classifier import Classifier
 from plusone.models.heads import Head
@@ -34,18 +35,71 @@ from plusone.recipe import Recipe
 from plusone.types import Stage
 
 
+class Space:
+    """The vectors that a head is trained on, under a map fitted on the items learned from.
+
+    Args:
+        map: The map; it is fitted here.
+        features: Gives the features `[N, D]` of inputs.
+        learned: The items that are learned from.
+
+    Attributes:
+        fitted: Their vectors, `[n, r]`.
+        weights: How much each of them counts, `[n]`; None if all the same.
+    """
+
+    def __init__(
+        self, map: FeatureMap, features: Callable[[Inputs], Tensor], learned: Learned
+    ) -> None:
+        self.map, self.features, self.learned = map, features, learned
+        weights, each = learned.weights(), [features(part.inputs) for part in learned.parts]
+        self.weights = None if weights is None else weights.to(device_of(map))
+        with torch.no_grad():
+            x = each[0] if len(each) == 1 else torch.cat(each)
+            self.fitted = map.fit(learned.of(x), self.weights)
+        self._held: dict[int, tuple[Inputs, ArrayInputs]] = {}
+        if learned.rows is None:
+            vectors = torch.split(self.fitted, [len(part) for part in learned.parts])
+            for part, own in zip(learned.parts, vectors, strict=True):
+                self._held[id(part.inputs)] = (part.inputs, ArrayInputs(own))
+
+    def of(self, inputs: Inputs) -> ArrayInputs:
+        """The vectors of inputs, in memory."""
+        if id(inputs) not in self._held:
+            with torch.no_grad():
+                x, device = self.features(inputs), device_of(self.map)
+                vectors = [self.map(rows.to(device)) for rows in torch.split(x, BLOCK)]
+                self._held[id(inputs)] = (inputs, ArrayInputs(torch.cat(vectors)))
+        return self._held[id(inputs)][1]
+
+    def predict(self, weight: Tensor, bias: Tensor) -> Tensor:
+        """What a linear model `[L, r]` predicts for all items of the parts that are learned from.
+
+        Returns:
+            `[N, L]`; no vectors are kept.
+        """
+        device = device_of(self.map)
+        with torch.no_grad():
+            return torch.cat(
+                [
+                    torch.addmm(bias, self.map(rows.to(device)), weight.T)
+                    for part in self.learned.parts
+                    for rows in torch.split(self.features(part.inputs), BLOCK)
+                ]
+            )
+
+
 class StageInputs:
     """Inputs on the device, extracted and mapped once per stage.
 
     Args:
         task: The data.
         recipe: The settings.
+        plan: What the run does; heads that are solved in closed form need a map.
+        learned: The items that are learned from, on which a map is fitted.
         model: The model; its backbone extracts features.
         device: Where batches are needed.
         cache: Extracts features of images.
-        parts: The parts that are learned from, on which a map is fitted.
-        rows: Which of their items are learned from, int64 `[n]`; None for all.
-        solved: Whether heads on features are solved in closed form, which needs a map.
 
     Attributes:
         stage: The current stage, see `begin`.
@@ -57,19 +111,16 @@ class StageInputs:
         self,
         task: Task,
         recipe: Recipe,
+        plan: Plan,
+        learned: Learned,
         model: Classifier,
         device: torch.device,
         cache: FeatureCache,
-        parts: Sequence[Part],
-        rows: Tensor | None = None,
-        *,
-        solved: bool = False,
     ) -> None:
-        self.task, self.recipe, self.model, self.device = task, recipe, model, device
-        self.parts, self.rows, self.solved, self._cache = parts, rows, solved, cache
+        self.task, self.recipe, self.plan, self.learned = task, recipe, plan, learned
+        self.model, self.device, self._cache = model, device, cache
         self.stage: Stage
-        self._kernel = head_of(recipe, images=task.images) == "kernel"
-        self.mapped = self._kernel or recipe.standardize
+        self.mapped = plan.kernel or recipe.standardize
         self.space: Space | None = None
         self._placed: dict[int, tuple[Inputs, Inputs]] = {}
 
@@ -122,11 +173,10 @@ class StageInputs:
             space: Of another run on the same items, to share.
         """
         self.space = self.space or space
-        needed = self.mapped or (self.solved and self.stage.inputs == "features")
+        needed = self.mapped or (self.plan.solves and self.stage.inputs == "features")
         if self.space is None and needed:
-            features_map = self.new_map(self._chosen_kernel() if self._kernel else None)
-            self.space = Space(features_map.to(self.device), self._vectors, self.rows)
-            self.space.fit([part.inputs for part in self.parts], self.item_weights())
+            features_map = self.new_map(self._chosen_kernel() if self.plan.kernel else None)
+            self.space = Space(features_map.to(self.device), self._vectors, self.learned)
 
     def new_map(self, kernel: Kernel | None) -> FeatureMap:
         """The map between features and head, not fitted yet.
@@ -136,36 +186,22 @@ class StageInputs:
         """
         images, shape = self.task.images, self.task.shape
         dim = feature_dim(self.model.backbone) if images else shape[-1]
-        if kernel is None and not self.solved:
+        if kernel is None and not self.plan.solves:
             return StandardMap(dim)
-        n_items = sum(len(part) for part in self.parts) if self.rows is None else len(self.rows)
         inner: FeatureMap = LinearMap(dim)
         if kernel is not None:
-            inner = KernelMap(dim, n_landmarks(n_items), kernel.gamma, kernel.kind)
+            inner = KernelMap(dim, n_landmarks(len(self.learned)), kernel.gamma, kernel.kind)
         return StandardMap(dim, inner) if self.recipe.standardize else inner
 
     def empty_map(self, names: Iterable[str]) -> FeatureMap:
         """The map of a saved run, by the names of its tensors, to load them into."""
-        return self.new_map(Kernel(kind_of(names), GAMMA) if self._kernel else None)
-
-    def item_weights(self) -> Tensor | None:
-        """How much each item that is learned from counts, 1 on average; None if all the same."""
-        if self.task.train.weights is None:
-            return None
-        weights = [
-            torch.ones(len(part)) if part.weights is None else torch.from_numpy(part.weights)
-            for part in self.parts
-        ]
-        whole = torch.cat(weights).float().to(self.device)
-        whole = whole if self.rows is None else whole[self.rows]
-        return whole / whole.mean()
+        return self.new_map(Kernel(kind_of(names), GAMMA) if self.plan.kernel else None)
 
     def _chosen_kernel(self) -> Kernel:
         """The kernel, by the seen labels of some items that are learned from."""
-        parts, recipe = self.parts, self.recipe
-        count = sum(len(part) for part in parts) if self.rows is None else len(self.rows)
+        parts, rows, count = self.learned.parts, self.learned.rows, len(self.learned)
         some = torch.linspace(0, count - 1, min(count, SAMPLED)).long()
-        some = some if self.rows is None else self.rows[some]
+        some = some if rows is None else rows[some]
         x = torch.cat([self._vectors(part.inputs) for part in parts])[some].to(self.device)
         if self.recipe.standardize:
             x = StandardMap(x.shape[1]).to(self.device).fit(x)
@@ -176,8 +212,8 @@ class StageInputs:
             x,
             torch.from_numpy(observed).to(self.device).float(),
             groups,
-            recipe.kernel,
-            recipe.gamma,
+            self.recipe.kernel,
+            self.recipe.gamma,
         )
 
     def _vectors(self, inputs: Inputs) -> Tensor:

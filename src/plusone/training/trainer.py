@@ -20,12 +20,12 @@ import torch
 from torch import Tensor, nn
 from torch.amp import GradScaler
 
-from plusone.build import build
+from plusone.build import build, plan_of
 from plusone.closed_form.kernel import n_landmarks
 from plusone.device import resolve
 from plusone.errors import InputError
 from plusone.features.extraction import FeatureCache
-from plusone.inputs.task import Part, Task, numbered_groups
+from plusone.inputs.task import Part, Task, learned_items, numbered_groups
 from plusone.methods import get_method
 from plusone.methods._groups import GroupConsistency
 from plusone.metrics.probe import prober_for
@@ -53,7 +53,7 @@ from plusone.training.selection import Best, State, Validation, Validator
 from plusone.training.stage_inputs import StageInputs
 from plusone.training.state import copy_of, load_state, state
 from plusone.training.step import Gradients, Loss, LossMeter, refusing_options, training_step
-from plusone.types import Clock, Stage, TrainLabels
+from plusone.types import Clock, TrainLabels
 
 
 class Training:
@@ -72,8 +72,6 @@ class Training:
         features: Folder where features of image files are cached for later runs.
     """
 
-    solved = False  # whether heads on features are solved in closed form
-
     def __init__(
         self,
         task: Task,
@@ -85,7 +83,8 @@ class Training:
         features: Path | None = None,
     ) -> None:
         self.task, self.recipe, self.on_step = task, recipe, on_step
-        self.stages = self._stages()
+        self.plan = plan_of(recipe, images=task.images)
+        self.stages, self.learned = self.plan.stages, learned_items(task, recipe, self.plan)
         self.expected = expected(recipe, task, features, on_extract)
         self.k = self.expected.k
         self.weighs = weighs_negatives(task, recipe)
@@ -96,7 +95,7 @@ class Training:
             task.shape,
             images=task.images,
             backbone=backbone,
-            landmarks=n_landmarks(self.n_learned),
+            landmarks=n_landmarks(len(self.learned)),
         )
         self.device = resolve(recipe.device)
         check_settings(recipe, self.device, self.model, images=task.images)
@@ -107,15 +106,9 @@ class Training:
         self.groups = (
             group_consistency(task, recipe, labels).to(self.device) if recipe.group_weight else None
         )
+        cache = FeatureCache(on_extract, features)
         self.inputs = StageInputs(
-            task,
-            recipe,
-            self.model,
-            self.device,
-            FeatureCache(on_extract, features),
-            self.learned_parts,
-            self.learned_rows,
-            solved=self.solved,
+            task, recipe, self.plan, self.learned, self.model, self.device, cache
         )
         self.loss: Loss = self.method.loss
         if recipe.compile and compiler_problem(recipe.device) is None:
@@ -138,26 +131,6 @@ class Training:
     def done(self) -> bool:
         """Whether all stages are finished."""
         return self.stage == len(self.stages)
-
-    @property
-    def learned_parts(self) -> tuple[Part, ...]:
-        """The parts that are learned from."""
-        return (self.task.train,)
-
-    @property
-    def learned_rows(self) -> Tensor | None:
-        """The items of these parts that are learned from, int64 `[n]`; None for all."""
-        return None
-
-    @property
-    def n_learned(self) -> int:
-        """How many items are learned from."""
-        rows = self.learned_rows
-        return sum(len(part) for part in self.learned_parts) if rows is None else len(rows)
-
-    def _stages(self) -> tuple[Stage, ...]:
-        phases = get_method(self.recipe.method).phases
-        return self.recipe.resolved_stages(images=self.task.images, phases=phases)
 
     def epochs(self) -> Iterator[EpochRecord]:
         """Trains, one record per epoch, until all stages are finished.
@@ -301,8 +274,8 @@ class Training:
         return HeldOut(self.log_odds(self.task.val), self.validator.labels)
 
     def _work(self) -> int | None:
-        """Multiplications of one step, roughly, where only the head is trained; else None."""
-        if self.stages[self.stage].inputs == "images":
+        """Multiplications of one step, roughly, where steps train only the head; else None."""
+        if self.plan.solves or self.stages[self.stage].inputs == "images":
             return None
         return self.recipe.batch_size * sum(
             weight.numel() for weight in self.model.head.parameters()
