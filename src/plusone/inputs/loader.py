@@ -42,12 +42,7 @@ class Inputs(Protocol):
     def __len__(self) -> int: ...
 
     def batches(
-        self,
-        order: Tensor,
-        batch_size: int,
-        views: Sequence[str],
-        seed: int,
-        share: Share = ALL,
+        self, order: Tensor, batch_size: int, views: Sequence[str], seed: int, share: Share = ALL
     ) -> Iterator[tuple[Tensor, ...]]:
         """Batches of the items `order`, each a tuple with one `[B, ...]` tensor per view.
 
@@ -93,12 +88,7 @@ class ArrayInputs:
         return len(self.x)
 
     def batches(
-        self,
-        order: Tensor,
-        batch_size: int,
-        views: Sequence[str],
-        seed: int,
-        share: Share = ALL,
+        self, order: Tensor, batch_size: int, views: Sequence[str], seed: int, share: Share = ALL
     ) -> Iterator[tuple[Tensor, ...]]:
         batches = self._batches(order, batch_size, views, seed, share)
         slow = self._images and not {"strong", "crop"}.isdisjoint(views)
@@ -113,12 +103,7 @@ class ArrayInputs:
         return self.x.ndim == 4 and self.x.dtype == torch.uint8  # not feature maps
 
     def _batches(
-        self,
-        order: Tensor,
-        batch_size: int,
-        views: Sequence[str],
-        seed: int,
-        share: Share,
+        self, order: Tensor, batch_size: int, views: Sequence[str], seed: int, share: Share
     ) -> Iterator[tuple[Tensor, ...]]:
         images = self._images
         drawn = draw_views(views, len(order), seed, flip=self.flip and images)
@@ -167,12 +152,7 @@ class MappedInputs:
         return len(self.x)
 
     def batches(
-        self,
-        order: Tensor,
-        batch_size: int,
-        views: Sequence[str],
-        seed: int,
-        share: Share = ALL,
+        self, order: Tensor, batch_size: int, views: Sequence[str], seed: int, share: Share = ALL
     ) -> Iterator[tuple[Tensor, ...]]:
         draw_views(views, len(order), seed, flip=False)  # refuses unknown views
         if share != ALL:
@@ -216,12 +196,7 @@ class FileInputs:
         return len(self.paths)
 
     def batches(
-        self,
-        order: Tensor,
-        batch_size: int,
-        views: Sequence[str],
-        seed: int,
-        share: Share = ALL,
+        self, order: Tensor, batch_size: int, views: Sequence[str], seed: int, share: Share = ALL
     ) -> Iterator[tuple[Tensor, ...]]:
         drawn = draw_views(views, len(order), seed, flip=self.flip)
         if share != ALL:
@@ -262,12 +237,7 @@ class SomeInputs:
         return len(self.rows)
 
     def batches(
-        self,
-        order: Tensor,
-        batch_size: int,
-        views: Sequence[str],
-        seed: int,
-        share: Share = ALL,
+        self, order: Tensor, batch_size: int, views: Sequence[str], seed: int, share: Share = ALL
     ) -> Iterator[tuple[Tensor, ...]]:
         return self.inputs.batches(self.rows[order], batch_size, views, seed, share)
 

@@ -160,8 +160,9 @@ def make_task(dataset: Dataset, recipe: Recipe, tick: Callable[[], None] | None 
     table = split_and_observe(dataset.table, recipe)
     dataset = with_hint_features(dataset, recipe)
     shape = _shape(dataset, recipe)
-    workers = ImageWorkers(recipe.workers, recipe.device)
-    make_inputs = _inputs(dataset, recipe, shape, tick, recipe.cache_dir, workers)
+    files = dataset.features is None
+    workers = ImageWorkers(recipe.workers, recipe.device) if files else ImageWorkers()
+    make_inputs = _inputs(dataset, recipe, shape[-1], tick, recipe.cache_dir, workers)
 
     def part(split: str) -> Part:
         rows, of = table.rows_of(split), None
@@ -335,21 +336,21 @@ def dataset_inputs(
     """
     workers = workers or ImageWorkers(recipe.workers, recipe.device)
     dataset = with_hint_features(dataset, recipe)
-    return _inputs(dataset, recipe, shape, tick, cache_dir, workers)
+    if not same_kind(_shape(dataset, recipe), shape):
+        raise InputError(f"{dataset.name}: its inputs do not have the expected shape {shape}")
+    return _inputs(dataset, recipe, shape[-1], tick, cache_dir, workers)
 
 
 def _inputs(
     dataset: Dataset,
     recipe: Recipe,
-    shape: tuple[int, ...],
+    size: int,
     tick: Callable[[], None] | None,
     cache_dir: str | None,
     workers: ImageWorkers,
 ) -> Callable[[npt.NDArray[np.int64]], Inputs]:
-    table = dataset.table
-    if not same_kind(_shape(dataset, recipe), shape):
-        raise InputError(f"{dataset.name}: its inputs do not have the expected shape {shape}")
-    x, size = dataset.features, shape[-1]
+    """A function from row numbers to inputs; `size` is the side of images."""
+    table, x = dataset.table, dataset.features
     if x is not None and x.ndim != 4 and x.nbytes >= LARGE:
         return lambda rows: MappedInputs(rows_of(x, rows))
 

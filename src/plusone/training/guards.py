@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
-from torch.amp import GradScaler
+from torch import nn
 
 from plusone.device import allowing_tf32, autocasts, is_out_of_memory, resolve
 from plusone.errors import DivergedError, InputError, RunError
@@ -37,14 +37,16 @@ def check_settings(
 
 
 @contextmanager
-def computing(training: Training, work: int | None) -> Iterator[None]:
+def computing(training: Training, head: nn.Module | None = None) -> Iterator[None]:
     """Threads and TF32 as the recipe has them, and a sentence where memory does not suffice.
 
     Args:
         training: The run.
-        work: Multiplications of one step, roughly; None where they are many.
+        head: What the steps inside the block train, where it is a head on features alone.
     """
-    recipe = training.recipe
+    recipe, work = training.recipe, None
+    if head is not None:  # multiplications of one step, roughly
+        work = recipe.batch_size * sum(weight.numel() for weight in head.parameters())
     try:
         with suitable_threads(work, recipe.threads), allowing_tf32(training.device, recipe.tf32):
             yield
@@ -90,18 +92,18 @@ def restoring_best(training: Training) -> Iterator[None]:
         raise DivergedError(f"{error.what} ({hint})") from None
 
 
-def check_weights(training: Training) -> None:
-    """Refuses weights that are not finite: a finite loss can have a gradient that is not."""
+def check_finite(training: Training) -> None:
+    """Refuses an epoch with weights that are not finite, or gradients at any scale in float16.
+
+    A finite loss can have a gradient that is not.
+    """
     for name, weight in training.model.state_dict().items():
         if weight.is_floating_point() and not bool(torch.isfinite(weight).all()):
             raise DivergedError(
                 f"the weights {name} are not finite after epoch {training.epoch + 1} of "
                 f"{training.recipe.method}"
             )
-
-
-def check_scale(training: Training, scaler: GradScaler | None) -> None:
-    """Refuses an epoch in which float16 had no finite gradient at any scale."""
+    scaler = training.gradients.scaler
     if scaler is not None and scaler.get_scale() < SMALLEST_SCALE:
         raise DivergedError(
             f"the gradients of {training.recipe.method} are not finite in epoch "

@@ -24,7 +24,7 @@ import json
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ from plusone.results import EpochRecord, RunDescription, RunResult
 from plusone.training.closed_fit import fit_for
 from plusone.training.expected import Expected
 from plusone.training.rates import Picked
-from plusone.training.state import memory, weights
+from plusone.training.state import weights_and_memory
 from plusone.training.summary import calibrate, summarise
 from plusone.training.tracking import Listener, Tracking
 from plusone.training.trainer import Training
@@ -140,7 +140,9 @@ def train(
         spent, epochs = sum(record.seconds for record in picked.records), iter(picked.records)
     mapped = _mapped_files(task)
     started = saved = time.perf_counter()
-    with closing(task.workers), _tracking(listeners, recipe, folder) as tracking:
+    with closing(task.workers), ExitStack() as stack:
+        tracking = Tracking(listeners if is_main_process() else (), folder, recipe)
+        stack.callback(tracking.finish)
         with _saving_best(training, folder):
             for record in epochs:
                 _check_unchanged(mapped)
@@ -161,15 +163,6 @@ def train(
         write_json(folder / "metrics.json", result.to_json())
         (folder / "checkpoint.safetensors").unlink(missing_ok=True)
     return result
-
-
-def _tracking(listeners: Sequence[Listener], recipe: Recipe, folder: Path) -> Tracking:
-    """Tells the listeners of rank 0 about the run of a folder."""
-    tracking = Tracking()
-    if listeners and is_main_process():
-        epochs = len(list(read_jsonl(folder / "records.jsonl")))
-        tracking.start(listeners, folder, recipe, read_description(folder), epochs)
-    return tracking
 
 
 def _mapped_files(task: Task) -> dict[Path, tuple[int, int] | None]:
@@ -229,7 +222,7 @@ def _saving_best(training: Training, folder: Path) -> Iterator[None]:
 
 def _write_model(training: Training, folder: Path) -> tuple[Calibration, Thresholds]:
     """Writes the current weights, their calibration and their thresholds."""
-    tensors, tables = weights(training), memory(training)
+    tensors, tables = weights_and_memory(training)
     held_out = training.held_out()
     calibration, thresholds = calibrate(training, held_out)
     if is_main_process():

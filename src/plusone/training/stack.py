@@ -29,7 +29,7 @@ from plusone.parallel.processes import world
 from plusone.recipe import Recipe
 from plusone.results import EpochRecord
 from plusone.seeds import generator
-from plusone.training.guards import check_weights, computing
+from plusone.training.guards import check_finite, computing
 from plusone.training.step import LossMeter, refusing_options, training_step
 from plusone.training.trainer import Training
 from plusone.types import Batch, Outputs
@@ -180,8 +180,7 @@ class Stack:
         self.runs = [training for row in grid for training in row]
         first = self.runs[0]
         self.task, self.recipe, self.method = first.task, first.recipe, first.method
-        self.layers = [[cast(LinearHead, each.model.head) for each in row] for row in grid]
-        self.head = StackedHead(self.layers)
+        self.head = StackedHead([[cast(LinearHead, run.model.head) for run in row] for row in grid])
         groups = [
             {"params": [weight, bias], "lr": row[0].optimizer.param_groups[0]["lr"]}
             for row, weight, bias in zip(grid, self.head.weights, self.head.biases, strict=True)
@@ -195,12 +194,9 @@ class Stack:
     def epoch(self) -> list[EpochRecord]:
         """Trains and evaluates all runs for one epoch."""
         started, clock = time.perf_counter(), self.runs[0].clock()
-        work = self.recipe.batch_size * sum(weight.numel() for weight in self.head.parameters())
-        with computing(self.runs[0], work):
+        with computing(self.runs[0], self.head):
             losses = self._train()
             self._store()
-            for training in self.runs:
-                check_weights(training)
             train, val = self._logits(self.task.train), self._logits(self.task.val)
             with torch.no_grad():
                 for number, training in enumerate(self.runs):
@@ -222,13 +218,15 @@ class Stack:
 
     @torch.no_grad()
     def _store(self) -> None:
-        """Copies the weights of the stack to the runs they belong to."""
+        """Copies the weights of the stack to the runs they belong to, and checks them."""
         for row, weights, biases in zip(
-            self.layers, self.head.weights, self.head.biases, strict=True
+            self.grid, self.head.weights, self.head.biases, strict=True
         ):
-            for place, layer in enumerate(row):
+            for place, training in enumerate(row):
+                layer = cast(LinearHead, training.model.head)
                 layer.weight.copy_(weights[place])
                 layer.bias.copy_(biases[place])
+                check_finite(training)
 
     def _train(self) -> list[dict[str, float]]:
         """One pass over the training items; returns the mean loss terms of each run."""

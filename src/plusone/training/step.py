@@ -22,9 +22,9 @@ from torch.optim import Optimizer
 from plusone.errors import DivergedError, InputError
 from plusone.losses import weigh_negatives
 from plusone.methods._base import Method
-from plusone.methods._groups import GroupConsistency
 from plusone.models.heads import Head
 from plusone.seeds import drawn_again
+from plusone.training.group_consistency import GroupConsistency
 from plusone.training.pieces import Pieces, forward_views, keeping_buffers
 from plusone.types import Batch, Clock, Outputs
 
