@@ -154,15 +154,11 @@ def check(*given: Mapping[str, Any], rules: bool, source: str = "settings") -> R
     named = any("method" in layer for layer in given)
     if named or not rules:
         _check_options(recipe.method, recipe.options, named=named)
-    known = {option for name in METHODS for option in _options(name)}
+    known = {field.name for info in METHODS.values() for field in fields(info.options)}
     for name in recipe.options.keys() - known:
         meant = "".join(f" (did you mean {near}?)" for near in get_close_matches(name, known, n=1))
         raise InputError(f"{source}: unknown method option {name!r}{meant}; no method has it")
     return recipe
-
-
-def _options(method: str) -> set[str]:
-    return {field.name for field in fields(get_method(method).options)}
 
 
 def _check_options(method: str, options: Mapping[str, Any], *, named: bool) -> None:
@@ -176,7 +172,9 @@ def _check_options(method: str, options: Mapping[str, Any], *, named: bool) -> N
     try:
         get_method(method).make_options(options)
     except InputError as error:
-        every = {name: _options(name) for name in METHODS}
+        every = {
+            name: {field.name for field in fields(info.options)} for name, info in METHODS.items()
+        }
         known = sorted(set().union(*every.values()))
         unknown = [name for name in options if name not in every[method]]
         near = get_close_matches(unknown[0], known, n=1) if unknown and not named else []

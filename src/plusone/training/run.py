@@ -24,7 +24,7 @@ import json
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -140,9 +140,8 @@ def train(
         spent, epochs = sum(record.seconds for record in picked.records), iter(picked.records)
     mapped = _mapped_files(task)
     started = saved = time.perf_counter()
-    with closing(task.workers), ExitStack() as stack:
-        tracking = Tracking(listeners if is_main_process() else (), folder, recipe)
-        stack.callback(tracking.finish)
+    listeners = listeners if is_main_process() else ()
+    with closing(task.workers), closing(Tracking(listeners, folder, recipe)) as tracking:
         with _saving_best(training, folder):
             for record in epochs:
                 _check_unchanged(mapped)
@@ -158,7 +157,7 @@ def train(
         seconds = spent + time.perf_counter() - started
         calibrated = _write_model(training, folder)
         result = summarise(training, folder, seconds, rules, calibrated)
-        tracking.finish(result)
+        tracking.close(result)
     if is_main_process():
         write_json(folder / "metrics.json", result.to_json())
         (folder / "checkpoint.safetensors").unlink(missing_ok=True)

@@ -68,7 +68,7 @@ class Tracking:
             try:
                 listener.start(folder, recipe, read_description(folder), self.step)
             except Exception as error:
-                self.finish()
+                self.close()
                 raise RunError(f"{_name(listener)} could not be started: {error}") from error
             self.listeners.append(listener)
 
@@ -82,7 +82,7 @@ class Tracking:
                 self.listeners.remove(listener)
                 _warn(listener, error)
 
-    def finish(self, result: RunResult | None = None) -> None:
+    def close(self, result: RunResult | None = None) -> None:
         """Passes the result on, if there is one; nobody listens any more."""
         for listener in self.listeners:
             try:

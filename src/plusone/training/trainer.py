@@ -37,7 +37,6 @@ from plusone.probabilities.calibration import HeldOut
 from plusone.recipe import Recipe
 from plusone.results import EpochRecord, Probe
 from plusone.seeds import seeded
-from plusone.training.batches import Begun, batches_of, begin
 from plusone.training.expected import class_priors, expected
 from plusone.training.group_consistency import group_consistency
 from plusone.training.guards import (
@@ -49,7 +48,7 @@ from plusone.training.guards import (
 )
 from plusone.training.optim import make_optimizer, set_rates
 from plusone.training.selection import Best, State, Validation, Validator
-from plusone.training.stage_inputs import StageInputs
+from plusone.training.stage_inputs import Begun, StageInputs, batches_of, begin
 from plusone.training.state import copy_of, load_state, state
 from plusone.training.step import Gradients, Loss, LossMeter, refusing_options, training_step
 from plusone.types import Clock, TrainLabels
