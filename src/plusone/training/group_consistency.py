@@ -28,10 +28,8 @@ from plusone.types import Batch, TrainLabels
 START = 0.5
 
 
-def group_consistency(task: Task, recipe: Recipe, labels: TrainLabels) -> GroupConsistency | None:
-    """The recipe's `group_weight` as a term of the loss; None without one."""
-    if not recipe.group_weight:
-        return None
+def group_consistency(task: Task, recipe: Recipe, labels: TrainLabels) -> GroupConsistency:
+    """The recipe's `group_weight` as a term of the loss."""
     numbers = numbered_groups([task.train])
     if numbers is None:
         raise InputError(

@@ -16,11 +16,11 @@ from plusone.models.backbones import checkpoint_activations
 from plusone.models.classifier import Classifier
 from plusone.parallel.processes import check_device, world
 from plusone.recipe import Recipe
-from plusone.training.step import suitable_threads
 
 if TYPE_CHECKING:
     from plusone.training.trainer import Training
 
+SMALL_STEP = 1 << 24  # multiplications
 SMALLEST_SCALE = 2.0**-24  # of a loss in float16; 1 / 2**40 of the first one
 
 
@@ -54,6 +54,28 @@ def computing(training: Training, head: nn.Module | None = None) -> Iterator[Non
         if not is_out_of_memory(error):
             raise
         raise RunError(_out_of_memory(training)) from None
+
+
+@contextmanager
+def suitable_threads(work: int | None, requested: int | None) -> Iterator[None]:
+    """Sets torch's number of threads inside the block.
+
+    Small steps (a linear layer on a small batch) run on one thread: dividing them costs more than
+    it saves, and far more when other processes use the cores.
+
+    Args:
+        work: Multiplications of one step, roughly; None where they are many.
+        requested: The number in the recipe; it takes precedence.
+    """
+    before = torch.get_num_threads()
+    threads = requested or (1 if work is not None and work < SMALL_STEP else before)
+    try:
+        if threads != before:
+            torch.set_num_threads(threads)
+        yield
+    finally:
+        if threads != before:
+            torch.set_num_threads(before)
 
 
 def _out_of_memory(training: Training) -> str:

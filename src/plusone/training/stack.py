@@ -44,14 +44,14 @@ class AloneError(ValueError):
 
 def check_settings(task: Task, recipe: Recipe) -> None:
     """Raises an `AloneError` where the data or the settings do not allow a stack."""
-    info = get_method(recipe.method)
+    alone, plan = get_method(recipe.method).alone, plan_of(recipe, images=task.images)
     vectors = not task.images and len(task.shape) == 1
     reasons = {
         "its inputs are not feature vectors": not vectors,
         "its features are not held in memory": not isinstance(task.train.inputs, ArrayInputs),
-        info.alone or "": info.alone is not None,
-        "it has a closed form": info.closed_form,
-        "it has several stages": len(plan_of(recipe, images=task.images).stages) > 1,
+        alone or "": alone is not None,
+        "it has a closed form": plan.solves,
+        "it has several stages": len(plan.stages) > 1,
         f"its optimizer is {recipe.optimizer}": recipe.optimizer != "adam",
         "its learning rate has a schedule": recipe.schedule != "constant",
         "its weights are averaged": recipe.ema is not None,

@@ -103,9 +103,9 @@ class Training:
             self.model.place(self.device)
             self.ranks = Ranks(self.model, self.method) if world()[1] > 1 else None
             self.method.move(self.device, memory=recipe.memory)
-        self.groups = group_consistency(task, recipe, labels)
-        if self.groups is not None:
-            self.groups.to(self.device)
+        self.groups = None
+        if recipe.group_weight:
+            self.groups = group_consistency(task, recipe, labels).to(self.device)
         cache = FeatureCache(on_extract, features)
         self.inputs = StageInputs(
             task, recipe, self.plan, self.learned, self.model, self.device, cache
