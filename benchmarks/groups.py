@@ -61,7 +61,7 @@ def measured(data: Dataset, method: str, seed: int, grouped: bool) -> tuple[floa
     fitted = fit(items, method)
     training = fitted.training
     solved = isinstance(training, ClosedFormFit)
-    parts = training.learned_parts if solved else (training.task.val,)
+    parts = training.learned.parts if solved else (training.task.val,)
     own = np.concatenate([part.ids for part in parts]).astype(int)
     held_out = training.held_out().log_odds
     tests = table.rows_of("test")

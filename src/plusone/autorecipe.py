@@ -9,7 +9,7 @@ docs/own-data.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any
@@ -80,11 +80,6 @@ class Facts:
     pretrained: str | None = None
     images: int = 0
     held_out: int = 0
-
-    @property
-    def learned(self) -> int:
-        """Items that a method without a validation set learns from."""
-        return self.items + self.held_out
 
 
 @dataclass(frozen=True)
@@ -159,15 +154,11 @@ def check(*given: Mapping[str, Any], rules: bool, source: str = "settings") -> R
     named = any("method" in layer for layer in given)
     if named or not rules:
         _check_options(recipe.method, recipe.options, named=named)
-    known = {option for name in METHODS for option in _options(name)}
+    known = {field.name for info in METHODS.values() for field in fields(info.options)}
     for name in recipe.options.keys() - known:
         meant = "".join(f" (did you mean {near}?)" for near in get_close_matches(name, known, n=1))
         raise InputError(f"{source}: unknown method option {name!r}{meant}; no method has it")
     return recipe
-
-
-def _options(method: str) -> set[str]:
-    return {field.name for field in fields(get_method(method).options)}
 
 
 def _check_options(method: str, options: Mapping[str, Any], *, named: bool) -> None:
@@ -181,7 +172,9 @@ def _check_options(method: str, options: Mapping[str, Any], *, named: bool) -> N
     try:
         get_method(method).make_options(options)
     except InputError as error:
-        every = {name: _options(name) for name in METHODS}
+        every = {
+            name: {field.name for field in fields(info.options)} for name, info in METHODS.items()
+        }
         known = sorted(set().union(*every.values()))
         unknown = [name for name in options if name not in every[method]]
         near = get_close_matches(unknown[0], known, n=1) if unknown and not named else []
@@ -254,14 +247,16 @@ def choose(facts: Facts, given: Mapping[str, Any]) -> tuple[Choice, ...]:
     for rule in RULES:
         method = METHODS.get(str(given.get("method", chosen.get("method"))))
         fixed = {**(method.defaults if method else {}), **given}
-        choice = rule(facts, {**chosen, **fixed})
+        now = {**chosen, **fixed}
+        solved = method is not None and method.closed_form and not _trains_network(facts, now)
+        choice = rule(facts, now) if IF_SOLVED.get(rule, solved) == solved else None
         if choice is None or (choice := choice.without(fixed)) is None:
             continue
         if "method" in choice.settings:
             _check_options(choice.settings["method"], given.get("options") or {}, named=False)
         chosen |= choice.settings
         choices.append(choice)
-    return tuple(choices)
+    return (*choices, *(Choice({}, text) for text in _remarks(facts, now)))
 
 
 def _backbone(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
@@ -315,9 +310,7 @@ def _method(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
 
 
 def _head(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
-    if not _closed_form(facts, now):
-        return None
-    return Choice({"head": "kernel"}, describe_kernel(facts.learned))
+    return Choice({"head": "kernel"}, describe_kernel(facts.items + facts.held_out))
 
 
 def _crops(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
@@ -355,8 +348,6 @@ def _extraction(facts: Facts, now: Mapping[str, Any], name: str) -> float:
 
 
 def _batch(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
-    if _closed_form(facts, now):
-        return None
     if _trains_network(facts, now):
         size = 64 if not _pretrained(now) and facts.items >= 2000 else 16
     else:
@@ -382,7 +373,7 @@ def linear_batch_size(items: int, weights: int) -> int:
 
 
 def _epochs(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
-    if "stages" in now or _closed_form(facts, now):
+    if "stages" in now:
         return None
     if not _trains_network(facts, now):
         return Choice({"epochs": 25}, "enough for a linear model; the best one is kept")
@@ -393,7 +384,7 @@ def _epochs(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
 
 
 def _rate(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
-    if "stages" in now or _closed_form(facts, now):
+    if "stages" in now:
         return None
     if _trains_network(facts, now):
         if _pretrained(now):
@@ -423,58 +414,38 @@ def _memory(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
     )
 
 
-def _hidden(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
-    if not facts.hidden or "observe" in now:
-        return None
-    return Choice(
-        {},
-        "all labels are known: all but one positive per item are hidden, as in the papers; "
-        "--observe given learns from all of them",
-    )
-
-
-def _single(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
-    if facts.classes > 1:
-        return None
-    return Choice({}, "there is one class only: without another to tell it from, nothing is learnt")
-
-
-def _uneven(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
-    if not facts.uneven or now.get("standardize"):
-        return None
-    return Choice(
-        {},
-        "some features are far larger than most and will drown them; standardize = true brings "
-        "each to mean 0 and spread 1",
-    )
-
-
-def _large(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
-    if facts.scale is None or not facts.width or facts.uneven or now.get("standardize"):
-        return None
-    size = facts.scale / facts.width
-    if SIZES[0] <= size <= SIZES[1]:
-        return None
-    return Choice(
-        {},
-        f"the features have a mean size of {size:.3g}, and settings are made for about 1; "
-        "standardize = true brings each to mean 0 and spread 1",
-    )
-
-
-def _rare(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
-    if not facts.rare:
-        return None
-    listed = ", ".join(facts.rare[:SHOWN]) + (", ..." if len(facts.rare) > SHOWN else "")
-    count = len(facts.rare)
-    what = "1 class has" if count == 1 else f"{count} classes have"
-    return Choice({}, f"{what} fewer than {FEW} seen labels; expect little of: {listed}")
-
-
 RULES: tuple[Rule, ...] = (
-    _backbone, _mode, _method, _head, _crops, _batch, _epochs, _rate, _memory, _hidden, _single,
-    _uneven, _large, _rare,
+    _backbone, _mode, _method, _head, _crops, _batch, _epochs, _rate, _memory,
 )  # fmt: skip
+# Rules that apply only where the method is solved in closed form, or only where it is not.
+IF_SOLVED: Mapping[Rule, bool] = {_head: True, _batch: False, _epochs: False, _rate: False}
+
+
+def _remarks(facts: Facts, now: Mapping[str, Any]) -> Iterator[str]:
+    """What the user should know about the data, a sentence each."""
+    if facts.hidden and "observe" not in now:
+        yield (
+            "all labels are known: all but one positive per item are hidden, as in the papers; "
+            "--observe given learns from all of them"
+        )
+    if facts.classes <= 1:
+        yield "there is one class only: without another to tell it from, nothing is learnt"
+    size = None if facts.scale is None or not facts.width else facts.scale / facts.width
+    if facts.uneven and not now.get("standardize"):
+        yield (
+            "some features are far larger than most and will drown them; standardize = true brings "
+            "each to mean 0 and spread 1"
+        )
+    elif size is not None and not SIZES[0] <= size <= SIZES[1] and not now.get("standardize"):
+        yield (
+            f"the features have a mean size of {size:.3g}, and settings are made for about 1; "
+            "standardize = true brings each to mean 0 and spread 1"
+        )
+    if facts.rare:
+        listed = ", ".join(facts.rare[:SHOWN]) + (", ..." if len(facts.rare) > SHOWN else "")
+        count = len(facts.rare)
+        what = "1 class has" if count == 1 else f"{count} classes have"
+        yield f"{what} fewer than {FEW} seen labels; expect little of: {listed}"
 
 
 def _pretrained(now: Mapping[str, Any]) -> bool:
@@ -486,11 +457,6 @@ def _pretrained(now: Mapping[str, Any]) -> bool:
 
 def _trains_network(facts: Facts, now: Mapping[str, Any]) -> bool:
     return facts.kind != "features" and now.get("mode") != "linear"
-
-
-def _closed_form(facts: Facts, now: Mapping[str, Any]) -> bool:
-    method = METHODS.get(str(now.get("method")))
-    return method is not None and method.closed_form and not _trains_network(facts, now)
 
 
 def _steps(facts: Facts, now: Mapping[str, Any]) -> int:

@@ -1,8 +1,8 @@
-"""A recipe as a model with initial weights and its method."""
+"""A recipe as a plan, a model with initial weights and its method."""
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -15,10 +15,81 @@ from plusone.methods import get_method
 from plusone.methods._base import Method, MethodInfo
 from plusone.models.backbones import backbone_for, feature_dim
 from plusone.models.classifier import Classifier
-from plusone.models.heads import Head
 from plusone.recipe import Recipe
 from plusone.seeds import seeded
-from plusone.types import TrainLabels
+from plusone.types import Stage, TrainLabels
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run of a recipe does, one stage after the other.
+
+    Args:
+        stages: Its stages; one that is solved in closed form has one epoch.
+        on_features: Whether every stage trains a head on fixed features.
+        solves: Whether stages on fixed features are solved in closed form.
+        closed_form: Whether the whole run is one solution in closed form.
+        kernel: Whether the head works in the space of a kernel.
+    """
+
+    stages: tuple[Stage, ...]
+    on_features: bool
+    solves: bool
+    closed_form: bool
+    kernel: bool
+
+
+def plan_of(recipe: Recipe, *, images: bool) -> Plan:
+    """The plan of a recipe for images, or for features.
+
+    Raises:
+        InputError: The method or a setting does not suit the inputs of a stage.
+    """
+    info = get_method(recipe.method)
+    stages = recipe.resolved_stages(images=images, phases=info.phases)
+    kinds = {stage.inputs for stage in stages}
+    on_features, solves = kinds == {"features"}, info.closed_form
+    if not info.trains_on(kinds):
+        raise _wrong_inputs(info, images=images)
+    if recipe.head == "kernel" and not on_features:
+        raise InputError(
+            "a kernel head works on fixed features, and this training changes the backbone; use "
+            "--mode linear, or head = linear"
+        )
+    if recipe.standardize and not on_features:
+        raise InputError(
+            "standardize works on fixed feature vectors, and this training changes the backbone; "
+            "use --mode linear, or leave it out"
+        )
+    if solves and recipe.group_weight and "features" in kinds:
+        raise InputError(
+            f"group_weight is a term of gradient steps, and {recipe.method} has a closed form on "
+            "fixed features; choose another method, or leave group_weight out"
+        )
+    return Plan(
+        stages=tuple(
+            replace(stage, epochs=1) if solves and stage.inputs == "features" else stage
+            for stage in stages
+        ),
+        on_features=on_features,
+        solves=solves,
+        closed_form=solves and on_features,
+        kernel=recipe.head == "kernel" or (recipe.head == "auto" and solves and on_features),
+    )
+
+
+def _wrong_inputs(info: MethodInfo, *, images: bool) -> InputError:
+    """Says which inputs a method needs, where a stage does not have them."""
+    if info.inputs == "vectors":
+        needs, what = "one fixed vector for each item", "this training changes the backbone"
+        instead = "--mode linear"
+    else:
+        needs = "images in every step"
+        what = "this run has features in a stage" if images else "this data has features"
+        instead = "--mode finetune" if images else "images"
+    return InputError(
+        f"the method {info.name} needs {needs}, and {what}; use {instead}, or another method"
+    )
 
 
 def build(
@@ -47,7 +118,7 @@ def build(
     info = get_method(recipe.method)
     for stage in recipe.stages:
         info.make_options(recipe.options | stage.options)  # refuses unknown options early
-    _check_inputs(recipe, info, images=images)
+    plan = plan_of(recipe, images=images)
     with seeded(recipe.seed, "initial weights"):
         method = info.build(labels, info.make_options(recipe.options))
         method.name = recipe.method
@@ -55,7 +126,7 @@ def build(
             row = backbone_for(recipe.backbone)
             backbone = row.build(shape[0], shape[-1], weights or recipe.weights)
         dim = feature_dim(backbone) if backbone is not None else shape[-1]
-        if head_of(recipe, images=images) == "kernel":
+        if plan.kernel:
             dim = landmarks or n_landmarks(labels.n_items)
         head = method.make_head(dim)
         if images and recipe.crops != "one" and head.pooling != "mean":
@@ -63,8 +134,11 @@ def build(
                 f"crops = '{recipe.crops}' averages the features of the crops, and {recipe.method} "
                 "needs every place of the feature map; leave crops out"
             )
-        if recipe.standardize:
-            _check_vectors(recipe, head, images=images, tokens=not images and len(shape) > 1)
+        if recipe.standardize and (head.pooling != "mean" if images else len(shape) > 1):
+            raise InputError(
+                f"standardize works on one fixed vector for each item, and {recipe.method} is "
+                "trained on several vectors here; leave it out"
+            )
         return Classifier(backbone or nn.Identity(), head, recipe.precision), method
 
 
@@ -79,59 +153,6 @@ def blank_labels(n_classes: int, k: float | None, seed: int, shape: tuple[int, .
     """
     one = LabelMatrix.from_dense(np.eye(1, n_classes, dtype=np.int8), default=0)
     return TrainLabels(one, k, seed, places=len(shape) > 1)
-
-
-def _check_inputs(recipe: Recipe, info: MethodInfo, *, images: bool) -> None:
-    """Refuses a method where it lacks the fixed vectors, or the images, that it needs."""
-    stages = recipe.resolved_stages(images=images, phases=info.phases)
-    if info.trains_on(stage.inputs for stage in stages):
-        return
-    if info.inputs == "vectors":
-        needs, what = "one fixed vector for each item", "this training changes the backbone"
-        instead = "--mode linear"
-    else:
-        needs = "images in every step"
-        what = "this run has features in a stage" if images else "this data has features"
-        instead = "--mode finetune" if images else "images"
-    raise InputError(
-        f"the method {info.name} needs {needs}, and {what}; use {instead}, or another method"
-    )
-
-
-def _check_vectors(recipe: Recipe, head: Head, *, images: bool, tokens: bool) -> None:
-    """Refuses `standardize` where a head is not trained on one fixed vector for each item."""
-    if not on_fixed_features(recipe, images=images):
-        what = "this training changes the backbone; use --mode linear"
-    elif tokens or (images and head.pooling != "mean"):
-        what = f"{recipe.method} is trained on several vectors for each item here"
-    else:
-        return
-    raise InputError(f"standardize works on fixed feature vectors, and {what}, or leave it out")
-
-
-def head_of(recipe: Recipe, *, images: bool) -> Literal["linear", "kernel"]:
-    """The kind of head; a kernel head needs fixed features in every stage."""
-    if recipe.head == "kernel" and not on_fixed_features(recipe, images=images):
-        raise InputError(
-            "a kernel head works on fixed features, and this training changes the backbone; use "
-            "--mode linear, or head = linear"
-        )
-    if recipe.head == "auto":
-        return "kernel" if in_closed_form(recipe, images=images) else "linear"
-    return recipe.head
-
-
-def on_fixed_features(recipe: Recipe, *, images: bool) -> bool:
-    """Whether every stage trains a head on fixed features."""
-    phases = get_method(recipe.method).phases
-    stages = recipe.resolved_stages(images=images, phases=phases)
-    return all(stage.inputs == "features" for stage in stages)
-
-
-def in_closed_form(recipe: Recipe, *, images: bool) -> bool:
-    """Whether the whole training is one solution in closed form."""
-    closed = get_method(recipe.method).closed_form
-    return closed and on_fixed_features(recipe, images=images)
 
 
 def below(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:

@@ -13,8 +13,8 @@ from plusone.methods import METHODS
 from plusone.models.classifier import Classifier
 from plusone.models.heads import SpatialHead
 from plusone.recipe import Recipe
-from plusone.training.batches import batches_of
 from plusone.training.closed_fit import fit_for
+from plusone.training.stage_inputs import batches_of
 from plusone.types import Batch, Clock, Outputs, TrainLabels
 
 CLOCK = Clock(0, 1, 5, 0, 1)

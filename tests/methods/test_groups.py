@@ -10,9 +10,9 @@ import plusone
 from plusone.data import Dataset, LabelMatrix
 from plusone.errors import InputError
 from plusone.inputs.task import make_task
-from plusone.methods._groups import GroupConsistency
 from plusone.recipe import make_recipe
 from plusone.training.closed_fit import fit_for
+from plusone.training.group_consistency import GroupConsistency
 from plusone.training.selection import Validation
 from plusone.training.stack import AloneError, train_stacked
 from plusone.training.step import training_step

@@ -12,7 +12,6 @@ from plusone.metrics.seen_labels import (
     DEFAULT,
     SCORES,
     corrected_map,
-    get_score,
     log_rank,
     pick_likelihood,
     reciprocal_rank,
@@ -206,7 +205,7 @@ def test_every_score_is_higher_for_better_models(name):
         seen[row, rng.choice(np.flatnonzero(labels))] = 1
     noise = rng.normal(size=truth.shape)
     values = [
-        get_score(name).function(1 / (1 + np.exp(-(4 * truth - 2 + spread * noise))), seen)
+        SCORES[name].function(1 / (1 + np.exp(-(4 * truth - 2 + spread * noise))), seen)
         for spread in (0.1, 2.0, 8.0)
     ]
     assert values == sorted(values, reverse=True)
@@ -216,7 +215,6 @@ def test_every_score_is_higher_for_better_models(name):
 
 def test_names():
     assert score_name("auto") == DEFAULT
-    assert get_score("auto") is SCORES[DEFAULT]
     with pytest.raises(InputError, match="did you mean 'seen_auc'"):
         score_name("seen-auc")
 

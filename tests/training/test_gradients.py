@@ -17,9 +17,9 @@ from plusone.prediction import load
 from plusone.prediction.load import load_run
 from plusone.recipe import make_recipe
 from plusone.training import trainer
-from plusone.training.batches import batches_of
 from plusone.training.pieces import Pieces
 from plusone.training.run import train
+from plusone.training.stage_inputs import batches_of
 from plusone.training.step import training_step
 
 needs_timm = pytest.mark.skipif(

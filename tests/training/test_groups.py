@@ -104,7 +104,7 @@ def test_figures_on_held_out_groups_are_those_of_new_items(method):
         data = Dataset.from_arrays(x, seen.repeat(COPIES, axis=0), groups=groups)
         fitted = fit(data, method)
         training = fitted.training
-        rows = np.concatenate([part.ids for part in training.learned_parts]).astype(int)
+        rows = np.concatenate([part.ids for part in training.learned.parts]).astype(int)
         told = mean_average_precision(training.left_out, truth.repeat(COPIES, axis=0)[rows])
         p = fitted.predict(new.astype(np.float32))
         measured[name] = (told, mean_average_precision(p, new_truth), p.sum(1).mean())

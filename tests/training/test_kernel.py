@@ -78,7 +78,7 @@ def test_a_stage_after_a_closed_form_is_evaluated_by_its_own_weights(training, i
     records = list(made.epochs())
     assert [(record.stage, record.epoch) for record in records] == [(0, 1), (1, 1), (1, 2)]
     assert {*records[0].losses} == {"left_out_error"}
-    assert made.learned_parts == (made.task.train,)  # the second stage chooses by the others
+    assert made.learned.parts == (made.task.train,)  # the second stage chooses by the others
     scores = made.log_odds(made.task.val)
     assert made.validator(scores).score == pytest.approx(made.best.score, abs=1e-6)
     assert made.held_out().log_odds.equal(scores)

@@ -25,6 +25,7 @@ from plusone.inputs import loader
 from plusone.inputs._views import draw_views
 from plusone.inputs.forward import predict
 from plusone.inputs.loader import (
+    THREAD,
     ArrayInputs,
     FileInputs,
     label_batches,
@@ -444,7 +445,7 @@ def test_shares_are_met_on_average_and_neighbours_are_mixed():
 
 
 def prefetching() -> int:
-    return sum(thread.name == "plusone-prefetch" for thread in threading.enumerate())
+    return sum(thread.name.startswith(THREAD) for thread in threading.enumerate())
 
 
 def test_prefetching_gives_the_same_batches():

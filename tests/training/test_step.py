@@ -27,10 +27,11 @@ from plusone.models.heads import Head
 from plusone.recipe import make_recipe
 from plusone.seeds import generator
 from plusone.training import step as step_module
-from plusone.training.batches import batches_of
 from plusone.training.closed_fit import fit_for
+from plusone.training.guards import SMALL_STEP, suitable_threads
 from plusone.training.stack import AloneError, train_stacked
-from plusone.training.step import SMALL_STEP, LossMeter, suitable_threads, training_step
+from plusone.training.stage_inputs import batches_of
+from plusone.training.step import LossMeter, training_step
 from plusone.training.trainer import Training
 from plusone.types import Batch, Clock, Outputs
 

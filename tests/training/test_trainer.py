@@ -14,7 +14,7 @@ from plusone.errors import InputError, RunError
 from plusone.inputs.task import make_task
 from plusone.methods import METHODS, Method, MethodInfo, Options
 from plusone.metrics import mean_average_precision
-from plusone.metrics.seen_labels import DEFAULT, SCORES, get_score
+from plusone.metrics.seen_labels import DEFAULT, SCORES
 from plusone.prediction import checkpoint
 from plusone.recipe import Recipe, make_recipe
 from plusone.training.closed_fit import fit_for
@@ -208,7 +208,7 @@ def test_selection_on_seen_labels(training, feature_data):
     }
     seen, found = made.task.val.observed.dense(), made.predict(made.task.val)
     best = max(records, key=lambda record: record.val_score)  # its weights are in place now
-    assert best.val_score == pytest.approx(get_score("auto").function(found, seen), abs=1e-6)
+    assert best.val_score == pytest.approx(SCORES[DEFAULT].function(found, seen), abs=1e-6)
     assert best.val_map == pytest.approx(
         mean_average_precision(found, seen, empty="zero"), abs=1e-6
     )

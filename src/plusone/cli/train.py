@@ -220,7 +220,7 @@ def _pick_rate(task: Task, composed: Composed, folder: Path | None) -> Picked | 
 
 def _announce(task: Task, composed: Composed, remarks: Sequence[str], asked: set[str]) -> None:
     """Prints what is trained on what, and how."""
-    from plusone.build import in_closed_form
+    from plusone.build import plan_of
     from plusone.device import describe, resolve
     from plusone.training.guards import compiler_problem
 
@@ -237,7 +237,7 @@ def _announce(task: Task, composed: Composed, remarks: Sequence[str], asked: set
         say(f"rule: {choice}")
     if not task.images and (idle := sorted(IMAGES_ONLY & recipe.model_fields_set)):
         say(f"ignored (features, not images): {', '.join(idle)}")
-    if in_closed_form(recipe, images=task.images) and (idle := sorted(STEPS_ONLY & asked)):
+    if plan_of(recipe, images=task.images).closed_form and (idle := sorted(STEPS_ONLY & asked)):
         say(f"ignored (closed-form method): {', '.join(idle)}")
     say(f"device: {describe(resolve(recipe.device))}")
     if recipe.compile and (problem := compiler_problem(recipe.device)) is not None:
@@ -265,13 +265,11 @@ class _Shown:
     """The progress bar and the lines of a run."""
 
     def __init__(self, steps: Steps, task: Task, recipe: Recipe, verbose: bool) -> None:
-        from plusone.build import in_closed_form
-        from plusone.methods import get_method
+        from plusone.build import plan_of
 
         self.steps, self.verbose = steps, verbose
-        self.closed = in_closed_form(recipe, images=task.images)
-        phases = get_method(recipe.method).phases
-        self.stages = recipe.resolved_stages(images=task.images, phases=phases)
+        plan = plan_of(recipe, images=task.images)
+        self.closed, self.stages = plan.closed_form, plan.stages
         self.items, self.per_epoch = _items(task), -(-len(task.train) // recipe.batch_size)
         total = self.per_epoch * sum(stage.epochs for stage in self.stages)
         self.total = None if self.closed else total

@@ -74,7 +74,8 @@ def read_labels(y: Any, classes: Names | None = None) -> Labels:
         return _of_lists(list(y), classes)
     if values.ndim == 2 and not (values.shape[1] == 1 and not _are_states(values)):
         names = None if columns is None else np.asarray(list(columns))
-        return _of_matrix(_dense(values), names, classes)
+        _check_states(values)
+        return _of_matrix(LabelMatrix.from_dense(values), names, classes)
     if values.ndim == 2:
         _warn_about_column()
         values = values[:, 0]
@@ -217,11 +218,6 @@ def _onto(labels: Labels, classes: Names | None) -> Labels:
     )
     unknown = np.unique(old.indices[~is_known & (old.values == 1)])
     return Labels(classes, matrix, unknown=tuple(labels.classes[unknown].tolist()))
-
-
-def _dense(values: npt.NDArray[Any]) -> LabelMatrix:
-    _check_states(values)
-    return LabelMatrix.from_dense(values)
 
 
 def _sparse(y: Any) -> LabelMatrix:

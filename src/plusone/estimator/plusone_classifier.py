@@ -180,7 +180,9 @@ def make_items(data: Dataset, weights: Weights | None, recipe: Recipe) -> Task:
         if own.any():
             val = _repeated(val, weights[val.ids.astype(np.int64)], recipe.seed)
         task = replace(task, train=train, val=val)
-    return replace(task, val=_with_truth(task.val))
+    if not task.val.observed.per_class(0).any():  # every label was seen: they are the truth
+        task = replace(task, val=replace(task.val, truth=task.val.observed.with_default(-1)))
+    return task
 
 
 def _repeated(part: Part, weights: Weights, seed: int) -> Part:
@@ -199,13 +201,6 @@ def _repeated(part: Part, weights: Weights, seed: int) -> Part:
     return Part(
         part.ids[rows], inputs, observed, part.truth, of=part.of, groups=groups, hints=hints
     )
-
-
-def _with_truth(part: Part) -> Part:
-    """The same items; if every label was seen, the seen labels are the truth."""
-    if part.observed.per_class(0).any():
-        return part
-    return replace(part, truth=part.observed.with_default(-1))
 
 
 def light_predictor(training: Training, calibration: Calibration) -> Predictor:
@@ -337,8 +332,7 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 each of its items is a group of its own.
         """
         from plusone.autorecipe import facts_of
-        from plusone.training.closed_fit import fit_for
-        from plusone.training.rates import pick_rate
+        from plusone.training.rates import begin_run
 
         x, labels = self._inputs(X, reset=True), read_labels(y)
         weights = self._weights(sample_weight, x)
@@ -390,13 +384,8 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if composed.recipe.hint_features:
             raise InputError("hint_features: append the hints to the columns of X yourself")
         task = make_items(data, weights, composed.recipe)
-        picked = pick_rate(task, composed.recipe) if "lr" in composed.chosen else None
-        if picked is not None:
-            composed = composed.revised(picked.choice)
-            self._keep(picked.training, picked.records, labels)
-        else:
-            training = fit_for(task, composed.recipe)
-            self._keep(training, training.epochs(), labels)
+        composed, training, epochs = begin_run(task, composed)
+        self._keep(training, epochs, labels)
         self.rules_ = composed.rules
         return self
 

@@ -31,21 +31,18 @@ CROP_ASPECT = (3 / 4, 4 / 3)
 
 def draw_views(names: Sequence[str], n: int, seed: int, *, flip: bool) -> list[View]:
     """Draws the augmentation of each view for `n` items; refuses unknown names."""
-    for name in names:
+    drawn = []
+    for number, name in enumerate(names):
         if name not in VIEWS:
             raise ValueError(f"unknown view {name!r}; known: {', '.join(VIEWS)}")
-    return [
-        _draw(name, n, seed + SEED_STEP * number, flip=flip) for number, name in enumerate(names)
-    ]
-
-
-def _draw(name: str, n: int, seed: int, *, flip: bool) -> View:
-    if name == "plain":
-        return View()
-    flipped = torch.rand(n, generator=generator(seed, name)) < 0.5 if flip else None
-    if name == "crop":
-        return View(flipped, cropped=_draw_crops(n, seed))
-    return View(flipped, draw_strong(n, seed) if name == "strong" else None)
+        own, flips = seed + SEED_STEP * number, flip and name != "plain"
+        view = View(
+            flipped=torch.rand(n, generator=generator(own, name)) < 0.5 if flips else None,
+            draws=draw_strong(n, own) if name == "strong" else None,
+            cropped=_draw_crops(n, own) if name == "crop" else None,
+        )
+        drawn.append(view)
+    return drawn
 
 
 def _draw_crops(n: int, seed: int) -> Tensor:

@@ -8,12 +8,12 @@ prepares batches in a thread while the model trains.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Semaphore, Thread
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ ALL = Share()
 GATHERED = 1 << 20  # numbers gathered at once, unless one batch has more
 LABELS_AT_ONCE = 1 << 18  # labels made dense at once, unless one batch has more
 PREFETCHED = 2  # batches waiting
+THREAD = "plusone-prefetch"  # the beginning of its name
 
 Item = TypeVar("Item")
 
@@ -42,12 +43,7 @@ class Inputs(Protocol):
     def __len__(self) -> int: ...
 
     def batches(
-        self,
-        order: Tensor,
-        batch_size: int,
-        views: Sequence[str],
-        seed: int,
-        share: Share = ALL,
+        self, order: Tensor, batch_size: int, views: Sequence[str], seed: int, share: Share = ALL
     ) -> Iterator[tuple[Tensor, ...]]:
         """Batches of the items `order`, each a tuple with one `[B, ...]` tensor per view.
 
@@ -93,12 +89,7 @@ class ArrayInputs:
         return len(self.x)
 
     def batches(
-        self,
-        order: Tensor,
-        batch_size: int,
-        views: Sequence[str],
-        seed: int,
-        share: Share = ALL,
+        self, order: Tensor, batch_size: int, views: Sequence[str], seed: int, share: Share = ALL
     ) -> Iterator[tuple[Tensor, ...]]:
         batches = self._batches(order, batch_size, views, seed, share)
         slow = self._images and not {"strong", "crop"}.isdisjoint(views)
@@ -113,12 +104,7 @@ class ArrayInputs:
         return self.x.ndim == 4 and self.x.dtype == torch.uint8  # not feature maps
 
     def _batches(
-        self,
-        order: Tensor,
-        batch_size: int,
-        views: Sequence[str],
-        seed: int,
-        share: Share,
+        self, order: Tensor, batch_size: int, views: Sequence[str], seed: int, share: Share
     ) -> Iterator[tuple[Tensor, ...]]:
         images = self._images
         drawn = draw_views(views, len(order), seed, flip=self.flip and images)
@@ -167,12 +153,7 @@ class MappedInputs:
         return len(self.x)
 
     def batches(
-        self,
-        order: Tensor,
-        batch_size: int,
-        views: Sequence[str],
-        seed: int,
-        share: Share = ALL,
+        self, order: Tensor, batch_size: int, views: Sequence[str], seed: int, share: Share = ALL
     ) -> Iterator[tuple[Tensor, ...]]:
         draw_views(views, len(order), seed, flip=False)  # refuses unknown views
         if share != ALL:
@@ -216,12 +197,7 @@ class FileInputs:
         return len(self.paths)
 
     def batches(
-        self,
-        order: Tensor,
-        batch_size: int,
-        views: Sequence[str],
-        seed: int,
-        share: Share = ALL,
+        self, order: Tensor, batch_size: int, views: Sequence[str], seed: int, share: Share = ALL
     ) -> Iterator[tuple[Tensor, ...]]:
         drawn = draw_views(views, len(order), seed, flip=self.flip)
         if share != ALL:
@@ -262,12 +238,7 @@ class SomeInputs:
         return len(self.rows)
 
     def batches(
-        self,
-        order: Tensor,
-        batch_size: int,
-        views: Sequence[str],
-        seed: int,
-        share: Share = ALL,
+        self, order: Tensor, batch_size: int, views: Sequence[str], seed: int, share: Share = ALL
     ) -> Iterator[tuple[Tensor, ...]]:
         return self.inputs.batches(self.rows[order], batch_size, views, seed, share)
 
@@ -360,52 +331,13 @@ def prefetch(items: Iterator[Item], depth: int = PREFETCHED) -> Iterator[Item]:
     >>> list(prefetch(iter("abc")))
     ['a', 'b', 'c']
     """
-    queue, threads = _PrefetchQueue(items, depth), torch.get_num_threads()
-    thread = Thread(target=queue.fill, name="plusone-prefetch", daemon=True)
-    thread.start()
-    try:
-        while (item := queue.get()) is not None:
-            yield item[0]
+    threads, end = torch.get_num_threads(), object()
+    pool = ThreadPoolExecutor(1, THREAD, initializer=torch.set_num_threads, initargs=(1,))
+    try:  # in the pool torch has one thread; the model has the others
+        waiting = deque(pool.submit(next, items, end) for _ in range(depth))
+        while (item := waiting.popleft().result()) is not end:
+            waiting.append(pool.submit(next, items, end))
+            yield cast(Item, item)
     finally:
-        queue.close()
-        thread.join()
-        torch.set_num_threads(threads)  # `fill` also changed the default of new threads
-
-
-class _PrefetchQueue(Generic[Item]):
-    """A queue that a thread fills up to a limit."""
-
-    def __init__(self, items: Iterator[Item], depth: int) -> None:
-        self.items, self.closed = items, False
-        self.free = Semaphore(depth)
-        self.ready: SimpleQueue[tuple[Item] | BaseException | None] = SimpleQueue()
-
-    def fill(self) -> None:
-        """Prepares items until there are none or the queue is closed; the thread runs this."""
-        torch.set_num_threads(1)  # of this thread; the model has the others
-        try:
-            while self._has_room():
-                try:
-                    self.ready.put((next(self.items),))
-                except StopIteration:
-                    break
-            self.ready.put(None)
-        except BaseException as error:  # raised by `get`
-            self.ready.put(error)
-
-    def get(self) -> tuple[Item] | None:
-        """The next item; None after the last."""
-        item = self.ready.get()
-        if isinstance(item, BaseException):
-            raise item
-        self.free.release()
-        return item
-
-    def close(self) -> None:
-        """Lets the thread end."""
-        self.closed = True
-        self.free.release()
-
-    def _has_room(self) -> bool:
-        self.free.acquire()
-        return not self.closed
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(threads)  # the pool also changed the default of new threads

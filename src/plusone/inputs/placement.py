@@ -58,12 +58,7 @@ class StreamedInputs:
         return len(self.inputs)
 
     def batches(
-        self,
-        order: Tensor,
-        batch_size: int,
-        views: Sequence[str],
-        seed: int,
-        share: Share = ALL,
+        self, order: Tensor, batch_size: int, views: Sequence[str], seed: int, share: Share = ALL
     ) -> Iterator[tuple[Tensor, ...]]:
         # Here, not in the generator: workers begin at once.
         return self._moved(self.inputs.batches(order, batch_size, views, seed, share))
@@ -98,12 +93,7 @@ class OwnedInputs:
         return self.n
 
     def batches(
-        self,
-        order: Tensor,
-        batch_size: int,
-        views: Sequence[str],
-        seed: int,
-        share: Share = ALL,
+        self, order: Tensor, batch_size: int, views: Sequence[str], seed: int, share: Share = ALL
     ) -> Iterator[tuple[Tensor, ...]]:
         """As all `Inputs`; with a share, the rows of each batch that this process holds."""
         first = int(own_rows(self.n)[0])

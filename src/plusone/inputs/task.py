@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from plusone.build import Plan
 from plusone.data.dataset import Dataset
 from plusone.data.groups import group_numbers, random_items
 from plusone.data.images import cached_images, decode_all
@@ -93,12 +94,59 @@ def numbered_groups(parts: Sequence[Part]) -> Tensor | None:
     return torch.from_numpy(group_numbers(np.concatenate(names)))
 
 
-def labelled_rows(parts: Sequence[Part]) -> Tensor | None:
-    """Rows of the items with a seen label, int64; None if all items have one, or none has."""
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """The items that a run learns from.
+
+    Args:
+        parts: The parts of the task that they are in.
+        rows: Which items of these parts, int64 `[n]`; None for all.
+    """
+
+    parts: tuple[Part, ...]
+    rows: Tensor | None = None
+
+    def __len__(self) -> int:
+        return sum(len(part) for part in self.parts) if self.rows is None else len(self.rows)
+
+    def of(self, values: Tensor) -> Tensor:
+        """The values `[n, ...]` of these items, from those of all items of the parts."""
+        return values if self.rows is None else values[self.rows]
+
+    def weights(self) -> Tensor | None:
+        """How much each item counts, `[n]`, 1 on average; None if all the same."""
+        if self.parts[0].weights is None:
+            return None
+        each = [
+            torch.ones(len(part)) if part.weights is None else torch.from_numpy(part.weights)
+            for part in self.parts
+        ]
+        weights = self.of(torch.cat(each).float())
+        return weights / weights.mean()
+
+    def groups(self) -> Tensor | None:
+        """Number of each item's group from 0, int64 `[n]`; None without groups."""
+        numbers = numbered_groups(self.parts)
+        if numbers is None or self.rows is None:
+            return numbers
+        own: Tensor = torch.unique(numbers[self.rows], return_inverse=True)[1]
+        return own
+
+
+def learned_items(task: Task, recipe: Recipe, plan: Plan) -> Learned:
+    """The items that a run learns from.
+
+    A closed form also learns from validation items, if nothing is chosen by them, but not from
+    items without a seen label, which would only pull predictions to the mean.
+    """
+    both = plan.closed_form and recipe.use_validation
+    parts = (task.train, task.val) if both else (task.train,)
+    if not plan.solves:
+        return Learned(parts)
     seen = [part.observed.per_item(1) + part.observed.per_item(-1) for part in parts]
     rows = np.flatnonzero(np.concatenate(seen))
     everything = len(rows) in (0, sum(len(part) for part in parts))
-    return None if everything else torch.from_numpy(rows)
+    return Learned(parts, None if everything else torch.from_numpy(rows))
 
 
 def make_task(dataset: Dataset, recipe: Recipe, tick: Callable[[], None] | None = None) -> Task:
@@ -112,8 +160,9 @@ def make_task(dataset: Dataset, recipe: Recipe, tick: Callable[[], None] | None 
     table = split_and_observe(dataset.table, recipe)
     dataset = with_hint_features(dataset, recipe)
     shape = _shape(dataset, recipe)
-    workers = ImageWorkers(recipe.workers, recipe.device)
-    make_inputs = _inputs(dataset, recipe, shape, tick, recipe.cache_dir, workers)
+    files = dataset.features is None
+    workers = ImageWorkers(recipe.workers, recipe.device) if files else ImageWorkers()
+    make_inputs = _inputs(dataset, recipe, shape[-1], tick, recipe.cache_dir, workers)
 
     def part(split: str) -> Part:
         rows, of = table.rows_of(split), None
@@ -287,21 +336,21 @@ def dataset_inputs(
     """
     workers = workers or ImageWorkers(recipe.workers, recipe.device)
     dataset = with_hint_features(dataset, recipe)
-    return _inputs(dataset, recipe, shape, tick, cache_dir, workers)
+    if not same_kind(_shape(dataset, recipe), shape):
+        raise InputError(f"{dataset.name}: its inputs do not have the expected shape {shape}")
+    return _inputs(dataset, recipe, shape[-1], tick, cache_dir, workers)
 
 
 def _inputs(
     dataset: Dataset,
     recipe: Recipe,
-    shape: tuple[int, ...],
+    size: int,
     tick: Callable[[], None] | None,
     cache_dir: str | None,
     workers: ImageWorkers,
 ) -> Callable[[npt.NDArray[np.int64]], Inputs]:
-    table = dataset.table
-    if not same_kind(_shape(dataset, recipe), shape):
-        raise InputError(f"{dataset.name}: its inputs do not have the expected shape {shape}")
-    x, size = dataset.features, shape[-1]
+    """A function from row numbers to inputs; `size` is the side of images."""
+    table, x = dataset.table, dataset.features
     if x is not None and x.ndim != 4 and x.nbytes >= LARGE:
         return lambda rows: MappedInputs(rows_of(x, rows))
 

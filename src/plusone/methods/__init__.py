@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from pathlib import Path
 
 from plusone.errors import InputError
 from plusone.methods import (
@@ -104,19 +103,6 @@ def get_method(name: str) -> MethodInfo:
     return METHODS[name]
 
 
-def load_plugin(path: Path) -> tuple[str, ...]:
-    """Adds the methods of a Python file to the table; returns their names.
-
-    The file ends with `INFO`, a `MethodInfo`, or `INFOS`, several of them. It is run: load only
-    files that you trust.
-    """
-    return _PLUGINS.load_file(path)
-
-
-def plugin_of(name: str) -> str | None:
-    """The plug-in that a method comes from, a file name or a package; None for our own."""
-    return _PLUGINS.origin(name)
-
-
 _PLUGINS = Plugins(METHODS)
 _PLUGINS.load_installed()
+load_plugin, plugin_of = _PLUGINS.load_file, _PLUGINS.origin

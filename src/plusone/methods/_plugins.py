@@ -43,9 +43,10 @@ class Plugins:
         return self._origins.get(method)
 
     def load_file(self, path: Path) -> tuple[str, ...]:
-        """Runs a Python file and adds its methods; returns their names.
+        """Adds the methods of a Python file to the table; returns their names.
 
-        Processes that this one starts find them too.
+        The file ends with `INFO`, a `MethodInfo`, or `INFOS`, several of them. It is run: load only
+        files that you trust. Processes that this one starts find the methods too.
 
         Raises:
             InputError: It cannot be run, has no methods, or a name is taken.

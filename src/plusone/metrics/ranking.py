@@ -24,7 +24,6 @@ from plusone.metrics._inputs import (
     mean_over_classes,
     ratio,
     row_blocks,
-    three_states,
     validate,
 )
 
@@ -47,33 +46,36 @@ def average_precision(scores: Array, truth: Array, unknown: Unknown = "auto") ->
     >>> average_precision(torch.tensor([[0.9], [0.8], [0.7]]), torch.tensor([[1], [0], [1]]))
     tensor([0.8333], dtype=torch.float64)
     """
-    values, positive, known = validate(scores, truth, unknown)
+    return torch.from_numpy(_known_average_precision(*validate(scores, truth, unknown)))
+
+
+def _known_average_precision(values: Floats, positive: Bools, known: Bools | None) -> Floats:
+    """Average precision of each class over its known labels, `[L]`, see `average_precision`."""
+    result = counted_average_precision(values, positive, known)
     if known is not None:
-        result = masked_average_precision(values, positive, known)
         result[~(known & ~positive).any(0) & ~known.all(0)] = np.nan
-        return torch.from_numpy(result)
+    return result
+
+
+def counted_average_precision(
+    values: Floats, positive: Bools, counted: Bools | None = None
+) -> Floats:
+    """Average precision of each class over its counted labels, `[L]`; NaN without a positive.
+
+    Args:
+        values: Scores `[N, L]`.
+        positive: Positives `[N, L]`.
+        counted: Which labels count, `[N, L]`; None for all.
+    """
     result = np.empty(values.shape[1])
     for start in range(0, result.size, CHUNK_CLASSES):
         chunk = slice(start, start + CHUNK_CLASSES)
-        columns = np.array(values[:, chunk].T, order="C")  # a copy: it is sorted in place
-        masks = np.ascontiguousarray(positive[:, chunk].T)
+        columns, masks = (np.ascontiguousarray(each[:, chunk].T) for each in (values, positive))
+        free = None if counted is None else np.ascontiguousarray(counted[:, chunk].T)
         for offset, (column, mask) in enumerate(zip(columns, masks, strict=True)):
-            positive_scores = column[mask]
-            column.sort()
-            result[start + offset] = sorted_average_precision(column, positive_scores)
-    return torch.from_numpy(result)
-
-
-def masked_average_precision(values: Floats, positive: Bools, counted: Bools) -> Floats:
-    """Average precision of each class over its counted labels, `[L]`; NaN without a positive."""
-    result = np.empty(values.shape[1])
-    for start in range(0, result.size, CHUNK_CLASSES):
-        chunk = slice(start, start + CHUNK_CLASSES)
-        parts = (np.ascontiguousarray(each[:, chunk].T) for each in (values, positive, counted))
-        for offset, (column, mask, free) in enumerate(zip(*parts, strict=True)):
-            result[start + offset] = sorted_average_precision(
-                np.sort(column[free]), column[mask & free]
-            )
+            if free is not None:
+                column, mask = column[free[offset]], mask[free[offset]]
+            result[start + offset] = sorted_average_precision(np.sort(column), column[mask])
     return result
 
 
@@ -115,8 +117,7 @@ def mean_average_precision(
     0.5
     """
     values, positive, known = validate(scores, truth, unknown)
-    states, meaning = three_states(positive, known)
-    per_class = average_precision(values, states, meaning).numpy()
+    per_class = _known_average_precision(values, positive, known)
     has_positive = np.asarray(positive.any(axis=0))
     measured = ~(has_positive & np.isnan(per_class))
     return mean_over_classes(per_class[measured], has_positive[measured], empty)

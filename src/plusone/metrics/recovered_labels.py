@@ -21,7 +21,7 @@ from plusone.metrics._inputs import (
     validate_labels,
 )
 from plusone.metrics.ranking import (
-    masked_average_precision,
+    counted_average_precision,
     mean_average_precision,
     sorted_average_precision,
 )
@@ -46,7 +46,7 @@ def hidden_average_precision(scores: Array, truth: Array, observed: Array) -> Te
     values, positive, known = validate(scores, truth)
     unseen = validate_labels(observed, values.shape, "observed") == 0
     counted = unseen if known is None else unseen & known
-    return torch.from_numpy(masked_average_precision(values, positive, counted))
+    return torch.from_numpy(counted_average_precision(values, positive, counted))
 
 
 def evaluate_recovery(
@@ -94,7 +94,7 @@ def evaluate_recovery(
     unseen = unseen if known is None else unseen & known
     hidden = positive & unseen
     order = values if ranking is None else validate(ranking, truth)[0]
-    per_class = masked_average_precision(order, positive, unseen)
+    per_class = counted_average_precision(order, positive, unseen)
     count = np.count_nonzero(hidden, axis=0)
     found = np.count_nonzero(hidden & (values > threshold), axis=0)
     return {

@@ -252,8 +252,3 @@ def score_name(name: str) -> str:
             f"unknown selection score {name!r}; {hint}known: auto, {', '.join(SCORES)}"
         )
     return name
-
-
-def get_score(name: str) -> SelectionScore:
-    """Looks a score up, "auto" being the default, and refuses unknown names."""
-    return SCORES[score_name(name)]

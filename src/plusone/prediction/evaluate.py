@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from plusone.build import in_closed_form
+from plusone.build import plan_of
 from plusone.data.dataset import Dataset
 from plusone.data.formats import read
 from plusone.data.table import hold_out_validation
@@ -100,7 +100,7 @@ def trained_on(dataset: Dataset, run: Path) -> int:
 def learns_from_validation(predictor: Predictor) -> bool:
     """Whether a model learned from the seen labels of its validation items: a closed form may."""
     recipe = predictor.recipe
-    return recipe.use_validation and in_closed_form(recipe, images=predictor.images)
+    return recipe.use_validation and plan_of(recipe, images=predictor.images).closed_form
 
 
 def as_in_training(dataset: Dataset, run: Path, recipe: Recipe) -> Dataset:

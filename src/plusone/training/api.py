@@ -25,9 +25,8 @@ from plusone.prediction.load import Predictor
 from plusone.probabilities.calibration import Calibration
 from plusone.probabilities.thresholds import Thresholds
 from plusone.results import EpochRecord, RunResult
-from plusone.training.closed_fit import fit_for
 from plusone.training.guards import compiler_problem
-from plusone.training.rates import pick_rate
+from plusone.training.rates import begin_run
 from plusone.training.summary import calibrate, summarise
 from plusone.training.trainer import Training
 
@@ -156,12 +155,9 @@ def fit(
         warnings.warn(problem, stacklevel=2)
     task = make_task(dataset, recipe)
     with closing(task.workers):
-        picked = pick_rate(task, recipe) if "lr" in composed.chosen else None
-        if picked is not None:
-            composed = composed.revised(picked.choice)
-        training = picked.training if picked else fit_for(task, recipe, backbone=module)
+        composed, training, epochs = begin_run(task, composed, module)
         records = []
-        for record in picked.records if picked else training.epochs():
+        for record in epochs:
             records.append(record)
             if on_record is not None:
                 on_record(record)

@@ -7,7 +7,6 @@ train a backbone have no closed form; there, and in them alone, the loop goes on
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,7 @@ from plusone.closed_form.folds import solve
 from plusone.closed_form.ridge import Solution
 from plusone.data.matrix import LabelMatrix
 from plusone.device import CPU
-from plusone.errors import InputError
-from plusone.inputs.task import Part, Task, labelled_rows, numbered_groups
+from plusone.inputs.task import Task
 from plusone.methods import get_method
 from plusone.models.classifier import Classifier
 from plusone.models.heads import LinearHead
@@ -28,7 +26,6 @@ from plusone.probabilities.k import LabelsPerItem
 from plusone.recipe import Recipe
 from plusone.training.selection import State, Validation
 from plusone.training.trainer import Training
-from plusone.types import Stage
 
 
 def fit_for(task: Task, recipe: Recipe, *, features: Path | None = None, **rest: Any) -> Training:
@@ -48,46 +45,16 @@ class ClosedFormFit(Training):
     """A run of a method with a closed form.
 
     Attributes:
-        left_out: Logits `[n, L]` of the items of `learned_parts`, each predicted by a model fitted
+        left_out: Logits `[n, L]` of the items of `learned.parts`, each predicted by a model fitted
             without it and its group; None before a stage was solved.
         estimate: k and how labels are picked, where the method estimates them.
     """
 
-    solved = True
     left_out: Tensor | None = None
     estimate: LabelsPerItem | None = None
 
-    @property
-    def learned_parts(self) -> tuple[Part, ...]:
-        """The parts that are learned from: also validation items, if nothing is chosen by them."""
-        solved_alone = all(stage.inputs == "features" for stage in self.stages)
-        together = self.recipe.use_validation and solved_alone
-        return (self.task.train, self.task.val) if together else (self.task.train,)
-
-    @cached_property
-    def learned_rows(self) -> Tensor | None:
-        """The items with a seen label: the others would only pull predictions to the mean."""
-        return labelled_rows(self.learned_parts)
-
-    @property
-    def solves(self) -> bool:
-        """Whether the current stage is solved."""
-        return self.stages[self.stage].inputs == "features"
-
-    def _stages(self) -> tuple[Stage, ...]:
-        stages = tuple(
-            replace(stage, epochs=1) if stage.inputs == "features" else stage  # once is enough
-            for stage in super()._stages()
-        )
-        if self.recipe.group_weight and any(stage.inputs == "features" for stage in stages):
-            raise InputError(
-                f"group_weight is a term of gradient steps, and {self.recipe.method} has a closed "
-                "form on fixed features; choose another method, or leave group_weight out"
-            )
-        return stages
-
     def train_epoch(self) -> dict[str, float]:
-        if self.solves:
+        if self.stages[self.stage].inputs == "features":
             return self.solve_head()
         self.left_out = None  # of another model
         return super().train_epoch()
@@ -96,24 +63,20 @@ class ClosedFormFit(Training):
         """Fits the head in closed form; returns the mean squared error, leaving each item out."""
         assert self.inputs.space is not None
         assert isinstance(self.model.head, LinearHead)
-        parts, weights, rows = self.learned_parts, self.inputs.item_weights(), self.learned_rows
-        observed = torch.cat([torch.from_numpy(part.observed.dense()) for part in parts])
+        learned, space = self.learned, self.inputs.space
+        observed = torch.cat([torch.from_numpy(part.observed.dense()) for part in learned.parts])
         observed = observed.to(self.device).float()
-        vectors = self.inputs.space.fit([part.inputs for part in parts], weights)
         with torch.no_grad():
-            groups = numbered_groups(parts)
-            if groups is not None and rows is not None:
-                groups = torch.unique(groups[rows], return_inverse=True)[1]
             solution = solve(
                 self.method.solve,
-                vectors,
-                observed if rows is None else observed[rows],
-                weights,
-                groups,
+                space.fitted,
+                learned.of(observed),
+                space.weights,
+                learned.groups(),
                 leave_one_out=get_method(self.recipe.method).leave_one_out,
             )
-            if rows is not None:
-                solution = self._with_unlabelled(solution, rows)
+            if learned.rows is not None:
+                solution = self._with_unlabelled(solution, learned.rows)
             self.method.after_solving(solution)
             self.model.head.weight.copy_(solution.weight)
             self.model.head.bias.copy_(solution.bias)
@@ -129,8 +92,7 @@ class ClosedFormFit(Training):
             rows: These items.
         """
         assert self.inputs.space is not None
-        inputs = [part.inputs for part in self.learned_parts]
-        left_out = self.inputs.space.predict(inputs, solution.weight, solution.bias)
+        left_out = self.inputs.space.predict(solution.weight, solution.bias)
         targets = None if solution.targets is None else left_out.clamp(0, 1)
         if targets is not None and solution.targets is not None:
             targets[rows] = solution.targets
@@ -142,7 +104,7 @@ class ClosedFormFit(Training):
         if self.left_out is None:
             return super().held_out()
         z = self.method.log_odds(self.left_out)
-        if len(self.learned_parts) == 1:
+        if len(self.learned.parts) == 1:
             z = torch.cat([z, self.log_odds(self.task.val)])
         labels = self.validator.labels.with_default(self.task.train.observed.default)
         known = LabelMatrix.concatenate([self.task.train.observed, labels])
@@ -158,11 +120,8 @@ class ClosedFormFit(Training):
         self.left_out = tensors.get("left_out")
         self.estimate = LabelsPerItem.from_tensors(tensors)
 
-    def _work(self) -> int | None:
-        return None if self.solves else super()._work()
-
     def _evaluate(self) -> tuple[Validation, str, Classifier]:
-        if self.left_out is None or len(self.learned_parts) == 1:
+        if self.left_out is None or len(self.learned.parts) == 1:
             return super()._evaluate()
         own = self.left_out[len(self.task.train) :]  # learned from, so each is left out
         return self.validated(own), "raw", self.model

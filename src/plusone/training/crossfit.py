@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plusone.build import in_closed_form, on_fixed_features
+from plusone.build import plan_of
 from plusone.data.dataset import Dataset
 from plusone.data.groups import random_folds
 from plusone.data.lazy import LazyArray, taken
@@ -109,7 +109,7 @@ def cross_fit(
     features = dataset.features
     if features is not None:
         features = None if features.ndim == 4 else taken(features, rows)
-    if in_closed_form(settings, images=len(input_shape(dataset, settings)) == 3):
+    if plan_of(settings, images=len(input_shape(dataset, settings)) == 3).closed_form:
         log_odds, estimate = _left_out(dataset, settings, rows, store)
         return CrossFit(rows, np.arange(len(rows)), log_odds, features, estimate)
     log_odds = np.zeros((len(rows), len(table.classes)), dtype=np.float32)
@@ -147,7 +147,7 @@ def _left_out(
         assert isinstance(training, ClosedFormFit)
         assert training.left_out is not None
         scores, estimate = training.method.log_odds(training.left_out).numpy(), training.estimate
-        ids = np.concatenate([part.ids for part in training.learned_parts])
+        ids = np.concatenate([part.ids for part in training.learned.parts])
         place = {name: number for number, name in enumerate(ids.tolist())}
         predicted = scores[[place[name] for name in dataset.table.ids[rows].tolist()]]
         if store is not None:
@@ -173,7 +173,7 @@ def _train_and_predict(
 def only_heads(dataset: Dataset, recipe: Recipe) -> bool:
     """Whether only a head is trained, on features of images from a fixed backbone."""
     images = len(input_shape(dataset, recipe)) == 3
-    return images and on_fixed_features(recipe, images=True)
+    return images and plan_of(recipe, images=True).on_features
 
 
 class _Store:

@@ -28,7 +28,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from plusone.build import head_of, in_closed_form, on_fixed_features
+from plusone.build import plan_of
 from plusone.closed_form.gamma import kernels_tried
 from plusone.closed_form.growth import Growth
 from plusone.data.dataset import Dataset
@@ -140,11 +140,11 @@ def estimate_run(dataset: Dataset, recipe: Recipe, *, rate_open: bool = False) -
         raise InputError("an estimate measures one process; leave out torchrun")
     images = len(input_shape(dataset, recipe)) == 3
     parts: list[RunPart] = []
-    if images and on_fixed_features(recipe, images=True):
+    if images and plan_of(recipe, images=True).on_features:
         extraction, dataset = _extraction(dataset, recipe)
         parts.append(extraction)
         recipe, images = recipe.model_copy(update={"crops": "one"}), False
-    if in_closed_form(recipe, images=images):
+    if plan_of(recipe, images=images).closed_form:
         measured = _closed_form(dataset, recipe)
     else:
         measured = _steps(dataset, recipe, images=images, rate_open=rate_open)
@@ -510,7 +510,7 @@ def _stacked(task: Task, recipe: Recipe) -> RunPart | None:
         pass
     times = np.diff(ticks) if len(ticks) > 1 else np.array([ticks[0] - started])
     blocks = _blocks(times)
-    (stage,) = recipe.resolved_stages(images=False, phases=get_method(recipe.method).phases)
+    (stage,) = plan_of(recipe, images=False).stages
     return RunPart(
         what=f"{stage.epochs} epochs with several learning rates",
         seconds=stage.epochs * float(times.mean()),
@@ -531,14 +531,14 @@ def _closed_form(dataset: Dataset, recipe: Recipe) -> _Measured:
         training = fit_for(task, recipe)
         started = time.perf_counter()
         next(training.epochs())
-        n = sum(len(part) for part in training.learned_parts)
+        n = sum(len(part) for part in training.learned.parts)
         solved.append((n, time.perf_counter() - started))
     started = time.perf_counter()
     summarise(training, None, 0.0, (), calibrate(training))
     finished = (time.perf_counter() - started) / share
     (n, seconds), unsure, more_bytes, measured = solved[-1], 1.0, 0, "all of it"
     if share < 1:
-        kernel = head_of(recipe, images=False) == "kernel"
+        kernel = training.plan.kernel
         growth = Growth(
             width=math.prod(task.shape),
             classes=len(task.classes),

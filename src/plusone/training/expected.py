@@ -55,11 +55,6 @@ class Expected:
     source: Source
     estimate: LabelsPerItem | None = None
 
-    @classmethod
-    def of(cls, estimate: LabelsPerItem) -> Expected:
-        """An estimate."""
-        return cls(estimate.k, "estimated", estimate)
-
 
 def expected(
     recipe: Recipe,
@@ -84,16 +79,15 @@ def expected(
         if task.train.truth is None:
             raise InputError("expected_positives = 'truth' needs a data set with all labels")
         return Expected(float(task.train.truth.per_item(1).mean()), "truth")
-    if given == "estimate":
-        return Expected.of(estimated(recipe, task, folder=folder, tick=tick))
     check_expected_positives(recipe, len(task.classes))
-    if given is not None:
+    if isinstance(given, float):
         return Expected(given, "given")
-    if not get_method(recipe.method).needs_k:
+    if given is None and not get_method(recipe.method).needs_k:
         return Expected(None, "none")
-    if task.val.truth is None or recipe.select_on == "observed":
-        return Expected.of(estimated(recipe, task, folder=folder, tick=tick))
-    return Expected(float(task.val.truth.per_item(1).mean()), "validation")
+    if given is None and task.val.truth is not None and recipe.select_on != "observed":
+        return Expected(float(task.val.truth.per_item(1).mean()), "validation")
+    estimate = estimated(recipe, task, folder=folder, tick=tick)
+    return Expected(estimate.k, "estimated", estimate)
 
 
 def class_priors(
@@ -156,7 +150,7 @@ def expected_by_calibration(training: Training, held_out: HeldOut) -> Expected:
         given = LabelsPerItem.given(training.k)
         estimate = replace(given, salience=estimate.salience)
         return replace(training.expected, estimate=estimate)
-    return Expected.of(estimate)
+    return Expected(estimate.k, "estimated", estimate)
 
 
 def check_expected_positives(recipe: Recipe, n_classes: int) -> None:

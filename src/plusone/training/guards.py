@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
-from torch.amp import GradScaler
+from torch import nn
 
 from plusone.device import allowing_tf32, autocasts, is_out_of_memory, resolve
 from plusone.errors import DivergedError, InputError, RunError
@@ -16,11 +16,11 @@ from plusone.models.backbones import checkpoint_activations
 from plusone.models.classifier import Classifier
 from plusone.parallel.processes import check_device, world
 from plusone.recipe import Recipe
-from plusone.training.step import suitable_threads
 
 if TYPE_CHECKING:
     from plusone.training.trainer import Training
 
+SMALL_STEP = 1 << 24  # multiplications
 SMALLEST_SCALE = 2.0**-24  # of a loss in float16; 1 / 2**40 of the first one
 
 
@@ -37,14 +37,16 @@ def check_settings(
 
 
 @contextmanager
-def computing(training: Training, work: int | None) -> Iterator[None]:
+def computing(training: Training, head: nn.Module | None = None) -> Iterator[None]:
     """Threads and TF32 as the recipe has them, and a sentence where memory does not suffice.
 
     Args:
         training: The run.
-        work: Multiplications of one step, roughly; None where they are many.
+        head: What the steps inside the block train, where it is a head on features alone.
     """
-    recipe = training.recipe
+    recipe, work = training.recipe, None
+    if head is not None:  # multiplications of one step, roughly
+        work = recipe.batch_size * sum(weight.numel() for weight in head.parameters())
     try:
         with suitable_threads(work, recipe.threads), allowing_tf32(training.device, recipe.tf32):
             yield
@@ -52,6 +54,28 @@ def computing(training: Training, work: int | None) -> Iterator[None]:
         if not is_out_of_memory(error):
             raise
         raise RunError(_out_of_memory(training)) from None
+
+
+@contextmanager
+def suitable_threads(work: int | None, requested: int | None) -> Iterator[None]:
+    """Sets torch's number of threads inside the block.
+
+    Small steps (a linear layer on a small batch) run on one thread: dividing them costs more than
+    it saves, and far more when other processes use the cores.
+
+    Args:
+        work: Multiplications of one step, roughly; None where they are many.
+        requested: The number in the recipe; it takes precedence.
+    """
+    before = torch.get_num_threads()
+    threads = requested or (1 if work is not None and work < SMALL_STEP else before)
+    try:
+        if threads != before:
+            torch.set_num_threads(threads)
+        yield
+    finally:
+        if threads != before:
+            torch.set_num_threads(before)
 
 
 def _out_of_memory(training: Training) -> str:
@@ -90,18 +114,18 @@ def restoring_best(training: Training) -> Iterator[None]:
         raise DivergedError(f"{error.what} ({hint})") from None
 
 
-def check_weights(training: Training) -> None:
-    """Refuses weights that are not finite: a finite loss can have a gradient that is not."""
+def check_finite(training: Training) -> None:
+    """Refuses an epoch with weights that are not finite, or gradients at any scale in float16.
+
+    A finite loss can have a gradient that is not.
+    """
     for name, weight in training.model.state_dict().items():
         if weight.is_floating_point() and not bool(torch.isfinite(weight).all()):
             raise DivergedError(
                 f"the weights {name} are not finite after epoch {training.epoch + 1} of "
                 f"{training.recipe.method}"
             )
-
-
-def check_scale(training: Training, scaler: GradScaler | None) -> None:
-    """Refuses an epoch in which float16 had no finite gradient at any scale."""
+    scaler = training.gradients.scaler
     if scaler is not None and scaler.get_scale() < SMALLEST_SCALE:
         raise DivergedError(
             f"the gradients of {training.recipe.method} are not finite in epoch "

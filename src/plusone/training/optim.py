@@ -32,7 +32,9 @@ def make_optimizer(model: Classifier, method: Method, recipe: Recipe, stage: Sta
         groups.append(_group(model.backbone, lr, recipe.weight_decay))
     groups.append(_group(model.head, lr * recipe.head_lr_mult, recipe.weight_decay))
     own = _group(method, lr * method.lr_mult, 0.0)
-    tables = _sparse_tables(method)
+    embeddings = (part for part in method.modules() if isinstance(part, nn.Embedding))
+    sparse = (part.weight for part in embeddings if part.sparse and part.weight.requires_grad)
+    tables = dict.fromkeys(sparse)  # in order
     groups.append(own | {"params": [weight for weight in own["params"] if weight not in tables]})
     groups.append(own | {"params": list(tables), "rows": True})
     groups = [group for group in groups if group["params"]]
@@ -94,12 +96,6 @@ def one_cycle(progress: float, *, peak: float = 0.3, first: float = 0.04) -> flo
 def _group(module: nn.Module, lr: float, weight_decay: float) -> dict[str, Any]:
     parameters = [weight for weight in module.parameters() if weight.requires_grad]
     return {"params": parameters, "lr": lr, "weight_decay": weight_decay}
-
-
-def _sparse_tables(module: nn.Module) -> dict[Tensor, None]:
-    """The tables whose gradients are sparse, in order."""
-    sparse = (part for part in module.modules() if isinstance(part, nn.Embedding) and part.sparse)
-    return {part.weight: None for part in sparse if part.weight.requires_grad}
 
 
 BETAS = (0.9, 0.999)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from plusone.autorecipe import Choice
-from plusone.build import on_fixed_features
+from torch import nn
+
+from plusone.autorecipe import Choice, Composed
+from plusone.build import plan_of
 from plusone.features.extraction import feature_task
 from plusone.inputs.task import Task
 from plusone.methods import get_method
 from plusone.recipe import Recipe
 from plusone.results import EpochRecord
+from plusone.training.closed_fit import fit_for
 from plusone.training.stack import AloneError, train_stacked
 from plusone.training.state import copy_of
 from plusone.training.trainer import Training
@@ -34,6 +37,25 @@ class Picked:
     training: Training
     records: tuple[EpochRecord, ...]
     choice: Choice
+
+
+def begin_run(
+    task: Task, composed: Composed, backbone: nn.Module | None = None
+) -> tuple[Composed, Training, Iterable[EpochRecord]]:
+    """The run of some settings, and its epochs, which train it.
+
+    Where a rule chose the learning rate, several are tried first; the settings then have the best.
+
+    Args:
+        task: The data.
+        composed: The settings.
+        backbone: A module to use instead of the recipe's backbone.
+    """
+    picked = pick_rate(task, composed.recipe) if "lr" in composed.chosen else None
+    if picked is not None:
+        return composed.revised(picked.choice), picked.training, picked.records
+    training = fit_for(task, composed.recipe, backbone=backbone)
+    return composed, training, training.epochs()
 
 
 def pick_rate(
@@ -60,7 +82,7 @@ def pick_rate(
     if len(task.train) > MOST_ITEMS or get_method(recipe.method).alone is not None:
         return None
     vectors, trained, whole = task, recipe, None
-    if task.images and folder is not None and on_fixed_features(recipe, images=True):
+    if task.images and folder is not None and plan_of(recipe, images=True).on_features:
         vectors = feature_task(task, recipe, tick, folder)
         trained = recipe.model_copy(update={"crops": "one"})  # which are in the features
         whole = Training(task, recipe, features=folder, on_extract=tick)

@@ -66,7 +66,7 @@ from plusone.results import EpochRecord, RunDescription, RunResult
 from plusone.training.closed_fit import fit_for
 from plusone.training.expected import Expected
 from plusone.training.rates import Picked
-from plusone.training.state import memory, weights
+from plusone.training.state import weights_and_memory
 from plusone.training.summary import calibrate, summarise
 from plusone.training.tracking import Listener, Tracking
 from plusone.training.trainer import Training
@@ -140,7 +140,8 @@ def train(
         spent, epochs = sum(record.seconds for record in picked.records), iter(picked.records)
     mapped = _mapped_files(task)
     started = saved = time.perf_counter()
-    with closing(task.workers), _tracking(listeners, recipe, folder) as tracking:
+    listeners = listeners if is_main_process() else ()
+    with closing(task.workers), closing(Tracking(listeners, folder, recipe)) as tracking:
         with _saving_best(training, folder):
             for record in epochs:
                 _check_unchanged(mapped)
@@ -156,20 +157,11 @@ def train(
         seconds = spent + time.perf_counter() - started
         calibrated = _write_model(training, folder)
         result = summarise(training, folder, seconds, rules, calibrated)
-        tracking.finish(result)
+        tracking.close(result)
     if is_main_process():
         write_json(folder / "metrics.json", result.to_json())
         (folder / "checkpoint.safetensors").unlink(missing_ok=True)
     return result
-
-
-def _tracking(listeners: Sequence[Listener], recipe: Recipe, folder: Path) -> Tracking:
-    """Tells the listeners of rank 0 about the run of a folder."""
-    tracking = Tracking()
-    if listeners and is_main_process():
-        epochs = len(list(read_jsonl(folder / "records.jsonl")))
-        tracking.start(listeners, folder, recipe, read_description(folder), epochs)
-    return tracking
 
 
 def _mapped_files(task: Task) -> dict[Path, tuple[int, int] | None]:
@@ -229,7 +221,7 @@ def _saving_best(training: Training, folder: Path) -> Iterator[None]:
 
 def _write_model(training: Training, folder: Path) -> tuple[Calibration, Thresholds]:
     """Writes the current weights, their calibration and their thresholds."""
-    tensors, tables = weights(training), memory(training)
+    tensors, tables = weights_and_memory(training)
     held_out = training.held_out()
     calibration, thresholds = calibrate(training, held_out)
     if is_main_process():

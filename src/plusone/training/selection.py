@@ -11,7 +11,7 @@ from plusone.errors import InputError
 from plusone.inputs.task import Part
 from plusone.metrics import mean_average_precision
 from plusone.metrics.known import MEANINGS, against
-from plusone.metrics.seen_labels import get_score, score_name
+from plusone.metrics.seen_labels import SCORES, score_name
 from plusone.recipe import Recipe
 
 State = dict[str, Tensor]
@@ -93,6 +93,6 @@ class Validator:
         val_map = mean_average_precision(log_odds, self._labels, self._empty, self._unknown)
         if self.selected_by == "map":
             return Validation(val_map, val_map)
-        score = get_score(self.selected_by)
+        score = SCORES[self.selected_by]
         values = log_odds if score.of_ranks else torch.sigmoid(log_odds.double())
         return Validation(val_map, score.function(values, self._labels))

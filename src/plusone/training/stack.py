@@ -18,6 +18,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from plusone.build import plan_of
 from plusone.inputs.forward import ROWS
 from plusone.inputs.loader import ArrayInputs, label_batches, visiting_order
 from plusone.inputs.placement import StreamedInputs
@@ -28,7 +29,7 @@ from plusone.parallel.processes import world
 from plusone.recipe import Recipe
 from plusone.results import EpochRecord
 from plusone.seeds import generator
-from plusone.training.guards import check_weights, computing
+from plusone.training.guards import check_finite, computing
 from plusone.training.step import LossMeter, refusing_options, training_step
 from plusone.training.trainer import Training
 from plusone.types import Batch, Outputs
@@ -43,15 +44,14 @@ class AloneError(ValueError):
 
 def check_settings(task: Task, recipe: Recipe) -> None:
     """Raises an `AloneError` where the data or the settings do not allow a stack."""
-    info = get_method(recipe.method)
+    alone, plan = get_method(recipe.method).alone, plan_of(recipe, images=task.images)
     vectors = not task.images and len(task.shape) == 1
-    stages = recipe.resolved_stages(images=task.images, phases=info.phases)
     reasons = {
         "its inputs are not feature vectors": not vectors,
         "its features are not held in memory": not isinstance(task.train.inputs, ArrayInputs),
-        info.alone or "": info.alone is not None,
-        "it has a closed form": info.closed_form,
-        "it has several stages": len(stages) > 1,
+        alone or "": alone is not None,
+        "it has a closed form": plan.solves,
+        "it has several stages": len(plan.stages) > 1,
         f"its optimizer is {recipe.optimizer}": recipe.optimizer != "adam",
         "its learning rate has a schedule": recipe.schedule != "constant",
         "its weights are averaged": recipe.ema is not None,
@@ -180,8 +180,7 @@ class Stack:
         self.runs = [training for row in grid for training in row]
         first = self.runs[0]
         self.task, self.recipe, self.method = first.task, first.recipe, first.method
-        self.layers = [[cast(LinearHead, each.model.head) for each in row] for row in grid]
-        self.head = StackedHead(self.layers)
+        self.head = StackedHead([[cast(LinearHead, run.model.head) for run in row] for row in grid])
         groups = [
             {"params": [weight, bias], "lr": row[0].optimizer.param_groups[0]["lr"]}
             for row, weight, bias in zip(grid, self.head.weights, self.head.biases, strict=True)
@@ -195,12 +194,9 @@ class Stack:
     def epoch(self) -> list[EpochRecord]:
         """Trains and evaluates all runs for one epoch."""
         started, clock = time.perf_counter(), self.runs[0].clock()
-        work = self.recipe.batch_size * sum(weight.numel() for weight in self.head.parameters())
-        with computing(self.runs[0], work):
+        with computing(self.runs[0], self.head):
             losses = self._train()
             self._store()
-            for training in self.runs:
-                check_weights(training)
             train, val = self._logits(self.task.train), self._logits(self.task.val)
             with torch.no_grad():
                 for number, training in enumerate(self.runs):
@@ -222,13 +218,15 @@ class Stack:
 
     @torch.no_grad()
     def _store(self) -> None:
-        """Copies the weights of the stack to the runs they belong to."""
+        """Copies the weights of the stack to the runs they belong to, and checks them."""
         for row, weights, biases in zip(
-            self.layers, self.head.weights, self.head.biases, strict=True
+            self.grid, self.head.weights, self.head.biases, strict=True
         ):
-            for place, layer in enumerate(row):
+            for place, training in enumerate(row):
+                layer = cast(LinearHead, training.model.head)
                 layer.weight.copy_(weights[place])
                 layer.bias.copy_(biases[place])
+                check_finite(training)
 
     def _train(self) -> list[dict[str, float]]:
         """One pass over the training items; returns the mean loss terms of each run."""

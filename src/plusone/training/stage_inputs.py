@@ -1,17 +1,23 @@
-"""What is forwarded in a stage: images, features of images or of the data, or vectors of a map."""
+"""What is forwarded in a stage: images, features of images or of the data, or vectors of a map.
+
+The batches of an epoch are the same whenever it is repeated.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from plusone.build import head_of
+from plusone.build import Plan
 from plusone.closed_form.gamma import SAMPLED, Kernel, best_kernel
 from plusone.closed_form.kernel import (
+    BLOCK,
     GAMMA,
     FeatureMap,
     KernelMap,
@@ -20,18 +26,84 @@ from plusone.closed_form.kernel import (
     kind_of,
     n_landmarks,
 )
+from plusone.device import device_of
 from plusone.features.extraction import FeatureCache
-from plusone.features.space import Space
 from plusone.inputs.forward import predict
-from plusone.inputs.loader import ArrayInputs, Inputs, MappedInputs, SomeInputs
-from plusone.inputs.placement import own_part, place
-from plusone.inputs.task import Part, Task, numbered_groups
+from plusone.inputs.loader import (
+    ArrayInputs,
+    Inputs,
+    MappedInputs,
+    SomeInputs,
+    label_batches,
+    visiting_order,
+)
+from plusone.inputs.placement import own_part, owners_of, place
+from plusone.inputs.task import Learned, Part, Task, numbered_groups
 from plusone.models.backbones import feature_dim
 from plusone.models.classifier import Classifier
 from plusone.models.heads import Head
 from plusone.parallel.processes import world
 from plusone.recipe import Recipe
-from plusone.types import Stage
+from plusone.seeds import derive, generator
+from plusone.training.pieces import forward_views
+from plusone.types import Batch, Outputs, Stage
+
+if TYPE_CHECKING:
+    from plusone.training.trainer import Training
+
+
+class Space:
+    """The vectors that a head is trained on, under a map fitted on the items learned from.
+
+    Args:
+        map: The map; it is fitted here.
+        features: Gives the features `[N, D]` of inputs.
+        learned: The items that are learned from.
+
+    Attributes:
+        fitted: Their vectors, `[n, r]`.
+        weights: How much each of them counts, `[n]`; None if all the same.
+    """
+
+    def __init__(
+        self, map: FeatureMap, features: Callable[[Inputs], Tensor], learned: Learned
+    ) -> None:
+        self.map, self.features, self.learned = map, features, learned
+        weights, each = learned.weights(), [features(part.inputs) for part in learned.parts]
+        self.weights = None if weights is None else weights.to(device_of(map))
+        with torch.no_grad():
+            x = each[0] if len(each) == 1 else torch.cat(each)
+            self.fitted = map.fit(learned.of(x), self.weights)
+        self._held: dict[int, tuple[Inputs, ArrayInputs]] = {}
+        if learned.rows is None:
+            vectors = torch.split(self.fitted, [len(part) for part in learned.parts])
+            for part, own in zip(learned.parts, vectors, strict=True):
+                self._held[id(part.inputs)] = (part.inputs, ArrayInputs(own))
+
+    def of(self, inputs: Inputs) -> ArrayInputs:
+        """The vectors of inputs, in memory."""
+        if id(inputs) not in self._held:
+            with torch.no_grad():
+                x, device = self.features(inputs), device_of(self.map)
+                vectors = [self.map(rows.to(device)) for rows in torch.split(x, BLOCK)]
+                self._held[id(inputs)] = (inputs, ArrayInputs(torch.cat(vectors)))
+        return self._held[id(inputs)][1]
+
+    def predict(self, weight: Tensor, bias: Tensor) -> Tensor:
+        """What a linear model `[L, r]` predicts for all items of the parts that are learned from.
+
+        Returns:
+            `[N, L]`; no vectors are kept.
+        """
+        device = device_of(self.map)
+        with torch.no_grad():
+            return torch.cat(
+                [
+                    torch.addmm(bias, self.map(rows.to(device)), weight.T)
+                    for part in self.learned.parts
+                    for rows in torch.split(self.features(part.inputs), BLOCK)
+                ]
+            )
 
 
 class StageInputs:
@@ -40,12 +112,11 @@ class StageInputs:
     Args:
         task: The data.
         recipe: The settings.
+        plan: What the run does; heads that are solved in closed form need a map.
+        learned: The items that are learned from, on which a map is fitted.
         model: The model; its backbone extracts features.
         device: Where batches are needed.
         cache: Extracts features of images.
-        parts: The parts that are learned from, on which a map is fitted.
-        rows: Which of their items are learned from, int64 `[n]`; None for all.
-        solved: Whether heads on features are solved in closed form, which needs a map.
 
     Attributes:
         stage: The current stage, see `begin`.
@@ -57,19 +128,16 @@ class StageInputs:
         self,
         task: Task,
         recipe: Recipe,
+        plan: Plan,
+        learned: Learned,
         model: Classifier,
         device: torch.device,
         cache: FeatureCache,
-        parts: Sequence[Part],
-        rows: Tensor | None = None,
-        *,
-        solved: bool = False,
     ) -> None:
-        self.task, self.recipe, self.model, self.device = task, recipe, model, device
-        self.parts, self.rows, self.solved, self._cache = parts, rows, solved, cache
+        self.task, self.recipe, self.plan, self.learned = task, recipe, plan, learned
+        self.model, self.device, self._cache = model, device, cache
         self.stage: Stage
-        self._kernel = head_of(recipe, images=task.images) == "kernel"
-        self.mapped = self._kernel or recipe.standardize
+        self.mapped = plan.kernel or recipe.standardize
         self.space: Space | None = None
         self._placed: dict[int, tuple[Inputs, Inputs]] = {}
 
@@ -122,11 +190,10 @@ class StageInputs:
             space: Of another run on the same items, to share.
         """
         self.space = self.space or space
-        needed = self.mapped or (self.solved and self.stage.inputs == "features")
+        needed = self.mapped or (self.plan.solves and self.stage.inputs == "features")
         if self.space is None and needed:
-            features_map = self.new_map(self._chosen_kernel() if self._kernel else None)
-            self.space = Space(features_map.to(self.device), self._vectors, self.rows)
-            self.space.fit([part.inputs for part in self.parts], self.item_weights())
+            features_map = self.new_map(self._chosen_kernel() if self.plan.kernel else None)
+            self.space = Space(features_map.to(self.device), self._vectors, self.learned)
 
     def new_map(self, kernel: Kernel | None) -> FeatureMap:
         """The map between features and head, not fitted yet.
@@ -136,36 +203,22 @@ class StageInputs:
         """
         images, shape = self.task.images, self.task.shape
         dim = feature_dim(self.model.backbone) if images else shape[-1]
-        if kernel is None and not self.solved:
+        if kernel is None and not self.plan.solves:
             return StandardMap(dim)
-        n_items = sum(len(part) for part in self.parts) if self.rows is None else len(self.rows)
         inner: FeatureMap = LinearMap(dim)
         if kernel is not None:
-            inner = KernelMap(dim, n_landmarks(n_items), kernel.gamma, kernel.kind)
+            inner = KernelMap(dim, n_landmarks(len(self.learned)), kernel.gamma, kernel.kind)
         return StandardMap(dim, inner) if self.recipe.standardize else inner
 
     def empty_map(self, names: Iterable[str]) -> FeatureMap:
         """The map of a saved run, by the names of its tensors, to load them into."""
-        return self.new_map(Kernel(kind_of(names), GAMMA) if self._kernel else None)
-
-    def item_weights(self) -> Tensor | None:
-        """How much each item that is learned from counts, 1 on average; None if all the same."""
-        if self.task.train.weights is None:
-            return None
-        weights = [
-            torch.ones(len(part)) if part.weights is None else torch.from_numpy(part.weights)
-            for part in self.parts
-        ]
-        whole = torch.cat(weights).float().to(self.device)
-        whole = whole if self.rows is None else whole[self.rows]
-        return whole / whole.mean()
+        return self.new_map(Kernel(kind_of(names), GAMMA) if self.plan.kernel else None)
 
     def _chosen_kernel(self) -> Kernel:
         """The kernel, by the seen labels of some items that are learned from."""
-        parts, recipe = self.parts, self.recipe
-        count = sum(len(part) for part in parts) if self.rows is None else len(self.rows)
+        parts, rows, count = self.learned.parts, self.learned.rows, len(self.learned)
         some = torch.linspace(0, count - 1, min(count, SAMPLED)).long()
-        some = some if self.rows is None else self.rows[some]
+        some = some if rows is None else rows[some]
         x = torch.cat([self._vectors(part.inputs) for part in parts])[some].to(self.device)
         if self.recipe.standardize:
             x = StandardMap(x.shape[1]).to(self.device).fit(x)
@@ -176,8 +229,8 @@ class StageInputs:
             x,
             torch.from_numpy(observed).to(self.device).float(),
             groups,
-            recipe.kernel,
-            recipe.gamma,
+            self.recipe.kernel,
+            self.recipe.gamma,
         )
 
     def _vectors(self, inputs: Inputs) -> Tensor:
@@ -206,3 +259,66 @@ class StageInputs:
             placed = own_part if world()[1] > 1 else place
             self._placed[id(inputs)] = (inputs, placed(inputs, self.device))
         return self._placed[id(inputs)][1]
+
+
+@dataclass(frozen=True)
+class Begun:
+    """An epoch whose first batches may be under way.
+
+    Args:
+        epoch: Its stage and number, from 0.
+        order: The items in the order in which they are visited, int64 `[N]`.
+        views: The views of each batch.
+        boxes: The part of each item that its views show; None if they show all.
+    """
+
+    epoch: tuple[int, int]
+    order: Tensor
+    views: Iterator[tuple[Tensor, ...]]
+    boxes: Tensor | None
+
+
+def begin(training: Training, epoch: int) -> Begun:
+    """Begins an epoch of the current stage: workers prepare its first batches from now on."""
+    train, recipe, views = training.task.train, training.recipe, training.method.views
+    draw = generator(recipe.seed, "order", training.stage, epoch)
+    order = visiting_order(len(train), train.weights, draw)
+    inputs, _, _ = training.inputs.forward(train, training.model)
+    seed = derive(recipe.seed, "views", training.stage, epoch) >> 1
+    arguments = (order, recipe.batch_size, views, seed)
+    if training.ranks:
+        batches = training.ranks.batches(inputs, *arguments, owners_of(inputs, order))
+    else:
+        batches = inputs.batches(*arguments)
+    boxes = inputs.boxes(views, len(order), seed)
+    return Begun((training.stage, epoch), order, batches, boxes)
+
+
+def batches_of(training: Training, begun: Begun | None = None) -> Iterator[Batch]:
+    """The batches of the current epoch.
+
+    Args:
+        training: The run.
+        begun: The epoch, if it was begun before.
+    """
+    if begun is None or begun.epoch != (training.stage, training.epoch):
+        begun = begin(training, training.epoch)
+    order, size, device = begun.order, training.recipe.batch_size, training.device
+    labels = label_batches(training.task.train.observed, order, size, device)
+    indices = torch.split(order.to(device), size)
+    shown = (
+        torch.split(begun.boxes.to(device), size)
+        if begun.boxes is not None
+        else [None] * len(indices)
+    )
+    for view, observed, index, box in zip(begun.views, labels, indices, shown, strict=True):
+        yield Batch(view, observed, index, _teach(training, view), box)
+
+
+def _teach(training: Training, views: tuple[Tensor, ...]) -> tuple[Outputs, ...]:
+    """Outputs of the averaged model for each view of a batch, for methods with a teacher."""
+    if "teacher" not in training.averages:
+        return ()
+    _, _, forward = training.inputs.forward(training.task.train, training.averages["teacher"].model)
+    with torch.no_grad():
+        return forward_views(forward, views, training.gradients.pieces, training.ranks)

@@ -20,18 +20,15 @@ BESTS = ("best", "before")
 FIELDS = ("score", "val_map", "epoch", "weights")  # of a `Best` that are plain
 
 
-def weights(training: Training) -> State:
-    """The tensors that prediction needs: those of the model, and of the method but `memory`."""
-    state, tables = training.method.state_dict(), training.method.per_item
-    kept = {name: tensor for name, tensor in state.items() if name not in tables}
-    return _named("model", training.model.state_dict()) | _named("method", kept)
+def weights_and_memory(training: Training) -> tuple[State, State]:
+    """What prediction needs, and the method's tables with a row for each item.
 
-
-def memory(training: Training) -> State:
-    """The method's tables with a row for each item; of several processes as in `state`."""
-    state, tables = training.method.state_dict(), training.method.per_item
-    kept = {name: tensor for name, tensor in state.items() if name in tables}
-    return _named("method", _whole(training, kept))
+    Of several processes the tables are those of `state`.
+    """
+    method, tables = training.method.state_dict(), training.method.per_item
+    memory = {name: method.pop(name) for name in list(method) if name in tables}
+    weights = _named("model", training.model.state_dict()) | _named("method", method)
+    return weights, _named("method", _whole(training, memory))
 
 
 def state(training: Training) -> tuple[State, dict[str, Any]]:

@@ -22,9 +22,9 @@ from torch.optim import Optimizer
 from plusone.errors import DivergedError, InputError
 from plusone.losses import weigh_negatives
 from plusone.methods._base import Method
-from plusone.methods._groups import GroupConsistency
 from plusone.models.heads import Head
 from plusone.seeds import drawn_again
+from plusone.training.group_consistency import GroupConsistency
 from plusone.training.pieces import Pieces, forward_views, keeping_buffers
 from plusone.types import Batch, Clock, Outputs
 
@@ -35,7 +35,6 @@ Loss = Callable[[tuple[Outputs, ...], Batch, Clock], dict[str, Tensor]]
 Terms = Mapping[str, Tensor]
 
 STEPS_BETWEEN_CHECKS = 64
-SMALL_STEP = 1 << 24  # multiplications
 
 
 @dataclass(frozen=True)
@@ -261,25 +260,3 @@ def refusing_options(method: str, clock: Clock) -> Iterator[None]:
         if clock.epoch or clock.step or isinstance(error, InputError):
             raise
         raise InputError(f"the options of {method}: {error}") from error
-
-
-@contextmanager
-def suitable_threads(work: int | None, requested: int | None) -> Iterator[None]:
-    """Sets torch's number of threads inside the block.
-
-    Small steps (a linear layer on a small batch) run on one thread: dividing them costs more than
-    it saves, and far more when other processes use the cores.
-
-    Args:
-        work: Multiplications of one step, roughly; None where they are many.
-        requested: The number in the recipe; it takes precedence.
-    """
-    before = torch.get_num_threads()
-    threads = requested or (1 if work is not None and work < SMALL_STEP else before)
-    try:
-        if threads != before:
-            torch.set_num_threads(threads)
-        yield
-    finally:
-        if threads != before:
-            torch.set_num_threads(before)

@@ -14,13 +14,14 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol
 
 from plusone.errors import InputError, RunError
 from plusone.extras import install_command
 from plusone.io.files import write_json
+from plusone.io.jsonl import read_jsonl
 from plusone.io.readers import read_json
+from plusone.prediction.run_folder import read_description
 from plusone.recipe import Recipe
 from plusone.results import EpochRecord, RunDescription, RunResult
 
@@ -53,32 +54,23 @@ class Tracking:
 
     A listener that fails at the start stops the training, which has cost nothing yet. One that
     fails later, for example because its server is gone, is left out with a warning.
+
+    Args:
+        listeners: Who is told.
+        folder: The run folder, with the description of the data and the epochs that are behind it.
+        recipe: All settings.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, listeners: Sequence[Listener], folder: Path, recipe: Recipe) -> None:
         self.listeners: list[Listener] = []
-        self.step = 0
-
-    def start(
-        self,
-        listeners: Sequence[Listener],
-        folder: Path,
-        recipe: Recipe,
-        description: RunDescription,
-        epochs: int,
-    ) -> None:
-        """Begins to tell listeners; the arguments are those of `Listener.start`."""
-        self.step = epochs
+        self.step = len(list(read_jsonl(folder / "records.jsonl"))) if listeners else 0
         for listener in listeners:
             try:
-                listener.start(folder, recipe, description, epochs)
+                listener.start(folder, recipe, read_description(folder), self.step)
             except Exception as error:
-                self.finish(None)
+                self.close()
                 raise RunError(f"{_name(listener)} could not be started: {error}") from error
             self.listeners.append(listener)
-
-    def __enter__(self) -> Tracking:
-        return self
 
     def record(self, record: EpochRecord) -> None:
         """Passes an epoch on."""
@@ -90,22 +82,14 @@ class Tracking:
                 self.listeners.remove(listener)
                 _warn(listener, error)
 
-    def finish(self, result: RunResult | None) -> None:
-        """Passes the result on; nobody listens any more."""
+    def close(self, result: RunResult | None = None) -> None:
+        """Passes the result on, if there is one; nobody listens any more."""
         for listener in self.listeners:
             try:
                 listener.finish(result)
             except Exception as error:
                 _warn(listener, error)
         self.listeners = []
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.finish(None)
 
 
 def _name(listener: Listener) -> str:

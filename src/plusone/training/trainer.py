@@ -20,14 +20,13 @@ import torch
 from torch import Tensor, nn
 from torch.amp import GradScaler
 
-from plusone.build import build
+from plusone.build import build, plan_of
 from plusone.closed_form.kernel import n_landmarks
 from plusone.device import resolve
 from plusone.errors import InputError
 from plusone.features.extraction import FeatureCache
-from plusone.inputs.task import Part, Task, numbered_groups
+from plusone.inputs.task import Part, Task, learned_items
 from plusone.methods import get_method
-from plusone.methods._groups import GroupConsistency
 from plusone.metrics.probe import prober_for
 from plusone.models.backbones import freeze_statistics, freeze_weights
 from plusone.models.classifier import Classifier
@@ -38,22 +37,21 @@ from plusone.probabilities.calibration import HeldOut
 from plusone.recipe import Recipe
 from plusone.results import EpochRecord, Probe
 from plusone.seeds import seeded
-from plusone.training.batches import Begun, batches_of, begin
 from plusone.training.expected import class_priors, expected
+from plusone.training.group_consistency import group_consistency
 from plusone.training.guards import (
-    check_scale,
+    check_finite,
     check_settings,
-    check_weights,
     compiler_problem,
     computing,
     restoring_best,
 )
 from plusone.training.optim import make_optimizer, set_rates
 from plusone.training.selection import Best, State, Validation, Validator
-from plusone.training.stage_inputs import StageInputs
+from plusone.training.stage_inputs import Begun, StageInputs, batches_of, begin
 from plusone.training.state import copy_of, load_state, state
 from plusone.training.step import Gradients, Loss, LossMeter, refusing_options, training_step
-from plusone.types import Clock, Stage, TrainLabels
+from plusone.types import Clock, TrainLabels
 
 
 class Training:
@@ -72,8 +70,6 @@ class Training:
         features: Folder where features of image files are cached for later runs.
     """
 
-    solved = False  # whether heads on features are solved in closed form
-
     def __init__(
         self,
         task: Task,
@@ -85,10 +81,13 @@ class Training:
         features: Path | None = None,
     ) -> None:
         self.task, self.recipe, self.on_step = task, recipe, on_step
-        self.stages = self._stages()
+        self.plan = plan_of(recipe, images=task.images)
+        self.stages, self.learned = self.plan.stages, learned_items(task, recipe, self.plan)
         self.expected = expected(recipe, task, features, on_extract)
         self.k = self.expected.k
-        self.weighs = weighs_negatives(task, recipe)
+        single = get_method(recipe.method).scheme == "single"  # not a reference
+        weighs = recipe.seen_negatives == "weighted" and single
+        self.weighs = weighs and bool(task.train.observed.per_class(-1).any())
         labels = train_labels(task, recipe, self.k, class_priors(recipe, task, features))
         self.model, self.method = build(
             recipe,
@@ -96,26 +95,20 @@ class Training:
             task.shape,
             images=task.images,
             backbone=backbone,
-            landmarks=n_landmarks(self.n_learned),
+            landmarks=n_landmarks(len(self.learned)),
         )
         self.device = resolve(recipe.device)
         check_settings(recipe, self.device, self.model, images=task.images)
-        with computing(self, None):
+        with computing(self):
             self.model.place(self.device)
             self.ranks = Ranks(self.model, self.method) if world()[1] > 1 else None
             self.method.move(self.device, memory=recipe.memory)
-        self.groups = (
-            group_consistency(task, recipe, labels).to(self.device) if recipe.group_weight else None
-        )
+        self.groups = None
+        if recipe.group_weight:
+            self.groups = group_consistency(task, recipe, labels).to(self.device)
+        cache = FeatureCache(on_extract, features)
         self.inputs = StageInputs(
-            task,
-            recipe,
-            self.model,
-            self.device,
-            FeatureCache(on_extract, features),
-            self.learned_parts,
-            self.learned_rows,
-            solved=self.solved,
+            task, recipe, self.plan, self.learned, self.model, self.device, cache
         )
         self.loss: Loss = self.method.loss
         if recipe.compile and compiler_problem(recipe.device) is None:
@@ -139,26 +132,6 @@ class Training:
         """Whether all stages are finished."""
         return self.stage == len(self.stages)
 
-    @property
-    def learned_parts(self) -> tuple[Part, ...]:
-        """The parts that are learned from."""
-        return (self.task.train,)
-
-    @property
-    def learned_rows(self) -> Tensor | None:
-        """The items of these parts that are learned from, int64 `[n]`; None for all."""
-        return None
-
-    @property
-    def n_learned(self) -> int:
-        """How many items are learned from."""
-        rows = self.learned_rows
-        return sum(len(part) for part in self.learned_parts) if rows is None else len(rows)
-
-    def _stages(self) -> tuple[Stage, ...]:
-        phases = get_method(self.recipe.method).phases
-        return self.recipe.resolved_stages(images=self.task.images, phases=phases)
-
     def epochs(self) -> Iterator[EpochRecord]:
         """Trains, one record per epoch, until all stages are finished.
 
@@ -168,16 +141,16 @@ class Training:
         """
         while not self.done:
             started = time.perf_counter()
-            with computing(self, None):
+            with computing(self):
                 self.inputs.enter_space()
                 for part in (self.task.train, self.task.val):  # extracts features
                     self.inputs.forward(part, self.model)
                 self.begin_training()
-            with computing(self, self._work()):
+            steps = not self.plan.solves and self.stages[self.stage].inputs == "features"
+            with computing(self, self.model.head if steps else None):
                 with restoring_best(self):
                     losses = self.train_epoch()
-                    check_weights(self)
-                    check_scale(self, self.gradients.scaler)
+                    check_finite(self)
                 evaluated = self._evaluate()
                 probe = self.probe(partial(self.inputs.logits, self.task.train, self.model))
             yield self.close_epoch(losses, evaluated, probe, started)
@@ -293,20 +266,12 @@ class Training:
 
     def log_odds(self, part: Part, rows: Tensor | None = None) -> Tensor:
         """Log-odds of these scores, what items and labels are ranked by, `[N, L]`."""
-        with computing(self, None):
+        with computing(self):
             return self.method.log_odds(self.inputs.logits(part, self.model, rows))
 
     def held_out(self) -> HeldOut:
         """Scores of items that the model was not trained on, and the labels that may be used."""
         return HeldOut(self.log_odds(self.task.val), self.validator.labels)
-
-    def _work(self) -> int | None:
-        """Multiplications of one step, roughly, where only the head is trained; else None."""
-        if self.stages[self.stage].inputs == "images":
-            return None
-        return self.recipe.batch_size * sum(
-            weight.numel() for weight in self.model.head.parameters()
-        )
 
     def _evaluate(self) -> tuple[Validation, str, Classifier]:
         """The validation of the better of raw and averaged weights, and that model."""
@@ -390,13 +355,6 @@ class Training:
         """Takes over what `other_state` gave, among others."""
 
 
-def weighs_negatives(task: Task, recipe: Recipe) -> bool:
-    """Whether seen negatives are weighted: not for references, defined by what they see."""
-    single = get_method(recipe.method).scheme == "single"
-    seen = bool(task.train.observed.per_class(-1).any())
-    return recipe.seen_negatives == "weighted" and single and seen
-
-
 def train_labels(
     task: Task, recipe: Recipe, k: float | None, priors: tuple[float, ...] | None
 ) -> TrainLabels:
@@ -410,14 +368,3 @@ def train_labels(
         )
     places = len(task.shape) > 1
     return TrainLabels(task.train.observed, k, recipe.seed, places, hints, priors, recipe.picks)
-
-
-def group_consistency(task: Task, recipe: Recipe, labels: TrainLabels) -> GroupConsistency:
-    """The recipe's `group_weight` as a term of the loss."""
-    numbers = numbered_groups([task.train])
-    if numbers is None:
-        raise InputError(
-            f"group_weight = {recipe.group_weight:g} needs groups, and {task.name} has no group "
-            "column; docs/data.md describes it"
-        )
-    return GroupConsistency(labels, numbers, weight=recipe.group_weight, rate=recipe.group_rate)

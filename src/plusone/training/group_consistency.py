@@ -18,11 +18,25 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from plusone.errors import InputError
+from plusone.inputs.task import Task, numbered_groups
 from plusone.losses import reduce
 from plusone.losses._logits import log_probabilities
+from plusone.recipe import Recipe
 from plusone.types import Batch, TrainLabels
 
 START = 0.5
+
+
+def group_consistency(task: Task, recipe: Recipe, labels: TrainLabels) -> GroupConsistency:
+    """The recipe's `group_weight` as a term of the loss."""
+    numbers = numbered_groups([task.train])
+    if numbers is None:
+        raise InputError(
+            f"group_weight = {recipe.group_weight:g} needs groups, and {task.name} has no group "
+            "column; docs/data.md describes it"
+        )
+    return GroupConsistency(labels, numbers, weight=recipe.group_weight, rate=recipe.group_rate)
 
 
 class GroupConsistency(nn.Module):
