@@ -103,3 +103,15 @@ def test_runs_that_kept_nothing_are_fitted(
     monkeypatch.setattr(reuse, "MOST_LABELS", 100)
     train(make_task(small, RECIPE), RECIPE, tmp_path / "large")
     assert not checkpoint.load(tmp_path / "large" / MEMORY, reuse.PREFIX)[0]
+
+
+def test_runs_on_images_keep_scores_too(fits: list[Recipe], tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, size=(60, 3, 16, 16), dtype=np.uint8)
+    data = Dataset.from_arrays(images, np.eye(3, dtype=int)[rng.integers(3, size=60)])
+    recipe = make_recipe({"method": "recovery", "mode": "linear", "seed": 0})
+    train(make_task(data, recipe), recipe, tmp_path / "run")
+    assert find(data, recipe, run=tmp_path / "run").reused
+    assert not fits
+    other = replace(data, features=images[::-1].copy())
+    assert not find(other, recipe, run=tmp_path / "run").reused

@@ -185,7 +185,9 @@ def _task_of_all(
     split[rows] = "train"
     share = min(recipe.val_share, SHOWN / len(rows))
     settings = settings.model_copy(update={"val_share": share, "train_share": 1.0})
-    return make_task(replace(dataset, table=replace(dataset.table, split=split)), settings), settings
+    return make_task(
+        replace(dataset, table=replace(dataset.table, split=split)), settings
+    ), settings
 
 
 def _train_and_predict(
