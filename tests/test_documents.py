@@ -53,6 +53,7 @@ ELSEWHERE = {
     "docs/evidence/hints.md": "commands of measurements, some hours long",
     "docs/evidence/picks.md": "commands of measurements, some hours long",
     "docs/evidence/probabilities.md": "commands of measurements, some hours long",
+    "docs/evidence/guarantees.md": "commands of measurements, some hours long",
     "docs/evidence/promises.md": "commands of measurements, some hours long",
     "docs/evidence/reliability.md": "commands of measurements, some hours long",
     "docs/evidence/results.md": "commands of measurements, some hours long",

@@ -1,5 +1,6 @@
 """k and priors from single positives, where the truth is known by construction."""
 
+from dataclasses import replace
 from pathlib import Path
 from runpy import run_path
 
@@ -11,6 +12,7 @@ from plusone.closed_form import from_features, seen_label_scores
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.probabilities import from_single_positives, labels_per_item
+from plusone.probabilities.k import NEAR_ONE
 
 pytestmark = pytest.mark.slow
 
@@ -39,10 +41,33 @@ def test_it_finds_k_and_the_priors(mean):
     found = from_single_positives(chances(z), LabelMatrix.from_dense(seen))
     assert found.k == pytest.approx(y.sum(1).mean(), rel=0.25)
     assert found.low <= y.sum(1).mean() <= found.high
-    assert np.abs(found.priors - y.mean(0)).mean() < 0.08
-    assert found.k == pytest.approx(found.priors.sum(), rel=0.01)
+    assert np.abs(found.priors - y.mean(0)).mean() < 0.09
+    hidden = found.k - 1
+    believed = hidden**2 / (hidden**2 + NEAR_ONE**2)
+    assert found.priors.sum() == pytest.approx(1 + hidden * believed, rel=0.01)
     np.testing.assert_allclose(found.seen_share, seen.mean(0))
     assert found.items == len(z)
+
+
+def test_near_one_label_per_item_priors_fall_back_to_the_seen_share():
+    """A model that errs on a fifth of the items: its errors look like hidden labels."""
+    rng, n_classes = np.random.default_rng(0), 8
+    label = rng.integers(n_classes, size=600)
+    y = np.eye(n_classes, dtype=bool)[label]
+    y[np.arange(30), (label[:30] + 1) % n_classes] = True  # 1.05 labels per item
+    z = rng.normal(-3, 1, size=y.shape) + 4 * y
+    seen = LabelMatrix.from_dense(y & np.eye(n_classes, dtype=bool)[label])
+    wrong = rng.random(600) < 0.2
+    z[wrong] = z[wrong][:, rng.permutation(n_classes)]
+    found = from_single_positives(chances(z), seen)
+    assert found.low == 1.0 < y.sum(1).mean() < found.k
+    share = np.bincount(label, minlength=n_classes) / 600
+    error = np.abs(found.priors - y.mean(0)).mean()
+    assert error < 1.2 * np.abs(share - y.mean(0)).mean()
+    known = replace(labels_per_item(z, seen), source="counted")
+    believed = from_single_positives(chances(z), seen, known)
+    assert np.abs(believed.priors - y.mean(0)).mean() > 2 * error
+    assert believed.priors.sum() == pytest.approx(believed.k, rel=0.01)
 
 
 def test_k_is_never_below_what_is_seen():

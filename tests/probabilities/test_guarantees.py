@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from plusone.data.matrix import LabelMatrix
+from plusone.probabilities.bound import at_most, counted
 from plusone.probabilities.calibration import Calibration, HeldOut
 from plusone.probabilities.guarantees import (
     Labels,
-    at_most,
-    counted,
     fewest,
     fixed_list,
     items_needed,

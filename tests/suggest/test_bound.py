@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from plusone.probabilities.bound import WITHIN_GROUP, Sample, precision_at_least
+from plusone.probabilities.bound import Sample, at_most, counted, precision_at_least
 
 
-def sample(accepted, right, correlation=WITHIN_GROUP):
+def sample(accepted, right):
     """Labels of units: how many each has, and how many of them are right."""
     unit = np.repeat(np.arange(len(accepted)), accepted)
     order = np.arange(len(unit)) - np.repeat(np.cumsum(accepted) - accepted, accepted)
-    return Sample.of(unit, order < np.asarray(right)[unit], correlation=correlation)
+    return Sample.of(unit, order < np.asarray(right)[unit])
 
 
 @pytest.mark.parametrize(("labels", "wrong"), [(7, 0), (20, 2), (60, 6)])
@@ -23,13 +23,20 @@ def test_of_many_labels_it_is_the_bound_of_clopper_and_pearson(labels, wrong):
     assert found == pytest.approx(expected, abs=1e-3)
 
 
-def test_labels_of_a_group_count_once_and_those_of_an_item_as_fewer():
+def test_labels_of_a_unit_count_once():
     together, single = np.full(10, 4), np.ones(10, dtype=int)
     as_one = precision_at_least(sample(together, together), 4000)
     assert as_one == precision_at_least(sample(single, single), 1000)
-    # Four labels with a correlation of 0.3 count as 4 / (1 + 3 x 0.3).
-    assert sample(together, together, 0.3).size == int(40 / 1.9)
-    assert sample(together, together, 0.0).size == 40
+    assert sample(together, together).size == 10
+
+
+def test_both_bounds_count_labels_alike_and_agree_where_many_are_left():
+    """What `suggest` says of the labels an audit left, and `predict` of new ones."""
+    unit = np.repeat(np.arange(30), 2)
+    found = Sample.of(unit, unit > 2)  # all labels of three units are wrong
+    assert found.size == counted(np.ones(60), unit) == 30
+    low = precision_at_least(found, 100_000)
+    assert low == pytest.approx(1 - at_most(0.1, 30), abs=1e-3)
 
 
 def test_items_of_unequal_size_count_as_fewer_and_never_as_more():
@@ -93,7 +100,7 @@ def test_it_holds_for_groups_where_items_are_audited_one_by_one():
     for _ in range(300):
         right = np.repeat(rng.random(100) < 0.9, 4)
         rows = rng.permutation(400)[:60]
-        found = Sample.of(rows // 4, right[rows], correlation=WITHIN_GROUP)
+        found = Sample.of(rows // 4, right[rows])
         low = precision_at_least(found, 340)
         held.append(np.delete(right, rows).mean() >= low - 1e-12)
     assert np.mean(held) >= 0.95

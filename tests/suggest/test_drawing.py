@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from plusone.probabilities.answers import Answers
 from plusone.probabilities.drawing import draw_audit
 
 from .conftest import make
@@ -17,6 +18,24 @@ def test_weighted_means_of_drawn_items_are_those_of_all_items():
         shares.append((weight * sizes[rows]).sum() / weight.sum())
     error = np.std(shares) / np.sqrt(len(shares))
     assert abs(np.mean(shares) - sizes.mean()) < 4 * error
+
+
+def test_weights_about_others_give_the_means_of_the_items_that_are_not_drawn():
+    """Of 600 items 240 are drawn, those with many probable labels for sure: the rest has fewer."""
+    made = make(600)
+    n, sizes = len(made.truth), (made.truth & (made.observed == 0)).sum(1)
+    found, drawn, whole, yes = [], [], [], np.ones(240, dtype=bool)
+    for seed in range(200):
+        rows, weight = draw_audit(made.probabilities, made.observed, 240, seed)
+        answers = Answers(rows, np.zeros(240, dtype=np.int64), yes, rows, weight=weight)
+        others = answers.about_others(n)
+        found.append((others * sizes[rows]).sum() / others.sum() - np.delete(sizes, rows).mean())
+        drawn.append(sizes[rows].mean() - np.delete(sizes, rows).mean())
+        whole.append((weight * sizes[rows]).sum() / weight.sum() - np.delete(sizes, rows).mean())
+    error = np.std(found) / np.sqrt(len(found))
+    assert abs(np.mean(found)) < max(4 * error, 0.03)
+    assert np.mean(whole) > 0.2
+    assert np.mean(drawn) > 0.4
 
 
 def test_items_with_probable_labels_are_drawn_more_often():

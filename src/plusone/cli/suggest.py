@@ -39,6 +39,11 @@ NOTHING_ASKED = (
     "no label is accepted: nobody checked any. --draw-audit 100 says which items to check for a "
     "promise; --precision 0.9 accepts by expectation"
 )
+SCORES = {
+    "kept by the run": "Scores: the run had kept its predictions of left-out items; nothing was "
+    "fitted again.",
+    "fitted": "Scores: fitted anew, each item by a model without it.",
+}
 FORMS = ("json", "parquet", "label-studio", "fiftyone", "probabilities")
 
 
@@ -174,7 +179,7 @@ def suggest(
     own = positives is None and data is None and picks is None
     k = run_k(run, dataset.table) if own else positives
     drawn = None if checked is None else drawn_weights(folder)
-    found = _find(dataset, recipe, folds, checked, k, folder, cached, drawn)
+    found = _find(dataset, recipe, folds, checked, k, folder, cached, drawn, run)
     accepted = found.accept(precision, per_class=per_class)
     about: dict[str, Any] = {"run": str(run), "backbone_saw_items": linear}
     if draw_audit is not None:
@@ -206,6 +211,7 @@ def _find(
     folder: Path,
     cached: Path,
     drawn: dict[str, float] | None,
+    run: Path,
 ) -> Found:
     """Trains the models of all folds, with a progress bar; those that are done are kept."""
     from plusone.data.broken import write_broken
@@ -249,6 +255,7 @@ def _find(
             on_fold=on_fold,
             on_extract=lambda count: steps.extracted(count, len(dataset.table)),
             features_folder=cached,
+            run=run,
         )
 
 
@@ -293,6 +300,7 @@ def _print(result: dict[str, Any], training: list[str]) -> None:
     if (weight := result.get("hint_weight")) is not None:
         used = f"count with the weight {weight:g}" if weight else "are left out"
         say(f"Hints {used}, which ranks the seen labels best.")
+    say(SCORES[result["scores"]])
     if result["backbone_saw_items"]:
         say("The backbone was trained on these very items, so the probabilities may be too high.")
     if some and audit is not None:

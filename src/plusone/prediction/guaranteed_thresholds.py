@@ -17,13 +17,12 @@ from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.prediction import checkpoint
 from plusone.prediction.load import MEMORY
+from plusone.probabilities.bound import Floats, counted
 from plusone.probabilities.calibration import Calibration
 from plusone.probabilities.guarantees import (
     LEVEL,
-    Floats,
     Labels,
     Tested,
-    counted,
     fewest,
     fixed_list,
     items_needed,

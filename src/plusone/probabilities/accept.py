@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plusone.errors import InputError
-from plusone.probabilities.bound import WITHIN_GROUP, WITHIN_ITEM, Sample, precision_at_least
+from plusone.probabilities.bound import Sample, precision_at_least
 from plusone.probabilities.curve import Floats, States
 from plusone.probabilities.unseen_labels import Calibrated, Checked
 
@@ -124,7 +124,8 @@ def accept(
         mask[row[chosen], label[chosen]] = True
     low, counts = None, None
     if checked is not None and mask.any():
-        sample, counts = _sample(checked, np.where(mask, p, np.inf).min(axis=0), parts)
+        lowest = np.where(mask, p, np.inf).min(axis=0)
+        sample, counts = _sample(checked, lowest, parts, len(mask))
         low = precision_at_least(sample, int(mask.sum()))
         if low is None or low < LEAST_BOUND:
             mask[:], low, counts = False, None, None
@@ -155,7 +156,7 @@ def accept_none(observed: States) -> Accepted:
 
 
 def _sample(
-    checked: Checked, lowest: Floats, parts: Sequence[npt.NDArray[np.int64]]
+    checked: Checked, lowest: Floats, parts: Sequence[npt.NDArray[np.int64]], n_items: int
 ) -> tuple[Sample, tuple[int, int]]:
     """Labels of audited items that would be accepted, and how many there are and are right.
 
@@ -163,15 +164,16 @@ def _sample(
         checked: The audit.
         lowest: The lowest probability that is accepted in each class, `[L]`.
         parts: Classes that share a threshold.
+        n_items: How many items there are.
     """
     answers, threshold = checked.answers, lowest.copy()
     for part in parts:
         threshold[part] = lowest[part].min()
     drawn = np.isin(answers.row, answers.complete)
     chosen = drawn & (checked.corrected >= threshold[answers.label])
-    weight = None if answers.weight is None else answers.weight[chosen]
-    together = WITHIN_ITEM if answers.group is None else WITHIN_GROUP
-    sample = Sample.of(answers.unit[chosen], answers.yes[chosen], weight, together)
+    rest = answers.about_others(n_items)
+    weight = None if rest is None else rest[chosen]
+    sample = Sample.of(answers.unit[chosen], answers.yes[chosen], weight)
     return sample, (int(chosen.sum()), int((chosen & answers.yes).sum()))
 
 

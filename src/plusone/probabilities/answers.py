@@ -13,6 +13,8 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 
+LEAST_WEIGHT = 1e-3  # of an item that was sure to be drawn; 1 on average
+
 
 @dataclass(frozen=True)
 class Answers:
@@ -56,6 +58,19 @@ class Answers:
         independent.
         """
         return self.row if self.group is None else self.group
+
+    def about_others(self, n_items: int) -> npt.NDArray[np.float64] | None:
+        """For how many items that were not drawn the item of each answer stands, relative, `[m]`.
+
+        An item that was drawn with the chance c stands for 1 / c items, itself among them. Where it
+        was sure to be drawn it says nothing about the others. None if all were drawn evenly.
+
+        Args:
+            n_items: How many items there are.
+        """
+        if self.weight is None:
+            return None
+        return np.maximum(self.weight - len(self.complete) / n_items, LEAST_WEIGHT)
 
     def weighted(self, ids: npt.NDArray[np.str_], drawn: Mapping[str, float]) -> Answers:
         """The same answers, if items were not drawn evenly; items outside `drawn` were chosen.

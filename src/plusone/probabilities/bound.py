@@ -1,16 +1,17 @@
-"""A lower bound of the precision of accepted labels, from audited items.
+"""Bounds of a share of labels, from a sample of items: Clopper and Pearson's.
 
-Audited items are a random sample, so the accepted labels of audited items are one of the accepted
-labels of all items: how many of the others are wrong is bounded as in an urn (Clopper and Pearson's
-argument for a finite population, the hypergeometric distribution). Labels of one item are more
-often right or wrong together than others, and may weigh differently where an audit was not drawn
-evenly; so a sample counts as fewer labels than it has, by its design effect (Kish 1965; Korn and
-Graubard 1998):
+Labels of one item are more often right or wrong together than others, and so are those of a group
+of items that are alike (clips of a recording); and labels may weigh differently. So a sample counts
+as fewer labels than it has (`counted`; Kish 1965; Korn and Graubard 1998):
 
-    effective sample = (sum w)^2 / ((1 - r) sum_labels w^2 + r sum_units (sum_unit w)^2),
+    effective sample = (sum w)^2 / sum_units (sum_unit w)^2,
 
-with w one over the chance that the item was drawn, and r the correlation of two labels of a unit:
-an item, or a group of items that are alike (clips of a recording), whose labels count as one.
+with w the weight of a label, and items or groups as units. Labels of a unit count as one: their
+correlation is taken as 1, which is the safe end.
+
+`at_most` bounds a share among all labels of the same kind, new ones for example.
+`precision_at_least` bounds it among the labels that an audit left: as in an urn, by the same
+argument for a finite population (the hypergeometric distribution).
 """
 
 from __future__ import annotations
@@ -22,8 +23,35 @@ import numpy as np
 import numpy.typing as npt
 
 LEVEL = 0.95
-WITHIN_ITEM = 0.3  # correlation of errors of two labels of an item
-WITHIN_GROUP = 1.0  # of a group
+
+Floats = npt.NDArray[np.float64]
+
+
+def counted(weight: Floats, unit: npt.NDArray[np.int64]) -> float:
+    """As how many independent labels these count: (sum w)^2 / sum w^2 over items or groups.
+
+    Args:
+        weight: Weight of each label, `[m]`.
+        unit: Its item or group, `[m]`.
+
+    >>> counted(np.ones(4), np.array([0, 0, 1, 1]))
+    2.0
+    """
+    _, place = np.unique(unit, return_inverse=True)
+    total = np.bincount(place, weight)
+    return float(total.sum() ** 2 / (total**2).sum()) if len(weight) else 0.0
+
+
+def at_most(share: float, count: float, level: float = LEVEL) -> float:
+    """Upper bound of a share, observed on so many independent labels.
+
+    >>> round(at_most(0.0, 22, 0.9), 3), round(at_most(1 / 38, 38, 0.9), 3)
+    (0.099, 0.099)
+    """
+    from scipy.special import betaincinv  # type: ignore[import-untyped, unused-ignore]
+
+    bad = share * count
+    return 1.0 if count <= 0 or bad >= count else float(betaincinv(bad + 1, count - bad, level))
 
 
 @dataclass(frozen=True)
@@ -45,28 +73,23 @@ class Sample:
         cls,
         unit: npt.NDArray[np.int64],
         right: npt.NDArray[np.bool_],
-        weight: npt.NDArray[np.float64] | None = None,
-        correlation: float = WITHIN_ITEM,
+        weight: Floats | None = None,
     ) -> Sample:
         """The sample of labels, each of a unit, right or wrong, `[m]` each.
 
         Args:
             unit: Number of the item, or the group, of each label.
             right: Whether it is right.
-            weight: One over the chance that its item was drawn; all the same by default.
-            correlation: Of two labels of a unit.
+            weight: For how many labels of other items it stands; the same for all by default.
 
         >>> four = np.ones(4, dtype=bool)
         >>> Sample.of(np.arange(4), four).size, Sample.of(np.zeros(4, dtype=int), four).size
-        (4, 2)
+        (4, 1)
         """
         if not len(unit):
             return cls(0, 0, 1.0)
         w = np.ones(len(unit)) if weight is None else weight
-        _, place = np.unique(unit, return_inverse=True)
-        squares = (1 - correlation) * (w**2).sum()
-        squares += correlation * (np.bincount(place, w) ** 2).sum()
-        together = float(squares / w.sum())
+        together = float(w.sum()) / counted(w, unit)
         size = max(math.floor(w.sum() / together + 1e-9), 1)
         return cls(size, min(math.ceil(w[~right].sum() / together - 1e-9), size), together)
 

@@ -13,8 +13,8 @@ weighted share of misses, at the upper end of its interval, is small enough. Wha
 grows with the threshold, so no list is needed (Bates et al. 2021; with equal weights this is the
 tolerance region of split conformal prediction, Vovk 2012).
 
-Labels of one item (or group) may be right or wrong together and weights differ: n labels with
-weights w_u per item count as (sum w)^2 / sum w^2 labels (Kish; Korn and Graubard 1998).
+Bounds, and as how many labels those of one item or group count, are those of
+`plusone.probabilities.bound`, as for labels that `suggest` accepts.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from plusone.probabilities.bound import Floats, at_most, counted
+
 LEVEL = 0.9  # confidence of every statement
 START = 2.0  # audited labels above the first threshold, as a multiple of the fewest that can do
 STEP = 1.1  # each threshold of the list has so many times the labels of the one before
 PROBABLY = 0.8  # chance of success at which a number of items "would probably do"
 
-Floats = npt.NDArray[np.float64]
 Units = npt.NDArray[np.int64]
 
 
@@ -42,33 +43,6 @@ def fewest(target: float, level: float = LEVEL) -> int:
     (22, 230)
     """
     return math.ceil(math.log(1 - level) / math.log(target) - 1e-9)
-
-
-def at_most(share: float, count: float, level: float = LEVEL) -> float:
-    """Clopper and Pearson's upper bound of a share, observed on so many independent labels.
-
-    >>> round(at_most(0.0, 22), 3), round(at_most(1 / 38, 38), 3)
-    (0.099, 0.099)
-    """
-    from scipy.special import betaincinv  # type: ignore[import-untyped, unused-ignore]
-
-    bad = share * count
-    return 1.0 if count <= 0 or bad >= count else float(betaincinv(bad + 1, count - bad, level))
-
-
-def counted(weight: Floats, unit: Units) -> float:
-    """As how many independent labels these count: (sum w)^2 / sum w^2 over items or groups.
-
-    Args:
-        weight: Weight of each label, `[m]`.
-        unit: Its item or group, `[m]`.
-
-    >>> counted(np.ones(4), np.array([0, 0, 1, 1]))
-    2.0
-    """
-    _, place = np.unique(unit, return_inverse=True)
-    total = np.bincount(place, weight)
-    return float(total.sum() ** 2 / (total**2).sum()) if len(weight) else 0.0
 
 
 @dataclass(frozen=True)

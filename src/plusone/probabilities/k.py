@@ -5,10 +5,9 @@ more often than E[1 / |Y|], whatever it knows of the item: even one that knows a
 which of them was seen. So a model that is right about the seen label with probability a (out of
 sample) shows that the harmonic mean of |Y| is at most 1 / a. The mean, k, is larger than the
 harmonic mean where items differ, and smaller than 1 / a suggests where the model errs about Y.
-How much of 1 / a - 1 is labels, and how much is error, cannot be told from seen labels. The shares
-below (`MIDDLE`, `LOWEST`, `HIGHEST`) come from data sets whose labels are known
-(docs/evidence/promises.md): where the model is hardly better than naming the most frequent class,
-the range reaches down to what is seen.
+How much of 1 / a - 1 is labels, and how much is error, cannot be told from seen labels: it may all
+be error, so the range of k begins at what is seen. The shares below (`MIDDLE`, `HIGHEST`) come from
+data sets whose labels are known (docs/evidence/promises.md).
 
 People do not pick at random: they name what is large, common or striking. Where first choices are
 e times as readily named as the labels beside them (`plusone.probabilities.picks`), 1 / a - 1 counts
@@ -34,8 +33,8 @@ from plusone.probabilities.log_odds import SMALLEST
 from plusone.probabilities.picks import UNIFORM, PickModel, Salience, learn_salience
 
 MIDDLE = (0.5, 1.0)  # share of 1 / a - 1 that is labels: for a model without skill, and with it
-LOWEST = (0.0, 0.2)  # the same for the lower end of the range
-HIGHEST = (2.0, 2.5)  # and for the upper end
+HIGHEST = (2.0, 2.5)  # the same for the upper end of the range
+NEAR_ONE = 0.75  # hidden labels per item, as estimated, of which class priors believe half
 SKILL = 1.8  # a model has skill if it is right this many times as often as the commonest class
 CAUTION = 1000  # items for which the cautious estimate is halfway to the lower end
 BLOCK = 1024  # items at once
@@ -52,7 +51,7 @@ class LabelsPerItem:
 
     Args:
         k: The estimate.
-        low: Lower end of its range, at least the number of labels that are seen.
+        low: Lower end of its range: the number of labels that are seen, if it is estimated.
         high: Upper end.
         items: Number of items with a seen positive.
         source: Whether it is given, and has no range, estimated from seen labels, or counted on
@@ -78,12 +77,10 @@ class LabelsPerItem:
         return UNIFORM if self.salience is None else PickModel(self.salience.values)
 
     def scaled(self, ratio: float) -> LabelsPerItem:
-        """The estimate where first choices are `ratio` times as salient as hidden labels.
-
-        The lower end stays if it would rise: it must hold if people did pick at random.
-        """
-        k, low, high = (1 + (value - 1) * ratio for value in (self.k, self.low, self.high))
-        return replace(self, k=k, low=min(low, self.low), high=max(high, self.high))
+        """The estimate where first choices are `ratio` times as salient as hidden labels."""
+        k, high = (1 + (value - 1) * ratio for value in (self.k, self.high))
+        k = max(k, self.low)
+        return replace(self, k=k, high=max(high, self.high))
 
     def to_tensors(self) -> dict[str, Tensor]:
         """The estimate as tensors, for a checkpoint."""
@@ -125,10 +122,10 @@ class Priors:
     """How many labels an item has, and how often each class applies.
 
     Args:
-        priors: Share of the items each class applies to, `[L]`.
+        priors: Share of the items each class applies to, `[L]`; near k = 1 they sum to less than k.
         seen_share: Share of the items with a seen positive that each class was seen on, `[L]`.
         k: Labels of an item on average.
-        low: Lower end of a range of k, at least the number of labels that are seen.
+        low: Lower end of a range of k.
         high: Upper end.
         items: Number of items with a seen positive.
         probabilities: Calibrated probability of every label of every item given its seen labels,
@@ -153,12 +150,16 @@ class Priors:
     @property
     def prior_low(self) -> Floats:
         """Priors if k were at the lower end, and no less than the seen share, `[L]`."""
-        return np.maximum(self.priors * (self.low / self.k), self.seen_share)
+        return np.maximum(self.priors * (self.low / self._total), self.seen_share)
 
     @property
     def prior_high(self) -> Floats:
         """Priors if k were at the upper end, `[L]`."""
-        return np.minimum(self.priors * (self.high / self.k), 1.0)
+        return np.minimum(self.priors * (self.high / self._total), 1.0)
+
+    @property
+    def _total(self) -> float:
+        return max(float(self.priors.sum()), SMALLEST)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON, without the probabilities."""
@@ -217,7 +218,7 @@ def labels_per_item(scores: npt.ArrayLike, observed: LabelMatrix) -> LabelsPerIt
 
     return LabelsPerItem(
         k=at(MIDDLE, a),
-        low=at(LOWEST, min(a + error, 1.0)),
+        low=fewest,
         high=at(HIGHEST, max(a - error, 0.5 / most)),
         items=len(rows),
     )
@@ -238,7 +239,10 @@ def from_single_positives(
 ) -> Priors:
     """Estimates k and class priors.
 
-    The priors are the mean probabilities of the labels, calibrated on the seen labels for k.
+    The priors are the mean probabilities of the labels, calibrated on the seen labels for k. Near
+    k = 1 most of what looks like hidden labels is error of the model, so priors fall back to the
+    seen share: of an estimated number h of hidden labels per item, h^2 / (h^2 + `NEAR_ONE`^2) are
+    believed (docs/priors.md). A k that is given or counted is believed.
 
     Args:
         probabilities: Out-of-sample scores in [0, 1], `[N, L]`. They need not be calibrated; a
@@ -257,7 +261,9 @@ def from_single_positives(
     means = curve.given_seen(scores, states, picks)
     seen_share = (states[rows] == 1).mean(axis=0)
     hidden = means[rows].mean(axis=0) - seen_share
-    hidden *= (estimate.k - seen_share.sum()) / max(float(hidden.sum()), SMALLEST)
+    more = estimate.k - float(seen_share.sum())
+    believed = more**2 / (more**2 + NEAR_ONE**2) if estimate.source == "estimated" else 1.0
+    hidden *= believed * more / max(float(hidden.sum()), SMALLEST)
     return Priors(
         priors=np.clip(seen_share + hidden, seen_share, 1.0),
         seen_share=seen_share,

@@ -217,17 +217,18 @@ def correct(
     """
     n_classes, label, yes = before.shape[1], answers.label, answers.yes
     weight = counted_once(answers.unit * n_classes + label)
-    weight = weight if answers.weight is None else weight * answers.weight
+    others = answers.about_others(len(states))
+    weight = weight if others is None else weight * others
     correction = fit_correction(audited, label, yes, n_classes, weight)
     units, unit = np.unique(answers.unit, return_inverse=True)
     parts = min(PARTS, len(units))
     part = (np.random.default_rng(seed).permutation(len(units)) % parts)[unit]
-    others = [
+    corrections = [
         fit_correction(audited[kept], label[kept], yes[kept], n_classes, weight[kept])
         for kept in (part != number for number in range(parts))
     ]
     return Calibrated(
         np.where(states == 0, correction(before), before),
         before,
-        Checked(answers, correction(audited, label), tuple(others)),
+        Checked(answers, correction(audited, label), tuple(corrections)),
     )

@@ -57,6 +57,7 @@ class Found:
         folds: Folds of the cross-fitting.
         seed: Its seed.
         hint_weight: Weight of the hints in the scores; None if the data has none.
+        reused: Whether the scores are those that a run kept.
     """
 
     table: LabelTable
@@ -68,6 +69,7 @@ class Found:
     folds: int
     seed: int
     hint_weight: float | None = None
+    reused: bool = False
 
     @property
     def observed(self) -> npt.NDArray[np.int8]:
@@ -126,6 +128,7 @@ class Found:
             "folds": self.folds,
             "seed": self.seed,
             "items": len(self.rows),
+            "scores": "kept by the run" if self.reused else "fitted",
             "least_probability": least,
             "top": top,
             "calibration": None if summary is None else summary.to_dict(),
@@ -241,6 +244,7 @@ def find(
     on_fold: Callable[[int, bool], None] | None = None,
     on_extract: Callable[[int], None] | None = None,
     features_folder: Path | None = None,
+    run: Path | None = None,
 ) -> Found:
     """Cross-fits and calibrates; the labels of the table are used as they are.
 
@@ -269,6 +273,7 @@ def find(
         on_extract=on_extract,
         keep=keep,
         features_folder=features_folder,
+        run=run,
     )
     if positives is None and isinstance(recipe.expected_positives, float):
         positives = recipe.expected_positives
@@ -287,6 +292,7 @@ def find(
         folds,
         recipe.seed,
         weight,
+        fit.reused,
     )
 
 

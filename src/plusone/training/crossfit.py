@@ -22,12 +22,13 @@ from plusone.data.groups import random_folds
 from plusone.data.lazy import LazyArray, taken
 from plusone.errors import InputError
 from plusone.features.extraction import with_features
-from plusone.inputs.task import input_shape, make_task
+from plusone.inputs.task import Task, input_shape, make_task
 from plusone.io.arrays import write_array
 from plusone.io.keys import content_key, file_state
 from plusone.probabilities.k import LabelsPerItem
 from plusone.recipe import Recipe
 from plusone.training.closed_fit import ClosedFormFit, fit_for
+from plusone.training.reuse import Scored, kept_for
 from plusone.version import __version__
 
 SHOWN = 100  # items that the record of a closed form is measured on
@@ -46,7 +47,8 @@ class CrossFit:
             scores of 1 would tie.
         features: The inputs of the heads, `[n, D]` or `[n, T, D]`: features of the data set, or
             those of a fixed backbone; None where backbones were trained.
-        estimate: k and how labels are picked, where a closed form has just estimated them.
+        estimate: k and how labels are picked, where a closed form has estimated them.
+        reused: Whether a run had kept the predictions, so that nothing was fitted.
     """
 
     rows: npt.NDArray[np.int64]
@@ -54,6 +56,7 @@ class CrossFit:
     log_odds: npt.NDArray[np.float32]
     features: npt.NDArray[Any] | LazyArray | None
     estimate: LabelsPerItem | None = None
+    reused: bool = False
 
     @property
     def probabilities(self) -> npt.NDArray[np.float64]:
@@ -71,6 +74,7 @@ def cross_fit(
     on_extract: Callable[[int], None] | None = None,
     keep: Path | None = None,
     features_folder: Path | None = None,
+    run: Path | None = None,
 ) -> CrossFit:
     """Trains one model per fold on all other items and predicts the fold.
 
@@ -89,6 +93,8 @@ def cross_fit(
         on_extract: Called with the number of images whose features were just extracted.
         keep: A folder for finished folds; those of the same data and settings are reused.
         features_folder: Where features of images are cached; `keep` by default.
+        run: A run whose predictions of left-out items are taken if it has them for the same data
+            and settings.
     """
     table = replace(dataset.table, truth=None)
     rows = np.flatnonzero(np.isin(np.arange(len(table)), table.rows_of("test"), invert=True))
@@ -110,8 +116,8 @@ def cross_fit(
     if features is not None:
         features = None if features.ndim == 4 else taken(features, rows)
     if plan_of(settings, images=len(input_shape(dataset, settings)) == 3).closed_form:
-        log_odds, estimate = _left_out(dataset, settings, rows, store)
-        return CrossFit(rows, np.arange(len(rows)), log_odds, features, estimate)
+        log_odds, estimate, reused = _left_out(dataset, settings, rows, store, run)
+        return CrossFit(rows, np.arange(len(rows)), log_odds, features, estimate, reused)
     log_odds = np.zeros((len(rows), len(table.classes)), dtype=np.float32)
     for number in range(folds):
         predicted = None if store is None else store.read(str(number))
@@ -130,29 +136,58 @@ def cross_fit(
 
 
 def _left_out(
-    dataset: Dataset, recipe: Recipe, rows: npt.NDArray[np.int64], store: _Store | None
-) -> tuple[npt.NDArray[np.float32], LabelsPerItem | None]:
-    """Log-odds of a closed form for each of the rows, fitted without it, and its estimate of k."""
-    predicted, estimate = None if store is None else store.read("0"), None
-    if predicted is None:
-        split = np.full(len(dataset.table), "unused", dtype="<U6")
-        split[rows] = "train"
-        share = min(recipe.val_share, SHOWN / len(rows))  # they are learned from, too
-        settings = recipe.model_copy(update={"use_validation": True, "val_share": share})
-        task = make_task(replace(dataset, table=replace(dataset.table, split=split)), settings)
-        training = fit_for(task, settings)
-        with closing(task.workers):
+    dataset: Dataset,
+    recipe: Recipe,
+    rows: npt.NDArray[np.int64],
+    store: _Store | None,
+    run: Path | None,
+) -> tuple[npt.NDArray[np.float32], LabelsPerItem | None, bool]:
+    """Log-odds of a closed form for each of the rows, fitted without it, and its estimate of k.
+
+    The last value says whether a run had kept them.
+    """
+    task, settings = _task_of_all(dataset, recipe, rows)
+    with closing(task.workers):
+        found = None if run is None else kept_for(run, task, settings)
+        reused = found is not None
+        if found is None:
+            stored = None if store is None else store.read("0")
+            if stored is not None:
+                return stored, None, False
+            training = fit_for(task, settings)
             for _ in training.epochs():
                 pass
-        assert isinstance(training, ClosedFormFit)
-        assert training.left_out is not None
-        scores, estimate = training.method.log_odds(training.left_out).numpy(), training.estimate
-        ids = np.concatenate([part.ids for part in training.learned.parts])
-        place = {name: number for number, name in enumerate(ids.tolist())}
-        predicted = scores[[place[name] for name in dataset.table.ids[rows].tolist()]]
-        if store is not None:
-            store.write("0", predicted)
-    return predicted, estimate
+            assert isinstance(training, ClosedFormFit)
+            assert training.left_out is not None
+            log_odds = training.method.log_odds(training.left_out).numpy()
+            found = Scored(log_odds, training.estimate)
+    ids = np.concatenate([task.train.ids, task.val.ids])
+    place = {name: number for number, name in enumerate(ids.tolist())}
+    predicted = found.log_odds[[place[name] for name in dataset.table.ids[rows].tolist()]]
+    if store is not None and not reused:
+        store.write("0", predicted)
+    return predicted, found.estimate, reused
+
+
+def _task_of_all(
+    dataset: Dataset, recipe: Recipe, rows: npt.NDArray[np.int64]
+) -> tuple[Task, Recipe]:
+    """A task whose training and validation items are the rows, and its settings.
+
+    The items are divided as in a run where that leaves none out; all of them are learned from.
+    """
+    settings = recipe.model_copy(update={"use_validation": True})
+    task = make_task(dataset, settings)
+    if len(task.train) + len(task.val) == len(rows):
+        return task, settings
+    task.workers.close()
+    split = np.full(len(dataset.table), "unused", dtype="<U6")
+    split[rows] = "train"
+    share = min(recipe.val_share, SHOWN / len(rows))
+    settings = settings.model_copy(update={"val_share": share, "train_share": 1.0})
+    return make_task(
+        replace(dataset, table=replace(dataset.table, split=split)), settings
+    ), settings
 
 
 def _train_and_predict(

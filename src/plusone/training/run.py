@@ -66,6 +66,7 @@ from plusone.results import EpochRecord, RunDescription, RunResult
 from plusone.training.closed_fit import fit_for
 from plusone.training.expected import Expected
 from plusone.training.rates import Picked
+from plusone.training.reuse import kept_by_run
 from plusone.training.state import weights_and_memory
 from plusone.training.summary import calibrate, summarise
 from plusone.training.tracking import Listener, Tracking
@@ -230,7 +231,9 @@ def _write_model(training: Training, folder: Path) -> tuple[Calibration, Thresho
         scores = kept_scores(
             held_out, calibration, observed - len(held_out.labels), calibration.picks
         )
-        checkpoint.save(folder / MEMORY, tables | scores.tensors(), {"version": __version__})
+        whole, key = kept_by_run(training)
+        tables |= scores.tensors() | whole
+        checkpoint.save(folder / MEMORY, tables, {"version": __version__} | key)
         write_calibration(folder, training.task.classes, calibration)
         write_thresholds(folder, training.task.classes, thresholds)
     return calibration, thresholds
