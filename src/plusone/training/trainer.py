@@ -39,7 +39,7 @@ from plusone.recipe import Recipe
 from plusone.results import EpochRecord, Probe
 from plusone.seeds import seeded
 from plusone.training.batches import Begun, batches_of, begin
-from plusone.training.expected import class_priors, expected
+from plusone.training.expected import class_priors, expected, missed_labels
 from plusone.training.guards import (
     check_scale,
     check_settings,
@@ -89,6 +89,7 @@ class Training:
         self.expected = expected(recipe, task, features, on_extract)
         self.k = self.expected.k
         self.weighs = weighs_negatives(task, recipe)
+        self.missed = missed_labels(recipe, task, features)
         labels = train_labels(task, recipe, self.k, class_priors(recipe, task, features))
         self.model, self.method = build(
             recipe,
@@ -99,6 +100,7 @@ class Training:
             landmarks=n_landmarks(self.n_learned),
         )
         self.device = resolve(recipe.device)
+        self.missed = None if self.missed is None else self.missed.to(self.device)
         check_settings(recipe, self.device, self.model, images=task.images)
         with computing(self, None):
             self.model.place(self.device)
@@ -224,6 +226,7 @@ class Training:
                         loss=self.loss,
                         ranks=self.ranks,
                         weigh=self.weighs,
+                        missed=self.missed,
                         groups=self.groups,
                         gradients=self.gradients,
                     )
