@@ -38,6 +38,7 @@ ORIGINS = {
 }
 
 _estimates: dict[str, LabelsPerItem] = {}
+_missed: dict[str, Tensor] = {}  # of the last data
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,8 @@ def missed_labels(recipe: Recipe, task: Task, folder: Path | None = None) -> Ten
     from plusone.closed_form.estimates import missed_labels, usable_rows
     from plusone.features.extraction import vectors_of
 
+    if (key := _key(recipe, task)) in _missed:
+        return _missed[key]
     rows = usable_rows(task.train.observed)
     groups = None if task.train.groups is None else task.train.groups[rows]
     table = torch.zeros(task.train.observed.shape)
@@ -155,6 +158,8 @@ def missed_labels(recipe: Recipe, task: Task, folder: Path | None = None) -> Ten
         groups,
         picks=recipe.picks,
     )
+    _missed.clear()
+    _missed[key] = table
     return table
 
 
