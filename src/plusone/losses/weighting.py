@@ -1,11 +1,11 @@
 """What seen negatives and unobserved labels weigh where most labels are unobserved.
 
-Not from a paper. *Seen negatives.* The methods are made for one seen positive and no seen negative per item. With
-answers to questions there are seen negatives, and they are a sample that the questions chose: items
-that look as if they had the class. Most methods keep unobserved labels away from p = 0 (`em` holds
-them near one half, others charge them little), so the full -log(1 - p) pushes those items, and with
-them the positives that look alike, below all items that nobody asked about: truthful answers make
-the ranking worse.
+Not from a paper. *Seen negatives.* The methods are made for one seen positive and no seen negative
+per item. With answers to questions there are seen negatives, and they are a sample that the
+questions chose: items that look as if they had the class. Most methods keep unobserved labels away
+from p = 0 (`em` holds them near one half, others charge them little), so the full -log(1 - p)
+pushes those items, and with them the positives that look alike, below all items that nobody asked
+about: truthful answers make the ranking worse.
 
 What a "no" says is that the item belongs among those without the class. So a seen negative weighs
 as much as its probability exceeds that of the unobserved labels of its class,
