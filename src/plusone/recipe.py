@@ -76,6 +76,12 @@ class Recipe(BaseModel):
         "probability exceeds that of the class's unobserved labels; full = 1, as the formulas have "
         "it; the references bce, iun and iu always have 1",
     )
+    unobserved: Literal["full", "weighted"] = Field(
+        "full",
+        description="what an unobserved label weighs, in methods trained by gradient steps from "
+        "one positive per item: full = 1, as the formulas have it; weighted = the probability "
+        "that it is absent, by labels that recovery recovers from features before the run",
+    )
     select_on: Literal["auto", "truth", "observed"] = Field(
         "auto", description="labels the best epoch is chosen on; auto = truth where it is known"
     )

@@ -8,7 +8,14 @@ import torch
 
 from plusone import losses
 
-NO_LOSSES = {"Reduction", "UnifiedLoss", "Variant", "balanced_lambda", "weigh_negatives"}
+NO_LOSSES = {
+    "Reduction",
+    "UnifiedLoss",
+    "Variant",
+    "balanced_lambda",
+    "weigh_negatives",
+    "weigh_unobserved",
+}
 
 
 def values(loss, *tables):

@@ -55,9 +55,10 @@ def naive_ridge(x, targets, penalty):
     return left_out, fit(x, targets)
 
 
-def naive_salience(p, observed, e, steps=20, pseudo=0.5):
+def naive_salience(p, observed, steps=20, pseudo=0.5, errors=0.07):
     """Hunter's MM iteration, one label at a time; 1 / m pick of each of m seen positives."""
     n, n_classes = observed.shape
+    e = np.ones(n_classes)
     present = np.clip(p, 1e-3, 1)
     present[observed == 1], present[observed == -1] = 1.0, 0.0
     rows = [i for i in range(n) if (observed[i] == 1).any() and (observed[i] == 0).any()]
@@ -68,7 +69,11 @@ def naive_salience(p, observed, e, steps=20, pseudo=0.5):
             at_hand = sum(present[i, c] / (present[i] @ e) for i in rows)
             new[c] = (named + pseudo) / (at_hand + pseudo)
         e = new / new.mean()
-    return e
+    share = (observed == 1).sum(0) / (observed == 1).sum()
+    centre = sum(share[c] * np.log(e[c]) for c in range(n_classes))
+    spread = sum(share[c] * (np.log(e[c]) - centre) ** 2 for c in range(n_classes))
+    e = np.exp(max(1 - errors**2 / spread, 0) * (np.log(e) - centre))
+    return e / e.mean()
 
 
 def naive_recovery(x, observed, rounds, learned):
@@ -95,7 +100,7 @@ def naive_recovery(x, observed, rounds, learned):
     p, e, top = k * q, np.ones(n_classes), q.argmax(1)
     for _ in range(rounds):
         if learned:
-            e = naive_salience(p, observed, e)
+            e = naive_salience(p, observed)
         p = np.clip(p, 1e-3, 1 - 1e-3)
         low, high = 0.2, 8.0
         for _ in range(16):

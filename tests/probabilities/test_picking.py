@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from plusone.probabilities.picks import (
+    ERRORS,
     EXPLICIT,
     UNIFORM,
     Picked,
@@ -14,6 +15,7 @@ from plusone.probabilities.picks import (
     Salience,
     given_seen,
     learn_salience,
+    shrunken_salience,
 )
 
 
@@ -92,7 +94,7 @@ def test_saliences_are_learned_from_picks_among_known_labels():
     found = learn_salience(torch.from_numpy(truth), seen).numpy()
     np.testing.assert_allclose(found, e / e.mean(), rtol=0.15)
     weights = torch.from_numpy((rng.random(4000) < 0.5).astype(float))
-    half = learn_salience(torch.from_numpy(truth), seen, None, weights)
+    half = learn_salience(torch.from_numpy(truth), seen, weights)
     kept = learn_salience(*(part[weights == 1] for part in (torch.from_numpy(truth), seen)))
     torch.testing.assert_close(half, kept)
     # Items with nothing seen, or nothing unobserved, tell nothing.
@@ -105,6 +107,22 @@ def test_classes_that_never_meet_others_keep_the_average():
     truth = np.eye(3)[np.arange(300) % 3]
     found = learn_salience(torch.from_numpy(truth), torch.from_numpy(truth.astype(np.int8)))
     np.testing.assert_allclose(found, 1.0, atol=0.02)
+
+
+def test_saliences_lose_what_errors_explain():
+    seen = torch.eye(2, dtype=torch.float64).repeat(4, 1)
+    e = torch.tensor([1.2, 1 / 1.2], dtype=torch.float64)
+    spread = np.log(1.2)  # on both sides of 1, in equal shares
+    found = shrunken_salience(e, seen)
+    logs = (1 - ERRORS**2 / spread**2) * spread
+    assert (found[0] / found[1]).log() == pytest.approx(2 * logs)
+    assert found.mean() == pytest.approx(1)
+    assert torch.equal(shrunken_salience(e**0.2, seen), torch.ones(2, dtype=torch.float64))
+    weights = torch.tensor([3.0, 1.0], dtype=torch.float64)
+    torch.testing.assert_close(
+        shrunken_salience(e, seen[:2], weights),
+        shrunken_salience(e, torch.cat([seen[:1], seen[:1], seen[:2]])),
+    )
 
 
 def test_a_finding_in_words():

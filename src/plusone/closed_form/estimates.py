@@ -58,6 +58,28 @@ def k_from_features(
     return _estimate(*_regression(x, observed, groups, seed), picks, test=False)
 
 
+def missed_labels(
+    x: Tensor,
+    observed: LabelMatrix,
+    groups: npt.ArrayLike | None = None,
+    *,
+    picks: Picks = "auto",
+) -> Tensor:
+    """Probability that a label is there although it was not named, `[n, L]`; 0 for seen labels.
+
+    Args:
+        x: Features, `[n, D]` or `[n, T, D]`.
+        observed: Seen labels of the items, each of which has a positive, `[n, L]`.
+        groups: The group of each item, `[n]`.
+        picks: "uniform" takes picks as random; otherwise saliences are learned.
+    """
+    states = torch.from_numpy(observed.dense()).float()
+    with torch.no_grad():
+        recovered = recover_labels(_ridge(x, observed, groups), states, picks=picks).targets
+    assert recovered is not None
+    return recovered.masked_fill_(states != 0, 0.0)
+
+
 def usable_rows(observed: LabelMatrix, seed: int = 0) -> npt.NDArray[np.int64]:
     """Rows with a seen positive, ascending, at most `ITEMS` of them."""
     rows = np.flatnonzero(observed.per_item(1) > 0)

@@ -51,7 +51,7 @@ from plusone.losses.robust import (
     generalized_robust,
 )
 from plusone.losses.variant import Variant
-from plusone.losses.weighting import weigh_negatives
+from plusone.losses.weighting import weigh_negatives, weigh_unobserved
 
 __all__ = [
     "Reduction",
@@ -92,4 +92,5 @@ __all__ = [
     "squared_l2_penalty",
     "weak_negative",
     "weigh_negatives",
+    "weigh_unobserved",
 ]

@@ -38,6 +38,7 @@ ORIGINS = {
 }
 
 _estimates: dict[str, LabelsPerItem] = {}
+_missed: dict[str, Tensor] = {}  # of the last data
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,39 @@ def class_priors(
             f"class_priors has {len(given)} numbers for the {len(task.classes)} classes there are"
         )
     return given
+
+
+def missed_labels(recipe: Recipe, task: Task, folder: Path | None = None) -> Tensor | None:
+    """Probability that each unobserved label of the training items is there, `[N, L]`, or None.
+
+    It is 0 for seen labels, and for items that recovery does not use: those without a seen
+    positive, and all beyond 20,000.
+
+    Args:
+        recipe: The settings.
+        task: The data.
+        folder: Where features of images are cached.
+    """
+    info = get_method(recipe.method)
+    if recipe.unobserved == "full" or info.scheme != "single" or info.closed_form:
+        return None
+    from plusone.closed_form.estimates import missed_labels, usable_rows
+    from plusone.features.extraction import vectors_of
+
+    if (key := _key(recipe, task)) in _missed:
+        return _missed[key]
+    rows = usable_rows(task.train.observed)
+    groups = None if task.train.groups is None else task.train.groups[rows]
+    table = torch.zeros(task.train.observed.shape)
+    table[torch.from_numpy(rows)] = missed_labels(
+        vectors_of(recipe, task, rows, folder=folder),
+        task.train.observed.take(rows),
+        groups,
+        picks=recipe.picks,
+    )
+    _missed.clear()
+    _missed[key] = table
+    return table
 
 
 def expected_by_calibration(training: Training, held_out: HeldOut) -> Expected:

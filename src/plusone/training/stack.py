@@ -244,6 +244,7 @@ class Stack:
                     batch,
                     clock,
                     weigh=first.weighs,
+                    missed=first.missed,
                 )
             for name, term in terms.items():
                 if term.shape != shape:

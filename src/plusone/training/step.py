@@ -20,7 +20,7 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
 from plusone.errors import DivergedError, InputError
-from plusone.losses import weigh_negatives
+from plusone.losses import weigh_negatives, weigh_unobserved
 from plusone.methods._base import Method
 from plusone.models.heads import Head
 from plusone.seeds import drawn_again
@@ -108,6 +108,7 @@ def training_step(
     loss: Loss | None = None,
     ranks: Ranks | None = None,
     weigh: bool = False,
+    missed: Tensor | None = None,
     groups: GroupConsistency | None = None,
     gradients: Gradients = WHOLE_BATCH,
 ) -> Terms:
@@ -123,6 +124,8 @@ def training_step(
         loss: A compiled `method.loss`.
         ranks: The ranks that train together.
         weigh: Whether seen negatives are weighted, see `plusone.losses.weighting`.
+        missed: Probability that each label of the training items is there although it was not
+            named, `[N, L]`; unobserved labels weigh less where it is given.
         groups: A term beside the method's loss for items that belong together.
         gradients: How gradients are computed and applied.
 
@@ -139,6 +142,11 @@ def training_step(
         if pieces is not None
         else forward_views(forward, views, ranks=ranks, apart=apart)
     )
+    if missed is not None:
+        rows = missed[batch.index]
+        outs = tuple(
+            replace(out, logits=weigh_unobserved(out.logits, batch.observed, rows)) for out in outs
+        )
     outs *= len(batch.views) // len(views)
     if method.looks_again:
         again = look_again(forward, method, batch, outs[0], number, ranks)

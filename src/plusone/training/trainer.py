@@ -37,7 +37,7 @@ from plusone.probabilities.calibration import HeldOut
 from plusone.recipe import Recipe
 from plusone.results import EpochRecord, Probe
 from plusone.seeds import seeded
-from plusone.training.expected import class_priors, expected
+from plusone.training.expected import class_priors, expected, missed_labels
 from plusone.training.group_consistency import group_consistency
 from plusone.training.guards import (
     check_finite,
@@ -98,6 +98,8 @@ class Training:
             landmarks=n_landmarks(len(self.learned)),
         )
         self.device = resolve(recipe.device)
+        missed = missed_labels(recipe, task, features)
+        self.missed = None if missed is None else missed.to(self.device)
         check_settings(recipe, self.device, self.model, images=task.images)
         with computing(self):
             self.model.place(self.device)
@@ -197,6 +199,7 @@ class Training:
                         loss=self.loss,
                         ranks=self.ranks,
                         weigh=self.weighs,
+                        missed=self.missed,
                         groups=self.groups,
                         gradients=self.gradients,
                     )
