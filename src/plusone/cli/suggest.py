@@ -98,7 +98,10 @@ def suggest(
         typer.Option("--linear", help="Fine-tuned runs: train heads on the run's features only."),
     ] = False,
     wrong: Annotated[
-        bool, typer.Option("--wrong", help="Also list seen labels that may be wrong, most doubtful first.")
+        bool,
+        typer.Option(
+            "--wrong", help="Also list seen labels that may be wrong, most doubtful first."
+        ),
     ] = False,
     features: Features = None,
     hints: Hints = None,

@@ -178,7 +178,9 @@ def _box(values: Any, name: str, where: str) -> Box:
     """Left, top, width and height, checked."""
     left, top, wide, high = _numbers(values, name, where)
     if wide < 0 or high < 0:
-        raise InputError(f"{where}: the box of {name!r} ends before it begins; correct or remove it")
+        raise InputError(
+            f"{where}: the box of {name!r} ends before it begins; correct or remove it"
+        )
     return left, top, wide, high
 
 
