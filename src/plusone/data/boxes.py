@@ -45,8 +45,7 @@ class Boxes:
     @property
     def known(self) -> npt.NDArray[np.bool_]:
         """Which items have a box, bool `[N]`."""
-        known: npt.NDArray[np.bool_] = (self.area > 0).any(axis=1)
-        return known
+        return np.asarray((self.area > 0).any(axis=1))
 
 
 def read_boxes(path: str | Path, table: LabelTable) -> Boxes:
