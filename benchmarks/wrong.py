@@ -1,26 +1,31 @@
-"""Wrong seen labels: how well they are ranked, and whether the stated probabilities are true.
+"""Wrong seen labels: how well they are ranked, and whether the stated upper limit is true.
 
     python benchmarks/wrong.py DATA --ucmerced-features FILE --keep FOLDER [--out FILE]
 
-DATA holds VOCdevkit, voc2012_features, ucmerced and mulan. One label of each item is seen, and of a
-share of the items it is replaced by a class that the item does not have, drawn by how often classes
-are seen. Scores are those of `recovery`, cross-fitted in 5 folds on the seen labels, wrong ones
-included. Three rankings of the same scores are compared:
+DATA holds VOCdevkit, voc2012_features, ucmerced and mulan. One label of each item is seen, picked
+uniformly or by class frequency, and of a share of the items it is replaced by a class that the item
+does not have, drawn by how often classes are seen. Scores are those of `recovery`, cross-fitted in
+5 folds on the seen labels, wrong ones included. Rankings of the same scores are compared:
 
-- `plusone`: the probability of `plusone suggest --wrong`;
+- `plusone`: the order of `plusone suggest --wrong`;
 - self-confidence: the lowest score of the seen label first;
-- normalized margin: the lowest difference between the score of the seen label and the highest other
-  score first (both as cleanlab defines them, for one label per item).
+- cleanlab: the same after dividing the scores of an item by their sum, since cleanlab takes
+  probabilities of classes that exclude each other (`get_label_quality_scores`, its default);
+- normalized margin: cleanlab's other ranking, the lowest difference between the score of the seen
+  label and the highest other one first, on scores as they are.
 
 Two Markdown tables are printed: average precision and precision of the first N, where N labels are
-wrong; and the stated number with its range, and how many of the labels in a range of probabilities
-are wrong. Finished draws stay in FOLDER as JSON lines, and a stopped run goes on with the others.
+wrong; and the upper limit, how many of the listed labels are wrong (those that cleanlab's
+`find_label_issues` lists beside them, if cleanlab is installed), and how many of the labels in a
+range of plusone's score, which is therefore not called a probability. Finished draws stay in FOLDER
+as JSON lines, and a stopped run goes on with the others.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -34,16 +39,18 @@ from sklearn.metrics import average_precision_score
 
 from plusone.io.files import write_text
 from plusone.probabilities.wrong import find_wrong
+from plusone.suggest.wrong_csv import UNLIMITED
 
 NAMES = ("voc", "ucmerced", "yeast", "digits-features")
 SHARES = (0.0, 0.02, 0.05, 0.1)
 BINS = (0.1, 0.5, 0.8, 1.0)
-RANKINGS = ("plusone", "self-confidence", "normalized margin")
+RANKINGS = ("plusone", "self-confidence", "cleanlab", "normalized margin")
+SCHEMES = ("uniform", "frequent")
 
 
-def swapped(truth: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, ...]:
+def swapped(scheme: str, truth: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, ...]:
     """Seen labels, some of them wrong, int8 `[n, L]`; and which items have a wrong one, `[n]`."""
-    states, rng = picked("uniform", truth, seed), np.random.default_rng([seed, round(1000 * share)])
+    states, rng = picked(scheme, truth, seed), np.random.default_rng([seed, round(1000 * share)])
     frequency, wrong = states.mean(axis=0), np.zeros(len(truth), dtype=bool)
     for row in rng.permutation(np.flatnonzero(~truth.all(axis=1)))[: round(share * len(truth))]:
         weight = frequency * ~truth[row]
@@ -53,9 +60,22 @@ def swapped(truth: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, ...
     return states, wrong
 
 
-def one_draw(x: torch.Tensor, truth: np.ndarray, share: float, seed: int) -> dict[str, Any]:
-    """The rankings and the stated probabilities of one draw."""
-    states, wrong = swapped(truth, share, seed)
+def listed_by_cleanlab(label: np.ndarray, scores: np.ndarray) -> np.ndarray | None:
+    """Items that `find_label_issues` lists; None if cleanlab is not installed."""
+    try:
+        from cleanlab.filter import find_label_issues
+    except ImportError:
+        return None
+    classes, own = np.unique(label, return_inverse=True)  # it needs a label of every class
+    shares = scores[:, classes] / scores[:, classes].sum(axis=1, keepdims=True)
+    return np.asarray(find_label_issues(own, shares, return_indices_ranked_by="self_confidence"))
+
+
+def one_draw(
+    x: torch.Tensor, truth: np.ndarray, scheme: str, share: float, seed: int
+) -> dict[str, Any]:
+    """The rankings and the upper limit of one draw."""
+    states, wrong = swapped(scheme, truth, share, seed)
     draw = scored(x, truth, states)
     scores, k = draw.scores, draw.estimate
     found = find_wrong(scores, states, k.k, picks=k.picks)
@@ -63,9 +83,17 @@ def one_draw(x: torch.Tensor, truth: np.ndarray, share: float, seed: int) -> dic
     own, label = scores[rows, found.label], found.label
     others = scores.copy()
     others[rows, label] = -np.inf
-    ranked = dict(zip(RANKINGS, (found.probability, -own, others.max(axis=1) - own), strict=True))
-    result: dict[str, Any] = {"wrong": n, "items": len(wrong)} | found.to_dict()
-    result.pop("sentence")
+    orders = (found.score, -own, -own / scores.sum(axis=1), others.max(axis=1) - own)
+    ranked = dict(zip(RANKINGS, orders, strict=True))
+    most = math.ceil(UNLIMITED * len(wrong)) if found.most is None else found.most
+    theirs = listed_by_cleanlab(label, scores)
+    result: dict[str, Any] = {
+        "wrong": n,
+        "items": len(wrong),
+        "at_most": found.most,
+        "listed": [most, int(wrong[np.argsort(-found.score, kind="stable")[:most]].sum())],
+        "cleanlab": None if theirs is None else [len(theirs), int(wrong[theirs].sum())],
+    }
     if n:
         result["ap"] = {
             name: float(average_precision_score(wrong, value)) for name, value in ranked.items()
@@ -74,17 +102,17 @@ def one_draw(x: torch.Tensor, truth: np.ndarray, share: float, seed: int) -> dic
             name: float(wrong[np.argsort(-value, kind="stable")[:n]].mean())
             for name, value in ranked.items()
         }
-    place = np.searchsorted(BINS[:-1], found.probability, side="right")
+    place = np.searchsorted(BINS[:-1], found.score, side="right")
     result["bins"] = [
-        [int(inside.sum()), float(found.probability[inside].sum()), int(wrong[inside].sum())]
+        [int(inside.sum()), int(wrong[inside].sum())]
         for inside in (place == number for number in range(len(BINS)))
     ]
     return result
 
 
-def draws(name: str, args: argparse.Namespace) -> dict[float, list[dict[str, Any]]]:
-    """All draws of one data set, from the file or measured."""
-    path = args.keep / f"wrong-{name}-{args.size}.jsonl"
+def draws(name: str, scheme: str, args: argparse.Namespace) -> dict[float, list[dict[str, Any]]]:
+    """All draws of one data set and scheme, from the file or measured."""
+    path = args.keep / f"wrong-{name}-{scheme}-{args.size}.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
     done = {(one["share"], one["seed"]): one for one in map(json.loads, lines)}
     items: tuple[torch.Tensor, np.ndarray] | None = None
@@ -99,11 +127,11 @@ def draws(name: str, args: argparse.Namespace) -> dict[float, list[dict[str, Any
                 rows = np.random.default_rng([0, args.size]).permutation(usable)[: args.size]
                 x = torch.from_numpy(np.asarray(dataset.features[rows], dtype=np.float32))
                 items = (x.reshape(len(x), -1), every[rows])
-            one = one_draw(*items, share, seed) | {"share": share, "seed": seed}
+            one = one_draw(*items, scheme, share, seed) | {"share": share, "seed": seed}
             done[share, seed] = one
             with path.open("a") as file:
                 file.write(json.dumps(one) + "\n")
-            print(name, share, seed, flush=True)
+            print(name, scheme, share, seed, flush=True)
     return {share: [done[share, seed] for seed in range(args.draws)] for share in SHARES}
 
 
@@ -125,26 +153,30 @@ def ranking(name: str, found: dict[float, list[dict[str, Any]]]) -> list[str]:
     return lines
 
 
-def stated(name: str, found: dict[float, list[dict[str, Any]]]) -> list[str]:
+def limits(name: str, found: dict[float, list[dict[str, Any]]]) -> list[str]:
     """Rows of the second table."""
     lines = []
     for share, runs in found.items():
-        held = sum(run["range"][0] <= run["wrong"] <= run["range"][1] for run in runs)
-        mean = [float(np.mean([run[key] for run in runs])) for key in ("wrong", "expected")]
-        low, high = np.mean([run["range"] for run in runs], axis=0)
-        cells = []
+        told = [run for run in runs if run["at_most"] is not None]
+        most = ", ".join("-" if run["at_most"] is None else str(run["at_most"]) for run in runs)
+        held = sum(run["wrong"] <= run["at_most"] for run in told)
+        cells = [
+            "-" if None in (pairs := [run[key] for run in runs]) else of(np.sum(pairs, axis=0))
+            for key in ("listed", "cleanlab")
+        ]
         for number in range(1, len(BINS)):
-            count, sure, true = np.sum([run["bins"][number] for run in runs], axis=0)
-            cells.append(
-                f"{100 * sure / count:.0f} / {100 * true / count:.0f} ({count:.0f})"
-                if count
-                else "-"
-            )
+            count, true = np.sum([run["bins"][number] for run in runs], axis=0)
+            cells.append(f"{100 * true / count:.0f} ({count})" if count else "-")
         lines.append(
-            f"| {name} | {100 * share:g} % | {mean[0]:.0f} | {mean[1]:.0f} | {low:.0f} to "
-            f"{high:.0f} | {held} of {len(runs)} | {' | '.join(cells)} |"
+            f"| {name} | {100 * share:g} % | {runs[0]['wrong']} | {most} | {held} of {len(told)} | "
+            f"{' | '.join(cells)} |"
         )
     return lines
+
+
+def of(pair: np.ndarray) -> str:
+    """How many of the listed labels are wrong."""
+    return f"{pair[1]} of {pair[0]}"
 
 
 def main() -> None:
@@ -152,6 +184,7 @@ def main() -> None:
     parser.add_argument("data", type=Path, help="folder with the data sets")
     parser.add_argument("--ucmerced-features", type=Path)
     parser.add_argument("--names", nargs="+", default=list(NAMES))
+    parser.add_argument("--schemes", nargs="+", default=list(SCHEMES))
     parser.add_argument("--size", type=int, default=1000, help="items of each data set")
     parser.add_argument("--draws", type=int, default=2, help="seeds")
     parser.add_argument("--keep", type=Path, default=Path("results/wrong"))
@@ -161,18 +194,19 @@ def main() -> None:
     args.keep.mkdir(parents=True, exist_ok=True)
     ways = " | ".join(f"AP, {name}" for name in RANKINGS)
     ways += " | " + " | ".join(f"first N, {name}" for name in RANKINGS)
-    first = [f"| data | wrong | {ways} |", f"| --- | ---: |{' ---: |' * 2 * len(RANKINGS)}"]
-    between = [f"{100 * a:.0f} to {100 * b:.0f} %" for a, b in pairwise(BINS)]
+    first = [f"| data, picks | wrong | {ways} |", f"| --- | ---: |{' ---: |' * 2 * len(RANKINGS)}"]
+    between = [f"score {a:g} to {b:g}: % wrong (labels)" for a, b in pairwise(BINS)]
     second = [
-        "| data | wrong | wrong labels | stated | range | range holds it | "
-        + " | ".join(f"{one}: stated / true (labels)" for one in between)
+        "| data, picks | wrong | wrong labels | at most | holds | listed | cleanlab's list | "
+        + " | ".join(between)
         + " |",
-        f"| --- | ---: | ---: | ---: | --- | ---: |{' ---: |' * len(between)}",
+        f"| --- | ---: | ---: | ---: | ---: |{' ---: |' * (2 + len(between))}",
     ]
     for name in args.names:
-        found = draws(name, args)
-        first += ranking(name, found)
-        second += stated(name, found)
+        for scheme in args.schemes:
+            found = draws(name, scheme, args)
+            first += ranking(f"{name}, {scheme}", found)
+            second += limits(f"{name}, {scheme}", found)
     text = "\n".join([*first, "", *second, ""])
     print(text)
     if args.out is not None:

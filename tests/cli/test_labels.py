@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from plusone.data.formats import read
+
 
 def test_inspect(cli, folder):
     answer = cli("inspect", folder / "labels.csv")
@@ -65,6 +67,27 @@ def test_observe_is_repeatable_and_reads_back(cli, folder, tmp_path):
     table = cli("observe", folder / "labels.csv", "--out", to)
     assert table.code == 0
     assert "seen_positives" in table.out
+
+
+def test_observe_by_the_area_of_boxes_counts_items_without_one(cli, tmp_path):
+    (tmp_path / "t.csv").write_text("image,ant,bee\na.jpg,1,1\nb.jpg,1,1\nc.jpg,0,1\n")
+    box = "<bndbox><xmin>0</xmin><ymin>0</ymin><xmax>{0}</xmax><ymax>{0}</ymax></bndbox>"
+    objects = "".join(
+        f"<object><name>{name}</name>{box.format(side)}</object>"
+        for name, side in (("ant", 2), ("bee", 8))
+    )
+    (tmp_path / "Annotations").mkdir()
+    (tmp_path / "Annotations" / "a.xml").write_text(
+        f"<annotation><size><width>9</width><height>9</height></size>{objects}</annotation>"
+    )
+    scheme = ("--scheme", f"dominant('{tmp_path}')", "--out", tmp_path / "seen.csv")
+    answer = cli("observe", tmp_path / "t.csv", *scheme, "--json")
+    assert answer.code == 0, answer.err
+    assert (answer.json["without_boxes"], answer.json["first_without"]) == (1, "b.jpg")
+    assert "b.jpg" in answer.err
+    seen = read(tmp_path / "seen.csv").table.labels.dense()
+    assert seen[0].tolist() == [0, 1]  # the bee is larger
+    assert seen[2].tolist() == [0, 1]
 
 
 def test_observe_needs_all_labels(bad, folder, tmp_path):

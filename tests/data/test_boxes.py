@@ -61,7 +61,9 @@ def voc(folder, count=2):
 def test_areas_and_distances_of_both_kinds_of_files(table, coco, tmp_path):
     half = np.hypot(100, 60) / 2
     nearest = np.hypot(30 - 50, 15 - 30) / half  # the centre of the second ant
-    for source in (coco, coco.parent, voc(tmp_path / "Annotations")):
+    (tmp_path / "VOC2012").mkdir()
+    annotations = voc(tmp_path / "VOC2012" / "Annotations")
+    for source in (coco, coco.parent, annotations, annotations.parent):
         boxes = read_boxes(source, table)
         assert boxes.area[1].tolist() == pytest.approx([0.1 + 0.2, 0.1, 0.0])
         assert boxes.distance[1, :2].tolist() == pytest.approx([nearest, 30 / half])
@@ -74,6 +76,8 @@ def test_labels_are_picked_by_size_by_location_or_the_largest(table, coco):
         seen = observe_table(table, f"{scheme}('{coco}')", 3)
         assert seen.observation["scheme"] == f"{scheme}(boxes='{coco}')"
         assert (seen.labels.per_item(1) == 1).all()  # also the item without boxes
+        assert seen.observation["without_boxes"] == 1
+        assert seen.observation["first_without"] == table.ids[-1]
         return seen.labels.per_class(1) / N
 
     near, far = 1 / np.hypot(20, 15), 1 / 30
@@ -83,6 +87,13 @@ def test_labels_are_picked_by_size_by_location_or_the_largest(table, coco):
     )
     assert share("dominant")[0] >= (N - 1) / N
     assert share("size")[2] <= 1 / N  # a cat has no box
+
+
+def test_items_with_boxes_or_a_single_positive_are_not_counted_as_without(table, coco):
+    truth = np.ones((N, 3), dtype=np.int8)
+    truth[-1] = (0, 1, 0)  # nothing to pick from
+    other = LabelTable.complete(table.ids, CLASSES, LabelMatrix.from_dense(truth, default=-1))
+    assert "without_boxes" not in observe_table(other, f"size('{coco}')").observation
 
 
 def test_a_box_of_a_class_that_the_truth_denies_is_not_picked(table, coco):
@@ -109,6 +120,23 @@ def test_frequent_and_named_classes(tmp_path):
     assert parse_scheme(describe_scheme(parse_scheme("frequent(-0.5)"))).power == -0.5
 
 
+def corners(left, right):
+    """An annotation of VOC with one box."""
+    box = f"<xmin>{left}</xmin><ymin>0</ymin><xmax>{right}</xmax><ymax>9</ymax>"
+    return f"<a><object><name>ant</name><bndbox>{box}</bndbox></object></a>"
+
+
+def annotated(box):
+    """A COCO instances file with one box."""
+    return json.dumps(
+        {
+            "categories": [{"id": 7, "name": "ant"}],
+            "images": [],
+            "annotations": [{"image_id": 4, "category_id": 7, "bbox": box}],
+        }
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
@@ -116,6 +144,13 @@ def test_frequent_and_named_classes(tmp_path):
         ("a.json", "[", "is not a COCO instances file with boxes"),
         ("a.xml", "<annotation></annotation>", "is not an annotation of VOC (has no 'size/width'"),
         ("a.xml", "<annotation><size><width>0</width></size></annotation>", "a side of 0"),
+        ("a.xml", "<a><object><name>ant</name></object></a>", "the object 'ant' has no box of"),
+        ("a.xml", "<a><object></object></a>", "a.xml: an object has no name"),
+        ("a.xml", corners("9", "1"), "a.xml: the box of 'ant' ends before it begins"),
+        ("a.xml", corners("1", "nan"), "a.xml: the box of 'ant' is not finite"),
+        ("a.json", annotated(None), "a.json, image_id 4: the object 'ant' has no box of four"),
+        ("a.json", annotated([1, 2, 3]), "a.json, image_id 4: the object 'ant' has no box of four"),
+        ("a.json", annotated([1, 2, -3, 4]), "image_id 4: the box of 'ant' ends before it begins"),
         ("a.xml", "<!DOCTYPE x []><x/>", "has a document type or entities in it"),
         ("other.xml", "<a><size><width>9</width><height>9</height></size></a>", "no item of the"),
     ],

@@ -10,7 +10,7 @@ import typer
 from plusone.cli.checks import check_file
 from plusone.cli.loading import load
 from plusone.cli.options import Data, Form, Json, Meaning, Seed
-from plusone.cli.printing import emit, out, table
+from plusone.cli.printing import emit, out, say, table
 
 
 def observe(
@@ -21,7 +21,9 @@ def observe(
         typer.Option(
             help="single, all, positives_and_negatives(1, 1), fraction(0.5), "
             "biased((1, 2, ...)) with a weight per class, yes_no, frequent(1.0), "
-            "named('weights.csv'), size('instances.json'), location(...), dominant(...)"
+            "named('weights.csv'); by the boxes of a COCO instances file or VOC's folder "
+            "Annotations: size('FILE') in proportion to area, dominant('FILE') the largest, "
+            "location('FILE') by distance from the centre"
         ),
     ] = "single",
     seed: Seed = 1200,
@@ -32,6 +34,7 @@ def observe(
     """Hide labels of a fully labelled data set, to simulate an annotator who gives few.
 
     Example: [bold]plusone observe labels.csv --scheme single --out single.csv[/bold]
+    Example: [bold]plusone observe VOCdevkit --scheme "size('VOCdevkit/VOC2012')" -o seen.npz[/bold]
     """
     from plusone.data.formats import write
     from plusone.data.observation import observe_table
@@ -47,6 +50,12 @@ def observe(
         "seen_negatives": int(observed.labels.per_item(-1).sum()),
         **observed.observation,
     }
+    if without := observed.observation.get("without_boxes"):
+        say(
+            f"warning: {without} items with several positives have no box (first: "
+            f"{observed.observation['first_without']}); one of them is picked uniformly. Add their "
+            "annotations, or remove the items."
+        )
     if as_json:
         emit(result)
         return

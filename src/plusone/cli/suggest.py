@@ -103,7 +103,10 @@ def suggest(
         typer.Option("--linear", help="Fine-tuned runs: train heads on the run's features only."),
     ] = False,
     wrong: Annotated[
-        bool, typer.Option("--wrong", help="Also list seen labels that are probably wrong.")
+        bool,
+        typer.Option(
+            "--wrong", help="Also list seen labels that may be wrong, most doubtful first."
+        ),
     ] = False,
     features: Features = None,
     hints: Hints = None,
@@ -313,7 +316,7 @@ def _print(result: dict[str, Any], training: list[str]) -> None:
     folder = result["out"]
     if (wrong := result.get("wrong")) is not None:
         say(wrong["sentence"])
-        say(f"{wrong['listed']} of them, with what may be right instead, in {folder}/wrong.csv")
+        say(f"The {wrong['listed']} most doubtful labels are listed in {folder}/wrong.csv")
     say(f"{result['suggestions']} suggestions for {result['items']} items in {folder}")
     if (items := result.get("to_audit")) is not None:
         say(f"to audit: give each item of {items} all its labels, then --audit {quote(items)}")

@@ -1,8 +1,8 @@
 """Boxes of objects: how large each class is in an image, and how near to its centre.
 
 They come from the annotations that a data set was published with: a COCO instances file (or a
-folder with some), or the folder `Annotations` of VOC. Items are found by the file name of their
-image without its ending.
+folder with some), or the folder `Annotations` of VOC; the folder above is searched for these, too.
+Items are found by the file name of their image without its ending.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from plusone.errors import InputError
 from plusone.io.readers import LARGE_FILE, parse_json, parse_xml, read_text
 
 Floats = npt.NDArray[np.float64]
+CORNERS = ("xmin", "ymin", "xmax", "ymax")  # of a box in VOC's XML
 CENTRAL = 0.01  # objects nearer to the centre than this share of the half diagonal count the same
 
 
@@ -41,17 +42,20 @@ class Boxes:
         """Those of some labels `[N, L]`, as if the others had none."""
         return Boxes(np.where(labels, self.area, 0.0), np.where(labels, self.distance, np.inf))
 
+    @property
+    def known(self) -> npt.NDArray[np.bool_]:
+        """Which items have a box, bool `[N]`."""
+        return np.asarray((self.area > 0).any(axis=1))
+
 
 def read_boxes(path: str | Path, table: LabelTable) -> Boxes:
     """The boxes of the items and classes of a table.
 
-    The path is a COCO instances JSON, a folder with `instances_*.json`, or a folder of VOC's XML.
+    The path is a COCO instances JSON, a folder with `instances_*.json`, a folder of VOC's XML, or
+    the folder above one of these (`annotations`, `Annotations`).
     """
     source = Path(path)
-    if source.is_dir():
-        files = sorted(source.glob("instances_*.json")) or sorted(source.glob("*.xml"))
-    else:
-        files = [source]
+    files = _files(source) if source.is_dir() else [source]
     if not files or not all(file.is_file() for file in files):
         raise InputError(
             f"{source}: has no boxes; name a COCO instances JSON, or the folder Annotations of VOC"
@@ -80,6 +84,15 @@ def read_boxes(path: str | Path, table: LabelTable) -> Boxes:
     return Boxes(area, distance)
 
 
+def _files(folder: Path) -> list[Path]:
+    """The files with boxes in a folder, or in the one that is named for them."""
+    for place in (folder, folder / "annotations", folder / "Annotations"):
+        files = sorted(place.glob("instances_*.json")) or sorted(place.glob("*.xml"))
+        if files:
+            return files
+    return []
+
+
 Box = tuple[float, float, float, float]  # left, top, width, height
 Image = tuple[float, float, list[tuple[str, Box]]]  # width, height, objects
 
@@ -91,8 +104,8 @@ def _coco(file: Path) -> dict[str, Image]:
         names = {item["id"]: str(item["name"]) for item in content["categories"]}
         objects: dict[Any, list[tuple[str, Box]]] = defaultdict(list)
         for image, category, box in content["annotations"]:
-            left, top, wide, high = (float(value) for value in box)
-            objects[image].append((names[category], (left, top, wide, high)))
+            where = f"{file}, image_id {image!r}"
+            objects[image].append((names[category], _box(box, names[category], where)))
         return {
             PurePosixPath(item["file_name"]).stem: (
                 _side(item["width"], file),
@@ -132,10 +145,13 @@ def _voc(file: Path) -> dict[str, Image]:
 
     def end(tag: str) -> None:
         if path[1:] == ["object"]:
-            corners = (values[f"object/bndbox/{key}"] for key in ("xmin", "ymin", "xmax", "ymax"))
-            left, top, right, bottom = (float(value) for value in corners)
+            name = values.get("object/name", "").strip()
+            if not name:
+                raise InputError(f"{file}: an object has no name; add it or remove the object")
+            corners = [values.get(f"object/bndbox/{key}") for key in CORNERS]
+            left, top, right, bottom = _numbers(corners, name, str(file))
             box = (left, top, right - left, bottom - top)
-            objects.append((values["object/name"].strip(), box))
+            objects.append((name, _box(box, name, str(file))))
         path.pop()
 
     try:
@@ -149,6 +165,30 @@ def _voc(file: Path) -> dict[str, Image]:
             raise
         raise InputError(f"{file}: is not an annotation of VOC ({error})") from None
     return {file.stem: (width, height, objects)}
+
+
+def _box(values: Any, name: str, where: str) -> Box:
+    """Left, top, width and height, checked."""
+    left, top, wide, high = _numbers(values, name, where)
+    if wide < 0 or high < 0:
+        raise InputError(
+            f"{where}: the box of {name!r} ends before it begins; correct or remove it"
+        )
+    return left, top, wide, high
+
+
+def _numbers(values: Any, name: str, where: str) -> Box:
+    """Four finite numbers."""
+    try:
+        first, second, third, fourth = (float(value) for value in values)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{where}: the object {name!r} has no box of four numbers; add it or remove the object"
+        ) from None
+    numbers = (first, second, third, fourth)
+    if not all(map(math.isfinite, numbers)):
+        raise InputError(f"{where}: the box of {name!r} is not finite; correct or remove it")
+    return numbers
 
 
 def _side(value: float, file: Path) -> float:

@@ -242,10 +242,11 @@ class Boxed:
     """One positive per item, picked by its objects; how, subclasses say.
 
     A positive without a box is not picked where its item has boxes. Items without any box get one
-    of their positives uniformly.
+    of their positives uniformly; `observe_table` records how many had several to pick from.
 
     Args:
-        boxes: A COCO instances file, a folder with some, or the folder `Annotations` of VOC.
+        boxes: A COCO instances file, a folder with some, or the folder `Annotations` of VOC
+            (`plusone.data.boxes.read_boxes`).
     """
 
     boxes: str
@@ -253,12 +254,13 @@ class Boxed:
     def __call__(self, truth: LabelMatrix, seed: int) -> Observation:
         raise InputError(f"the boxes of {self.boxes} need a table with the names of its items")
 
-    def for_table(self, table: LabelTable) -> Biased:
-        """The same with a weight for each label of the table."""
+    def for_table(self, table: LabelTable) -> tuple[Biased, npt.NDArray[np.bool_]]:
+        """The same with a weight for each label of the table, and which items have boxes `[N]`."""
         boxes = read_boxes(self.boxes, table)
         if table.truth is not None:
             boxes = boxes.of(table.truth.dense() == 1)
-        return Biased(np.where((boxes.area > 0).any(axis=1, keepdims=True), self.weigh(boxes), 1.0))
+        known = boxes.known
+        return Biased(np.where(known[:, None], self.weigh(boxes), 1.0)), known
 
     def weigh(self, boxes: Boxes) -> npt.NDArray[np.float64]:
         """Weights `[N, L]`."""
@@ -419,7 +421,8 @@ def observe_table(
     Every split is observed separately with a fresh generator, as in the protocol, where each split
     is a file. Validation rows that `hold_out_validation` sets aside count as training rows in the
     protocol, so observe before holding out. Scheme, seed and the digest of the result are recorded
-    in `observation`.
+    in `observation`, and of schemes with boxes the number of items with several positives and no
+    box, `without_boxes`, and the first of them.
     """
     if table.truth is None:
         raise InputError(
@@ -427,7 +430,11 @@ def observe_table(
             "need all labels (read it with labels=complete if its zeros are negatives)"
         )
     rule = parse_scheme(scheme) if isinstance(scheme, str) else scheme
-    own = rule.for_table(table) if isinstance(rule, Boxed | Named) else rule
+    own = rule.for_table(table) if isinstance(rule, Named) else rule
+    without: npt.NDArray[np.int64] | None = None
+    if isinstance(rule, Boxed):
+        own, known = rule.for_table(table)
+        without = np.flatnonzero(~known & (table.truth.per_item(1) > 1))
     order, labels, questions = [], [], []
     for name in ["train"] if table.split is None else list(dict.fromkeys(table.split.tolist())):
         rows = table.rows_of(name)
@@ -441,6 +448,8 @@ def observe_table(
         "seed": seed,
         "digest": seen.digest(),
     }
+    if without is not None and len(without):
+        record |= {"without_boxes": len(without), "first_without": str(table.ids[without[0]])}
     if questions[0] is not None:
         asked = np.concatenate([part for part in questions if part is not None])
         record |= {"questions": int(asked.sum()), "questions_per_item": float(asked.mean())}

@@ -1,4 +1,4 @@
-"""Seen labels that are probably wrong, by how likely each pick is.
+"""Seen labels in the order in which they are probably wrong, and at most how many are.
 
 A seen label is either picked among the labels of its item (`plusone.probabilities.picks`), or, with
 a rate eps, wrong: a class that the item does not have, drawn by how often each class is seen,
@@ -8,11 +8,14 @@ a rate eps, wrong: a class that the item does not have, drawn by how often each 
 The curve from out-of-sample scores to p is the most likely one under this mixture, so that wrong
 labels do not raise p where a model is sure of the contrary. The rate is the most probable one among
 several, each with its own curve, with a log-normal prior that decides only where the scores cannot
-tell. The probability that a label is wrong is the share of the second term.
+tell. The upper end of its 95 % range is the most labels that are wrong.
+
+The order is by the mean of two ranks: that of the share of the second term, and that of the score
+of the seen label (self-confidence), the lowest first.
 
 What the scores cannot tell: a label that is right, but that the model does not recognise at all,
-looks like a wrong one. The range of the rate therefore begins with the rate that is needed if the
-curve takes in as many such labels as it can (the one that was fitted with nearly no wrong labels).
+looks like a wrong one. So the share of the second term is no probability of a wrong label, and none
+is given: on clean labels it is as high as on wrong ones.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from plusone.probabilities.picks import UNIFORM, Picked, PickModel, pick
 
 RATES = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2)  # rates whose likelihood is computed
 FINE = 400  # rates in between, by interpolation
-DROP = 1.92  # of the log-likelihood at the ends of a 95 % range: half of 3.84 (chi-squared)
+DROP = 1.92  # of the log-likelihood at the end of a 95 % range: half of 3.84 (chi-squared)
 USUAL, SPREAD = 0.03, 1.0  # prior of the rate: its median, and the deviation of its logarithm
 ALTERNATIVES = 3
 
@@ -76,58 +79,56 @@ class NoisyPicks:
         return (1 - wrong) * self.picks.posterior(z, picked) + wrong * without
 
     def wrong(self, z: Tensor, picked: Picked) -> Tensor:
-        """Probability that the seen label of each item is wrong, `[N]`."""
+        """The share of the second term in P(seen label) of each item, `[N]`."""
         log_wrong = self.log_wrong(z, picked) + math.log(self.rate)
         return torch.exp(log_wrong - self.log_likelihood(z, picked))
 
 
 @dataclass(frozen=True)
 class WrongLabels:
-    """How probably each seen label is wrong.
+    """Which seen labels are probably wrong.
 
     Args:
         row: The items with exactly one seen positive, int64 `[n]`.
         label: That label, int64 `[n]`.
-        probability: Probability that it is wrong, `[n]`.
-        instead: The most probable other labels of each item, int64 `[n, m]`.
-        instead_probability: Their probabilities, `[n, m]`.
-        rate: Most probable share of wrong labels.
-        low: Lower end of its range.
-        high: Upper end.
+        score: From 0 to 1, the higher the more probably it is wrong, `[n]`; not a probability.
+        instead: The other labels of each item that fit best, int64 `[n, m]`.
+        fit: From 0 to 1, how well they fit, `[n, m]`; not a probability.
+        high: Upper limit of the share of wrong labels; None where the scores cannot tell.
     """
 
     row: npt.NDArray[np.int64]
     label: npt.NDArray[np.int64]
-    probability: Floats
+    score: Floats
     instead: npt.NDArray[np.int64]
-    instead_probability: Floats
-    rate: float
-    low: float
-    high: float
+    fit: Floats
+    high: float | None
 
     def __len__(self) -> int:
         return len(self.row)
 
     @property
+    def most(self) -> int | None:
+        """Upper limit of the number of wrong labels; None where the scores cannot tell."""
+        return None if self.high is None else math.ceil(len(self) * self.high)
+
+    @property
     def sentence(self) -> str:
-        """How many labels are wrong, and how sure that is."""
-        n = len(self)
-        low, high = math.floor(n * self.low), math.ceil(n * self.high)
+        """How many labels are wrong, as far as that is known."""
+        known = (
+            f"How many of {len(self)} seen labels are wrong, the scores cannot tell."
+            if self.most is None
+            else f"At most {self.most} of {len(self)} seen labels are wrong (95 %)."
+        )
         return (
-            f"About {self.probability.sum():.0f} of {n} seen labels ({low} to {high}) are wrong, "
-            "or right and not recognised by the model, which looks the same. None is changed "
-            "unless a person says so in plusone review."
+            f"{known} A right label that the model does not recognise looks the same as a wrong "
+            "one, so no probability is given. None is changed unless a person says so in plusone "
+            "review."
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        n = len(self)
-        return {
-            "labels": n,
-            "expected": round(float(self.probability.sum()), 1),
-            "range": [math.floor(n * self.low), math.ceil(n * self.high)],
-            "sentence": self.sentence,
-        }
+        return {"labels": len(self), "at_most": self.most, "sentence": self.sentence}
 
 
 def find_wrong(
@@ -139,7 +140,7 @@ def find_wrong(
     picks: PickModel = UNIFORM,
     seed: int = 0,
 ) -> WrongLabels:
-    """How probably each seen label is wrong.
+    """Orders seen labels by how probably they are wrong.
 
     Args:
         scores: Out-of-sample scores in `[0, 1]`, `[N, L]`.
@@ -170,36 +171,35 @@ def find_wrong(
         return float(NoisyPicks(picks, rate, frequency).log_likelihood(z, picked).sum())
 
     with torch.no_grad():
-        first = fitted(RATES[0])
-        each = [likelihood(first if rate == RATES[0] else fitted(rate), rate) for rate in RATES]
-        rate, _, high = _likely(each)
-        _, low, _ = _likely([likelihood(first, rate) for rate in RATES])
+        rate, high = _likely([likelihood(fitted(rate), rate) for rate in RATES])
         z = fitted(rate)
         noisy = NoisyPicks(picks, rate, frequency)
-        probability = noisy.wrong(z, picked).numpy()
+        share = noisy.wrong(z, picked).numpy()
         others = noisy.label_means(z, picked).scatter(1, picked.label[:, None], 0.0)
         best = others.topk(min(ALTERNATIVES, others.shape[1]))
-    return WrongLabels(
-        rows,
-        picked.label.numpy(),
-        probability,
-        best.indices.numpy(),
-        best.values.numpy(),
-        rate,
-        min(low, rate),
-        high,
-    )
+    label = picked.label.numpy()
+    score = _in_order(share, values[np.arange(len(values)), label])
+    return WrongLabels(rows, label, score, best.indices.numpy(), best.values.numpy(), high)
 
 
-def _likely(likelihoods: list[float]) -> tuple[float, float, float]:
-    """The most probable rate, and the ends of its 95 % range; an end below all rates is 0."""
+def _in_order(share: Floats, own: Floats) -> Floats:
+    """The shares `[n]`, sorted so that the largest has the first place by both rankings."""
+    from scipy.stats import rankdata  # type: ignore[import-untyped, unused-ignore]
+
+    order = np.argsort(rankdata(share) + rankdata(-own), kind="stable")
+    score = np.empty_like(share)
+    score[order] = np.sort(share)
+    return score
+
+
+def _likely(likelihoods: list[float]) -> tuple[float, float | None]:
+    """The most probable rate, and the upper end of its 95 % range; None if it is above all."""
     from scipy.interpolate import PchipInterpolator  # type: ignore[import-untyped, unused-ignore]
 
     logs = np.log(RATES)
     fine = np.linspace(logs[0], logs[-1], FINE)
     curve = PchipInterpolator(logs, likelihoods)(fine)
-    inside = np.flatnonzero(curve >= curve.max() - DROP)
-    low = 0.0 if inside[0] == 0 else float(np.exp(fine[inside[0]]))
+    last = np.flatnonzero(curve >= curve.max() - DROP)[-1]
     prior = -(((fine - math.log(USUAL)) / SPREAD) ** 2) / 2
     best = float(np.exp(fine[(curve + prior).argmax()]))
-    return best, low, max(float(np.exp(fine[inside[-1]])), best)
+    return best, None if last == FINE - 1 else max(float(np.exp(fine[last])), best)

@@ -256,13 +256,14 @@ class SuggestionDesk(Desk):
 
     def _question(self, place: int) -> dict[str, Any]:
         suggestions = self.questions.suggestions
-        label = int(suggestions.label[place])
+        label, seen = int(suggestions.label[place]), bool(self.questions.seen[place])
+        likely = round(float(self.questions.probability[place]), 6)
         return {
             "label": label,
             "class": self.table.classes[label],
-            "probability": round(float(self.questions.probability[place]), 6),
+            "probability": None if seen else likely,
             "answer": ANSWERS[int(self.questions.state[place])],
-            "seen": bool(self.questions.seen[place]),
+            "seen": seen,
         }
 
     def _item(self, row: int) -> dict[str, Any]:

@@ -292,7 +292,7 @@ class Suggested:
         self.select(self.selection)
 
     def _change(self, probability: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Probability that the answer changes a label: a yes, or a no about a seen label."""
+        """How probably the answer changes a label: a yes, or a no about a seen label."""
         return np.where(self.seen, 1 - probability, probability).astype(np.float32)
 
     def _asked(self, places: Places) -> npt.NDArray[np.bool_]:
@@ -360,10 +360,14 @@ class Suggested:
         ]
 
     def progress(self) -> dict[str, Any]:
-        """Counts and agreement over the queue; `rest` is the share of yes expected of the rest."""
-        states, left = self.state[self.queue], self.queue[self.state[self.queue] == OPEN]
+        """Counts and agreement over the queue; `rest` is the share of yes expected of the rest.
+
+        Questions about seen labels have no probability and only count.
+        """
+        states = self.state[self.queue]
+        left = self.queue[(states == OPEN) & ~self.seen[self.queue]]
         rest = float(self.probability[left].mean(dtype=np.float64)) if len(left) else None
-        asked = self._asked(self.queue)
+        asked = self._asked(self.queue) & ~self.seen[self.queue]
         agreed = agreement(states[asked], self.suggestions.probability[self.queue][asked])
         return counts(states) | agreed | {"rest": rest}
 

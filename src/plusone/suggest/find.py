@@ -97,7 +97,7 @@ class Found:
         return found
 
     def wrong(self) -> WrongLabels:
-        """How probably each seen label is wrong; rows are those of `table`."""
+        """Which seen labels are probably wrong; rows are those of `table`."""
         summary, checked = self.calibrated.summary, self.calibrated.checked
         assert summary is not None
         k, known = summary.k, None if checked is None else checked.answers.complete

@@ -97,11 +97,10 @@ def write_found(
     if truth is not None:
         hidden = int((truth & (found.observed == 0)).sum())
     facts = {"accepted": summary(accepted, found.table.classes, truth, hidden)}
-    least = suggestions.about["least_probability"]
     (folder / WRONG).unlink(missing_ok=True)
     if wrong is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        listed = write_wrong(wrong, found.table, folder, least)
+        listed = write_wrong(wrong, found.table, folder)
         facts["wrong"] = wrong.to_dict() | {"listed": listed}
     everything = dict(suggestions.about) | dict(about or {}) | facts
     suggestions = replace(suggestions, about=everything)

@@ -1,17 +1,18 @@
-"""`wrong.csv` in a folder of suggestions: seen labels that are probably wrong.
+"""`wrong.csv` in a folder of suggestions: seen labels that are probably wrong, in this order.
 
 | column | content |
 | --- | --- |
 | `image` | the item |
 | `label` | its seen label |
-| `probability` | probability that it is wrong, or right and not recognised by the model |
-| `instead` | the best alternatives with their probabilities: `dog 0.83, cat 0.41` |
+| `score` | from 0 to 1, the higher the more probably it is wrong; not a probability |
+| `instead` | the labels that fit better, the best first: `dog, cat` |
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,29 +29,29 @@ if TYPE_CHECKING:
     from plusone.probabilities.wrong import WrongLabels
 
 FILE = "wrong.csv"
-COLUMNS = ("image", "label", "probability", "instead")
-WORTH_NAMING = 0.1  # least probability of an alternative
+COLUMNS = ("image", "label", "score", "instead")
+WORTH_NAMING = 0.1  # least fit of an alternative
+UNLIMITED = 0.2  # share of the labels that is listed where no upper limit is known
 
 
-def write_wrong(wrong: WrongLabels, table: LabelTable, folder: Path, least: float) -> int:
-    """Writes the file, the most probable first; returns the number of lines.
+def write_wrong(wrong: WrongLabels, table: LabelTable, folder: Path) -> int:
+    """Writes as many labels as may be wrong at most; returns their number.
 
     Args:
         wrong: The seen labels; its rows are those of the table.
         table: The items.
         folder: The folder of suggestions.
-        least: Labels below this probability are left out.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    order = np.argsort(-wrong.probability, kind="stable")
-    order = order[wrong.probability[order] >= least]
+    most = math.ceil(UNLIMITED * len(wrong)) if wrong.most is None else wrong.most
+    order = np.argsort(-wrong.score, kind="stable")[:most]
     for place in order.tolist():
-        pairs = zip(wrong.instead[place], wrong.instead_probability[place], strict=True)
-        instead = [f"{table.classes[one]} {p:.2f}" for one, p in pairs if p >= WORTH_NAMING]
+        pairs = zip(wrong.instead[place], wrong.fit[place], strict=True)
+        instead = [table.classes[one] for one, fit in pairs if fit >= WORTH_NAMING]
         name, label = table.ids[wrong.row[place]], table.classes[wrong.label[place]]
-        writer.writerow([name, label, f"{wrong.probability[place]:.6f}", ", ".join(instead)])
+        writer.writerow([name, label, f"{wrong.score[place]:.6f}", ", ".join(instead)])
     write_text(folder / FILE, text.getvalue())
     return len(order)
 
@@ -58,7 +59,8 @@ def write_wrong(wrong: WrongLabels, table: LabelTable, folder: Path, least: floa
 def with_wrong(suggestions: Suggestions, folder: Path) -> Suggestions:
     """Suggestions together with the labels of `wrong.csv`, if the folder has one, for a review.
 
-    The probability of a seen label is the one that it is right.
+    The number of a seen label in the place of a probability is 1 less its score; it only decides
+    the order of the questions.
     """
     path = folder / FILE
     if not path.is_file():
@@ -76,12 +78,12 @@ def with_wrong(suggestions: Suggestions, folder: Path) -> Suggestions:
     found: list[tuple[int, int, float]] = []
     for number, entry in enumerate(entries, start=2):
         try:
-            one = (rows[entry["image"]], labels[entry["label"]], float(entry["probability"]))
+            one = (rows[entry["image"]], labels[entry["label"]], float(entry["score"]))
         except (KeyError, TypeError, ValueError):
             problems.add("is not an item, its label and a number", row=number)
             continue
         if not 0 <= one[2] <= 1 or one[1] not in table.labels.positives(one[0]):
-            problems.add("is not a seen label with a probability from 0 to 1", row=number)
+            problems.add("is not a seen label with a score from 0 to 1", row=number)
         found.append(one)
     problems.raise_if_any()
     seen_row, label, wrong = np.array(found, dtype=np.float64).reshape(-1, 3).T

@@ -75,7 +75,8 @@ const grid = {
       picture.append(image);
     } else { picture.append(element("p", "", one.name)); }
     const below = element("div", "below");
-    below.append(element("span", "seen"), element("span", "", percent(one.probability)));
+    const likely = one.seen ? "" : percent(one.probability);
+    below.append(element("span", "seen"), element("span", "", likely));
     const zoom = element("button", "enlarge", "⤢");
     zoom.type = "button";
     zoom.tabIndex = -1;

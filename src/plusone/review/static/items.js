@@ -32,10 +32,10 @@ const items = {
       const line = element("li", one.answer ? "said-" + one.answer : "");
       if (place === this.at) { line.setAttribute("aria-current", "true"); }
       const likely = element("span", "likely"), part = element("i");
-      part.style.width = 100 * one.probability + "%";
+      part.style.width = one.seen ? 0 : 100 * one.probability + "%";
       likely.append(part);
       line.append(element("span", "class", one.seen ? "really " + one.class + "?" : one.class),
-        element("span", "percent", percent(one.probability)),
+        element("span", "percent", one.seen ? "" : percent(one.probability)),
         element("span", "mark", one.answer ? MARKS[one.answer] : ""), likely);
       line.addEventListener("click", () => { if (!state.busy) { this.at = place; this.draw(); } });
       return line;
