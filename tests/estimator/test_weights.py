@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from plusone import PlusOneClassifier
+from plusone.data.table import LabelTable
+from plusone.estimator import plusone_classifier
 
 
 def quick(method="an", **rest):
@@ -67,3 +69,23 @@ def test_bad_weights_are_refused(items):
     ):
         with pytest.raises(ValueError, match=why):
             quick().fit(items.x, items.names, sample_weight=weight)
+
+
+def test_validation_items_share_no_group_with_others_where_weights_of_zero_drop_some(monkeypatch):
+    tables = []
+
+    def spy(*args, **settings):
+        tables.append(LabelTable(*args, **settings))
+        return tables[-1]
+
+    monkeypatch.setattr(plusone_classifier, "LabelTable", spy)
+    x = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    y = np.arange(60) % 3
+    weights = np.where(np.arange(60) < 30, 0.0, 1.0)  # the groups 30 to 59 are left
+    PlusOneClassifier(random_state=0).fit(
+        x, y, sample_weight=weights, groups=np.arange(60), validation=(x[:9], y[:9])
+    )
+    table = tables[0]
+    own, others = table.groups[table.split == "val"], table.groups[table.split == "train"]
+    assert len(own) == 9
+    assert not set(own) & set(others)

@@ -56,7 +56,10 @@ def naive_ridge(x, targets, penalty):
 
 
 def naive_salience(p, observed, steps=20, pseudo=0.5, errors=0.07):
-    """Hunter's MM iteration, one label at a time; 1 / m pick of each of m seen positives."""
+    """Hunter's MM iteration, one label at a time; 1 / m pick of each of m seen positives.
+
+    The saliences as they are, and without the spread that errors of the model explain.
+    """
     n, n_classes = observed.shape
     e = np.ones(n_classes)
     present = np.clip(p, 1e-3, 1)
@@ -72,8 +75,8 @@ def naive_salience(p, observed, steps=20, pseudo=0.5, errors=0.07):
     share = (observed == 1).sum(0) / (observed == 1).sum()
     centre = sum(share[c] * np.log(e[c]) for c in range(n_classes))
     spread = sum(share[c] * (np.log(e[c]) - centre) ** 2 for c in range(n_classes))
-    e = np.exp(max(1 - errors**2 / spread, 0) * (np.log(e) - centre))
-    return e / e.mean()
+    shrunken = np.exp(max(1 - errors**2 / spread, 0) * (np.log(e) - centre))
+    return e, shrunken / shrunken.mean()
 
 
 def naive_recovery(x, observed, rounds, learned):
@@ -100,7 +103,7 @@ def naive_recovery(x, observed, rounds, learned):
     p, e, top = k * q, np.ones(n_classes), q.argmax(1)
     for _ in range(rounds):
         if learned:
-            e = naive_salience(p, observed)
+            as_learned, e = naive_salience(p, observed)
         p = np.clip(p, 1e-3, 1 - 1e-3)
         low, high = 0.2, 8.0
         for _ in range(16):
@@ -120,13 +123,13 @@ def naive_recovery(x, observed, rounds, learned):
         p = p**power
         if learned:
             beside = [
-                (r[i, c], e[c])
+                (r[i, c], as_learned[c])
                 for i in known
                 for c in range(n_classes)
                 if observed[i, c] == 0 and c != top[i]
             ]
             of_hidden = sum(a * b for a, b in beside) / sum(a for a, _ in beside)
-            ratio = np.mean([e[top[i]] for i in known]) / of_hidden
+            ratio = np.mean([as_learned[top[i]] for i in known]) / of_hidden
             k = 1 + (first - 1) * min(max(ratio, 0.5), 3)
         target = np.zeros_like(p)
         for i in range(n):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from plusone.training.batches import batches_of
 
 from plusone import losses
 from plusone.closed_form.estimates import missed_labels
@@ -12,7 +13,6 @@ from plusone.data.matrix import LabelMatrix
 from plusone.inputs.task import make_task
 from plusone.methods import get_method
 from plusone.recipe import make_recipe
-from plusone.training.batches import batches_of
 from plusone.training.closed_fit import fit_for
 from plusone.training.step import training_step
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -131,28 +132,37 @@ def _has_inputs(dataset: Dataset) -> bool:
 
 
 def _from_single(dataset: Dataset, settings: list[str], seed: int) -> dict[str, Any]:
-    """The estimate from the training items' single positives, and the truth where it is known."""
+    """The estimate from the seen labels of all but the test items, and the truth if it is known."""
+    import numpy as np
+    import torch
+
     from plusone.closed_form.estimates import from_features, usable_rows
+    from plusone.data.matrix import LabelMatrix
     from plusone.features.extraction import vectors_of
-    from plusone.inputs.task import make_task
+    from plusone.inputs.task import make_task, numbered_groups
     from plusone.recipe import make_recipe, parse_settings
 
     recipe = make_recipe(parse_settings(settings), {"seed": seed})
     with progress("reading", len(dataset.table)) as (bar, reading):
         task = make_task(dataset, recipe, tick=lambda: bar.advance(reading))
-    rows = usable_rows(task.train.observed, seed)
+    parts = (task.train, task.val)  # a run learns from both
+    default = task.train.observed.default
+    seen = LabelMatrix.concatenate([part.observed.with_default(default) for part in parts])
+    rows = usable_rows(seen, seed)
+    first = len(task.train)
     with resume_hint(KEPT), progress(EXTRACTING, len(rows)) as (bar, making):
-        tick = partial(bar.advance, making)
-        x = vectors_of(recipe, task, rows, tick=tick, folder=kept_features())
-    groups = None if task.train.groups is None else task.train.groups[rows]
-    seen = task.train.observed.take(rows)
-    estimate = from_features(x, seen, groups, seed=seed, picks=recipe.picks)
-    truth = task.train.truth
-    true = None if truth is None else (truth.per_class(1) / len(truth)).tolist()
-    return {
-        "single": estimate.to_dict(),
-        "true": None if true is None else {"k": sum(true), "priors": true},
-    }
+        of = partial(vectors_of, recipe, tick=partial(bar.advance, making), folder=kept_features())
+        own = (rows[rows < first], rows[rows >= first] - first)
+        x = torch.cat([of(replace(task, train=p), r) for p, r in zip(parts, own, strict=True)])
+    numbers = numbered_groups(parts)
+    groups = None if numbers is None else numbers.numpy()[rows]
+    estimate = from_features(x, seen.take(rows), groups, seed=seed, picks=recipe.picks)
+    known = [part.truth for part in parts if part.truth is not None]
+    true = None
+    if len(known) == len(parts):
+        share = np.sum([truth.per_class(1) for truth in known], axis=0) / len(seen)
+        true = {"k": float(share.sum()), "priors": share.tolist()}
+    return {"single": estimate.to_dict(), "true": true}
 
 
 def _print(result: dict[str, Any], rows: int) -> None:

@@ -12,7 +12,8 @@ positives per item (m = 1 mostly), each of them picked by an annotator (`plusone
    a seen one (`labels_per_item`).
 3. p = k q, the probability that a class is positive; then `rounds` times:
    a. The annotator: saliences e under which the seen labels are the most likely picks among the
-      classes present with probability p, less the spread that errors of the model explain. Where
+      classes present with probability p. Labels are recovered by these less the spread that errors
+      of the model explain; k, the estimate and all probabilities have them as they are. Where
       hidden labels are less readily named than first choices, there are more of them than k says:
       k - 1 is multiplied by the ratio of saliences.
    b. Calibrate: p is raised to the power with which the recovered labels sum to k on average.
@@ -103,14 +104,15 @@ def recover_labels(
         del solution  # its tables are not needed any more
         if salience is not None:
             some, e = _some(observed, LEARNED), p.new_tensor(salience)
+            learned = e  # as it is given
         elif picks != "uniform":
             some = _some(observed, LEARNED)
             own = None if ridge.weights is None else ridge.weights[some]
-            e = learn_salience(p[some], observed[some], own)
-            e = shrunken_salience(e, observed[some], own)
+            learned = learn_salience(p[some], observed[some], own)
+            e = shrunken_salience(learned, observed[some], own)
         p, recovered = calibrated(p, observed, estimate.k, e)
         if e is not None and first.source == "estimated":
-            ratio = salience_ratio(recovered[some], observed[some], e, top[some])
+            ratio = salience_ratio(recovered[some], observed[some], learned, top[some])
             estimate = first.scaled(ratio)
         target = recovered
         if scoring:
@@ -119,7 +121,7 @@ def recover_labels(
         solution = replace(ridge.solve(target, penalty), targets=recovered)
         p = solution.left_out
     if e is not None:
-        estimate = replace(estimate, salience=Salience(tuple(e.cpu().tolist())))
+        estimate = replace(estimate, salience=Salience(tuple(learned.cpu().tolist())))
     return replace(solution, estimate=estimate, penalty=penalty)
 
 
@@ -206,7 +208,7 @@ def with_test(ridge: Ridge, observed: Tensor, solution: Solution) -> Solution:
     known only with doubt. Models of real data also err about some classes more than about others,
     which simulations do not show: without bias, saliences spread up to `SLACK` times as far. The p
     value is the share of simulations, and the data itself, whose saliences then spread as far as
-    those of the data; it is 1 where the saliences of the solution are all the same.
+    those of the data.
 
     Args:
         ridge: The vectors.
@@ -240,10 +242,9 @@ def with_test(ridge: Ridge, observed: Tensor, solution: Solution) -> Solution:
     def spread(logs: Tensor) -> Tensor:
         return (share * logs.square()).sum(-1)
 
+    p_value = (1 + int((SLACK * spread(null) >= spread(own)).sum())) / (1 + SIMULATED)
     final = torch.tensor(estimate.salience.values, dtype=torch.float64).log()
     final = final - (share * final).sum() / share.sum()
-    as_far = (SLACK * spread(null) >= spread(own)) | (spread(final) == 0)
-    p_value = (1 + int(as_far.sum())) / (1 + SIMULATED)
     longer = float((spread(final) / spread(own).clamp(min=1e-12)).sqrt().clamp(min=1.0))
     error = (null.square().mean(0).sqrt() * longer).tolist()
     salience = replace(estimate.salience, error=tuple(error), p_value=p_value)

@@ -363,7 +363,7 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             is_held_out = np.arange(len(x) + len(val_inputs)) >= len(x)
             matrix, inputs = stacked(matrix, val_labels.matrix), joined([x, val_inputs])
             if number is not None:
-                number = np.append(number, len(x) + np.arange(len(val_inputs)))
+                number = np.append(number, number.max() + 1 + np.arange(len(val_inputs)))
             if scores is not None:
                 none = np.full((len(val_inputs), scores.shape[1]), np.nan, dtype=np.float32)
                 scores = np.concatenate([scores, none])

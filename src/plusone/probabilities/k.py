@@ -34,7 +34,7 @@ from plusone.probabilities.picks import UNIFORM, PickModel, Salience, learn_sali
 
 MIDDLE = (0.5, 1.0)  # share of 1 / a - 1 that is labels: for a model without skill, and with it
 HIGHEST = (2.0, 2.5)  # the same for the upper end of the range
-NEAR_ONE = 0.75  # hidden labels per item, as estimated, of which class priors believe half
+NEAR_ONE = 0.5  # hidden labels per item, as estimated, of which class priors believe half
 SKILL = 1.8  # a model has skill if it is right this many times as often as the commonest class
 CAUTION = 1000  # items for which the cautious estimate is halfway to the lower end
 BLOCK = 1024  # items at once
