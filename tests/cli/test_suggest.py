@@ -74,16 +74,20 @@ def test_accepted_labels_can_be_trained_on(cli, suggestions, folder, tmp_path) -
     assert answer.code == 0, answer.err
 
 
-def test_an_audit_and_a_second_call_that_uses_the_folds(cli, suggestions, run_folder, folder):
+def test_an_audit_and_calls_that_fit_nothing_again(cli, suggestions, run_folder, folder):
     lines = (folder / "labels.csv").read_text().splitlines()
     audit = suggestions.parent / "audit.csv"
     audit.write_text("\n".join(lines[:26]) + "\n")
     copy = suggestions.parent / "copy"
     shutil.copytree(suggestions, copy)
-    before = {path.name: path.stat().st_mtime_ns for path in (copy / "folds").iterdir()}
     answer = cli("suggest", run_folder, "--folds", 2, "--out", copy, "--audit", audit)
     assert answer.code == 0, answer.err
-    assert {path.name: path.stat().st_mtime_ns for path in (copy / "folds").iterdir()} == before
+    assert not (copy / "folds").exists()
+    assert "nothing was fitted again" in answer.err
+    first = json.loads((suggestions / "result.json").read_text())
+    assert first["scores"] == "kept by the run"
+    other = cli("suggest", run_folder, "--folds", 2, "--out", copy, "--seed", 1)
+    assert "fitted anew" in other.err
     assert "Calibrated on 50 answers about 25 items" in answer.err
     assert f"next: plusone review {copy}" in answer.err
     assert "accepted" in answer.out
