@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from plusone.training.batches import batches_of
 
 from plusone import losses
 from plusone.closed_form.estimates import missed_labels
@@ -14,6 +13,7 @@ from plusone.inputs.task import make_task
 from plusone.methods import get_method
 from plusone.recipe import make_recipe
 from plusone.training.closed_fit import fit_for
+from plusone.training.stage_inputs import batches_of
 from plusone.training.step import training_step
 
 WEIGHTED = {"unobserved": "weighted", "epochs": 1, "batch_size": 30, "observe_seed": 1}
