@@ -130,11 +130,12 @@ def naive_recovery(x, observed, rounds, learned):
             ]
             of_hidden = sum(a * b for a, b in beside) / sum(a for a, _ in beside)
             ratio = np.mean([as_learned[top[i]] for i in known]) / of_hidden
-            k = 1 + (first - 1) * min(max(ratio, 0.5), 3)
+            k = max(1 + (first - 1) * min(max(ratio, 0.5), 3), mean)
         target = np.zeros_like(p)
         for i in range(n):
             seen = max(m[i], 1)
             w = max(k / seen * k / max(p[i].sum(), seen), 1)
+            w = 1 if (observed[i] != 0).all() else w
             target[i] = np.where(observed[i] == -1, 0, p[i] + w * (r[i] - p[i]))
         p, model = naive_ridge(x, target, penalty)
     return p, model

@@ -23,7 +23,7 @@ positives per item (m = 1 mostly), each of them picked by an annotator (`plusone
    d. Fit: ridge regression, with the penalty of step 1, on T = p + w (R - p), and p its
       leave-one-out prediction. A pick carries 1 / k of the information of all labels, so the
       step from p towards R is w = k / m times k / max(m, sum p) long, and at least 1 (Fisher
-      scoring).
+      scoring); 1 where all labels of an item are known.
 
 Every prediction that becomes a target is leave-one-out, so that an item does not confirm itself at
 once; from the second round on it does a little, through the targets of its neighbours, so
@@ -195,9 +195,13 @@ def recover(p: Tensor, observed: Tensor, e: Tensor | None = None) -> Tensor:
 
 
 def step_length(p: Tensor, observed: Tensor, k: float) -> Tensor:
-    """w, `[n, 1]`: longer for items with few positives, whose pick says more; at least 1."""
+    """w, `[n, 1]`: longer for items with few positives, whose pick says more; at least 1.
+
+    It is 1 where all labels are known, which are then the targets.
+    """
     seen = (observed == 1).sum(1, keepdim=True).clamp(min=1)
-    return (k / seen * k / torch.maximum(p.sum(1, keepdim=True), seen)).clamp(min=1)
+    length = (k / seen * k / torch.maximum(p.sum(1, keepdim=True), seen)).clamp(min=1)
+    return length.masked_fill_((observed != 0).all(1, keepdim=True), 1.0)
 
 
 def with_test(ridge: Ridge, observed: Tensor, solution: Solution) -> Solution:
