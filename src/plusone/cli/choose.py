@@ -63,6 +63,7 @@ def choose(
     """
     from plusone.autorecipe import compose, facts_of
     from plusone.compare.choose import choose as choose_among
+    from plusone.compare.jobs import rate_grid
     from plusone.methods import CANDIDATES, get_method
     from plusone.recipe import make_recipe, parse_settings
 
@@ -76,11 +77,9 @@ def choose(
     dataset = load(data, features, form, meaning, hints=hints)
     facts = partial(facts_of, dataset) if opt.by_rules(rules, None) else None
     recipes = [
-        compose(
-            facts, given_settings, {"method": name, "mode": "linear", "lr": rate}, name=data
-        ).recipe
+        compose(facts, given_settings, {"method": name, "mode": "linear"} | rate, name=data).recipe
         for name in methods
-        for rate in (rates[:1] if get_method(name).closed_form else rates)
+        for rate in rate_grid(rates, name)
     ]
     stages = [
         stage

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+from plusone.cli import options as opt
 from plusone.cli.board import run_shown
 from plusone.cli.checks import check_folder
 from plusone.cli.comparison import finish
-from plusone.cli.options import Json, Report, Seed
 from plusone.cli.printing import command_line, emit, out, percent, progress, say, table
 
 TITLE = "Scenes of handwritten digits, one positive label per image"
@@ -26,9 +26,9 @@ def demo(
     workers: Annotated[
         int, typer.Option(min=1, help="Parallel runs of --methods, one core each.")
     ] = 2,
-    seed: Seed = 0,
-    as_json: Json = False,
-    report: Report = True,
+    seed: opt.Seed = 0,
+    as_json: opt.Json = False,
+    report: opt.Report = True,
 ) -> None:
     """Train a tagger on pictures with one tag each, and find the tags that are missing.
 

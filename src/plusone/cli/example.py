@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from plusone.cli import options as opt
 from plusone.cli.checks import check_folder
-from plusone.cli.options import Json, Seed
 from plusone.cli.printing import emit, progress, say
 
 AUDITED = 100
@@ -18,8 +18,8 @@ NEW = 50
 def example(
     folder: Annotated[Path, typer.Argument(help="Folder to make.")] = Path("example"),
     items: Annotated[int, typer.Option(min=AUDITED, help="Pictures with one tag.")] = 1000,
-    seed: Seed = 0,
-    as_json: Json = False,
+    seed: opt.Seed = 0,
+    as_json: opt.Json = False,
 ) -> None:
     """Make a folder of pictures with one tag each, to try everything on.
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from plusone.cli import options as opt
 from plusone.cli.checks import check_folder
-from plusone.cli.options import Json, Plugin, UnusedSeed
 from plusone.cli.printing import emit, progress, say
 
 
@@ -21,9 +21,9 @@ def export(
     onnx: Annotated[
         bool, typer.Option("--onnx", help="Also write model.onnx, checked against torch.")
     ] = False,
-    seed: UnusedSeed = 0,
-    as_json: Json = False,
-    plugin: Plugin = None,
+    seed: opt.UnusedSeed = 0,
+    as_json: opt.Json = False,
+    plugin: opt.Plugin = None,
 ) -> None:
     """Export a trained model into a folder to share, with a model card.
 

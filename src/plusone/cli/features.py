@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 
 import typer
 
+from plusone.cli import options as opt
 from plusone.cli.checks import check_file
 from plusone.cli.loading import load
-from plusone.cli.options import AtOnce, Data, Device, Form, Json, Meaning, UnusedSeed, most_at_once
 from plusone.cli.printing import emit, progress, resume_hint, say
 
 
 def features(
-    data: Data,
+    data: opt.Data,
     to: Annotated[Path, typer.Option("--out", "-o", help="The npz file to write.")],
     backbone: Annotated[str, typer.Option(help="cnn, lite0, lite1, lite2 or timm/NAME.")] = "lite0",
     size: Annotated[
@@ -37,12 +37,12 @@ def features(
         int | None,
         typer.Option(min=0, help="Processes that decode images; by the cores by default."),
     ] = None,
-    batch_size: AtOnce = "auto",
-    device: Device = None,
-    form: Form = "auto",
-    meaning: Meaning = "auto",
-    seed: UnusedSeed = 0,
-    as_json: Json = False,
+    batch_size: opt.AtOnce = "auto",
+    device: opt.Device = None,
+    form: opt.Form = "auto",
+    meaning: opt.Meaning = "auto",
+    seed: opt.UnusedSeed = 0,
+    as_json: opt.Json = False,
 ) -> None:
     """Extract features of all images once, for training in seconds afterwards.
 
@@ -70,7 +70,7 @@ def features(
             crops=crops,
             weights=weights,
             tokens=tokens,
-            batch_size=most_at_once(batch_size),
+            batch_size=opt.most_at_once(batch_size),
             device=device or "auto",
         )
     if as_json:

@@ -7,15 +7,15 @@ from typing import Annotated, Literal
 
 import typer
 
+from plusone.cli import options as opt
 from plusone.cli.checks import check_file
 from plusone.cli.loading import load
-from plusone.cli.options import Data, Device, Features, Form, Json, Meaning, UnusedSeed
 from plusone.cli.printing import emit, progress, resume_hint, say
 from plusone.errors import InputError
 
 
 def hints(
-    data: Data,
+    data: opt.Data,
     to: Annotated[Path, typer.Option("--out", "-o", help="The npz file to write.")],
     model: Annotated[
         str,
@@ -47,12 +47,12 @@ def hints(
     eta: Annotated[
         float, typer.Option(min=0, max=1, help="Above which the best tile decides, else the worst.")
     ] = 0.0,
-    features: Features = None,
-    device: Device = None,
-    form: Form = "auto",
-    meaning: Meaning = "auto",
-    seed: UnusedSeed = 0,
-    as_json: Json = False,
+    features: opt.Features = None,
+    device: opt.Device = None,
+    form: opt.Form = "auto",
+    meaning: opt.Meaning = "auto",
+    seed: opt.UnusedSeed = 0,
+    as_json: opt.Json = False,
 ) -> None:
     """Score all images for all classes with a model that knows texts.
 

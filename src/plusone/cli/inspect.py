@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from plusone.cli import options as opt
 from plusone.cli.loading import load
-from plusone.cli.options import Data, Features, Form, Hints, Json, Meaning, UnusedSeed
 from plusone.cli.printing import emit, out, percent, say, table
 from plusone.errors import InputError
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def inspect(
-    data: Data = "digits",
-    features: Features = None,
-    hints: Hints = None,
-    form: Form = "auto",
-    meaning: Meaning = "auto",
+    data: opt.Data = "digits",
+    features: opt.Features = None,
+    hints: opt.Hints = None,
+    form: opt.Form = "auto",
+    meaning: opt.Meaning = "auto",
     classes: Annotated[int, typer.Option(min=0, help="How many classes to list.")] = 20,
-    seed: UnusedSeed = 0,
-    as_json: Json = False,
+    seed: opt.UnusedSeed = 0,
+    as_json: opt.Json = False,
 ) -> None:
     """Summarise a data set, or list every problem in it (exit code 2).
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from plusone.cli.options import most_at_once
+from plusone.cli import options as opt
 from plusone.cli.printing import progress, say
 from plusone.errors import InputError
 
@@ -140,7 +140,7 @@ def as_asked(
     predictor: Predictor, crops: Literal["one", "five"] | None, batch_size: str
 ) -> Predictor:
     """The model with the crops and the batch size of the command line."""
-    predictor = replace(predictor, batch_size=most_at_once(batch_size))
+    predictor = replace(predictor, batch_size=opt.most_at_once(batch_size))
     trained = predictor.recipe.crops
     if crops is None or (predictor.images and crops == trained):
         return predictor

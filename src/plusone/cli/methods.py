@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from plusone.cli.options import Json, Plugin, UnusedSeed
+from plusone.cli import options as opt
 from plusone.cli.printing import emit, out, say, table
 
 INPUTS = {
@@ -23,9 +23,9 @@ PRIORS = (
 
 def methods(
     name: Annotated[str | None, typer.Argument(help="Show one method with its options.")] = None,
-    seed: UnusedSeed = 0,
-    as_json: Json = False,
-    plugin: Plugin = None,
+    seed: opt.UnusedSeed = 0,
+    as_json: opt.Json = False,
+    plugin: opt.Plugin = None,
 ) -> None:
     """List the methods with their papers and options.
 

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
+from plusone.cli import options as opt
 from plusone.cli.checks import check_file
 from plusone.cli.loading import load
-from plusone.cli.options import Data, Form, Json, Meaning, Seed
 from plusone.cli.printing import emit, out, say, table
 
 
 def observe(
-    data: Data,
+    data: opt.Data,
     to: Annotated[Path, typer.Option("--out", "-o", help="File to write: .csv, .npz or .parquet.")],
     scheme: Annotated[
         str,
@@ -26,10 +26,10 @@ def observe(
             "location('FILE') by distance from the centre"
         ),
     ] = "single",
-    seed: Seed = 1200,
-    form: Form = "auto",
-    meaning: Meaning = "auto",
-    as_json: Json = False,
+    seed: opt.Seed = 1200,
+    form: opt.Form = "auto",
+    meaning: opt.Meaning = "auto",
+    as_json: opt.Json = False,
 ) -> None:
     """Hide labels of a fully labelled data set, to simulate an annotator who gives few.
 

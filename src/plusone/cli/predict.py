@@ -9,26 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from plusone.cli import options as opt
 from plusone.cli.checks import check_file
 from plusone.cli.loading import as_asked, guaranteed, thresholds_for, warn_if_diverged
-from plusone.cli.options import (
-    AtOnce,
-    AuditFile,
-    ByClass,
-    Device,
-    EachClass,
-    Features,
-    Form,
-    Hints,
-    Json,
-    Meaning,
-    Plugin,
-    Precision,
-    Recall,
-    Run,
-    Shown,
-    UnusedSeed,
-)
 from plusone.cli.photos import CopyTo, GalleryFile, Links, PhotoOutputs, WriteXmp
 from plusone.cli.printing import progress, say
 from plusone.cli.processes import leads, printable
@@ -44,7 +27,7 @@ SHOWN = 20  # skipped images that are listed
 
 
 def predict(
-    run: Run,
+    run: opt.Run,
     data: Annotated[
         list[str],
         typer.Argument(
@@ -60,12 +43,12 @@ def predict(
     copy_to: CopyTo = None,
     links: Links = False,
     write_xmp: WriteXmp = False,
-    threshold: ByClass = None,
-    precision: Precision = None,
-    recall: Recall = None,
-    per_class: EachClass = False,
-    audit: AuditFile = None,
-    crops: Shown = None,
+    threshold: opt.ByClass = None,
+    precision: opt.Precision = None,
+    recall: opt.Recall = None,
+    per_class: opt.EachClass = False,
+    audit: opt.AuditFile = None,
+    crops: opt.Shown = None,
     raw: Annotated[
         bool, typer.Option("--raw", help="Give the method's raw scores, not probabilities.")
     ] = False,
@@ -76,15 +59,15 @@ def predict(
             help="Put ' before names in the CSV that a spreadsheet would run (=, +, -, @).",
         ),
     ] = False,
-    features: Features = None,
-    hints: Hints = None,
-    batch_size: AtOnce = "auto",
-    device: Device = None,
-    form: Form = "auto",
-    meaning: Meaning = "auto",
-    seed: UnusedSeed = 0,
-    as_json: Json = False,
-    plugin: Plugin = None,
+    features: opt.Features = None,
+    hints: opt.Hints = None,
+    batch_size: opt.AtOnce = "auto",
+    device: opt.Device = None,
+    form: opt.Form = "auto",
+    meaning: opt.Meaning = "auto",
+    seed: opt.UnusedSeed = 0,
+    as_json: opt.Json = False,
+    plugin: opt.Plugin = None,
 ) -> None:
     """Predict labels and their probabilities for new items.
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from plusone.cli import options as opt
 from plusone.cli.checks import check_folder
-from plusone.cli.options import Json
 from plusone.cli.printing import emit, out, say, table
 from plusone.errors import InputError
 
@@ -38,7 +38,7 @@ def prepare(
     seed: Annotated[
         int, typer.Option(min=0, max=2**32 - 1, help="Seed of NUS-WIDE's random split.")
     ] = 1200,
-    as_json: Json = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Make a label table of a public data set, and check it against the papers' counts.
 

@@ -9,19 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from plusone.cli import options as opt
 from plusone.cli.loading import kept_features, load
-from plusone.cli.options import (
-    Data,
-    Device,
-    Features,
-    Form,
-    Json,
-    Meaning,
-    PickModels,
-    Seed,
-    Set,
-    with_device,
-)
 from plusone.cli.printing import EXTRACTING, KEPT, emit, out, progress, resume_hint, say, table
 from plusone.errors import InputError
 
@@ -46,8 +35,8 @@ AUDIT = (
 
 
 def priors(
-    data: Data,
-    features: Features = None,
+    data: opt.Data,
+    features: opt.Features = None,
     audit: Annotated[
         Path | None,
         typer.Option(
@@ -58,13 +47,13 @@ def priors(
         int,
         typer.Option("--classes", "--rows", min=1, help="How many classes to list."),
     ] = 20,
-    picks: PickModels = None,
-    settings: Set = None,
-    device: Device = None,
-    form: Form = "auto",
-    meaning: Meaning = "auto",
-    seed: Seed = 0,
-    as_json: Json = False,
+    picks: opt.PickModels = None,
+    settings: opt.Set = None,
+    device: opt.Device = None,
+    form: opt.Form = "auto",
+    meaning: opt.Meaning = "auto",
+    seed: opt.Seed = 0,
+    as_json: opt.Json = False,
 ) -> None:
     """Estimate how many labels an item has (k), and how often each class applies.
 
@@ -83,7 +72,7 @@ def priors(
     result |= {"k": None, "single": None, "audit": None, "true": None, "statement": UNKNOWN}
     if checked is None or _has_inputs(dataset):
         pick = [] if picks is None else [f"picks={picks}"]
-        result |= _from_single(dataset, [*with_device(settings, device), *pick], seed)
+        result |= _from_single(dataset, [*opt.with_device(settings, device), *pick], seed)
         result["k"] = result["single"]["k"]
     if checked is not None:
         towards = None if result["single"] is None else result["single"]["priors"]

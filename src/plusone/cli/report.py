@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from plusone.cli import options as opt
 from plusone.cli.checks import check_file, check_folder
 from plusone.cli.comparison import report_shown
-from plusone.cli.options import Json, Plugin, UnusedSeed
 from plusone.cli.printing import emit, out, percent, say, table
 from plusone.errors import InputError
 from plusone.io.files import refuse_links_out
@@ -51,9 +51,9 @@ def report(
             "--images/--no-images", help="Show images of items; not if they may not be passed on."
         ),
     ] = True,
-    seed: UnusedSeed = 0,
-    as_json: Json = False,
-    plugin: Plugin = None,
+    seed: opt.UnusedSeed = 0,
+    as_json: opt.Json = False,
+    plugin: opt.Plugin = None,
 ) -> None:
     """Write one HTML file with tables, learning curves and the papers' analyses.
 

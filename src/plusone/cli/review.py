@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from plusone.cli import options as opt
 from plusone.cli.checks import check_file
-from plusone.cli.options import Json, Seed
 from plusone.cli.printing import emit, out, percent, say, table
 from plusone.errors import InputError
 from plusone.extras import install_command
@@ -72,8 +72,8 @@ def review(
     stop_after: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Stop by itself; Ctrl-C by default.")
     ] = None,
-    seed: Seed = 0,
-    as_json: Json = False,
+    seed: opt.Seed = 0,
+    as_json: opt.Json = False,
 ) -> None:
     """Accept or reject suggested labels on a page of your own computer.
 

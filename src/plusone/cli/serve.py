@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
+from plusone.cli import options as opt
 from plusone.cli.loading import warn_if_diverged
-from plusone.cli.options import ByClass, Device, Json, Plugin, Run, UnusedSeed
 from plusone.cli.printing import emit, out, say
 from plusone.errors import InputError
 from plusone.extras import install_command
@@ -22,7 +22,7 @@ TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{16,512}")
 
 
 def serve(
-    run: Run,
+    run: opt.Run,
     host: Annotated[
         str,
         typer.Option(
@@ -37,7 +37,7 @@ def serve(
             metavar="FILE", help="File with the token; without it one is drawn and printed."
         ),
     ] = None,
-    threshold: ByClass = None,
+    threshold: opt.ByClass = None,
     max_mb: Annotated[
         int, typer.Option(min=1, max=4096, help="Longest body of a request, in megabytes.")
     ] = 32,
@@ -47,7 +47,7 @@ def serve(
             min=1, max=1000, help="Requests in progress and waiting; more are told to try later."
         ),
     ] = 32,
-    device: Device = None,
+    device: opt.Device = None,
     no_onnx: Annotated[
         bool,
         typer.Option(
@@ -58,9 +58,9 @@ def serve(
     stop_after: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Stop by itself; Ctrl-C by default.")
     ] = None,
-    seed: UnusedSeed = 0,
-    as_json: Json = False,
-    plugin: Plugin = None,
+    seed: opt.UnusedSeed = 0,
+    as_json: opt.Json = False,
+    plugin: opt.Plugin = None,
 ) -> None:
     """Answer requests over HTTP with the labels and probabilities of predict.
 

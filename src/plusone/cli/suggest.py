@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from plusone.cli import options as opt
 from plusone.cli.checks import check_file, check_folder
 from plusone.cli.loading import dataset_of
-from plusone.cli.options import Device, Features, Form, Hints, Json, Meaning, PickModels, Plugin
 from plusone.cli.printing import (
     EXTRACTING,
     KEPT,
@@ -53,7 +53,7 @@ def suggest(
     to: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder to write; default RUN-suggestions.")
     ] = None,
-    folds: Annotated[int, typer.Option(min=2, help="Models to train, each on the others.")] = 5,
+    folds: Annotated[int, typer.Option(min=2, help="Folds, if the run kept no scores.")] = 5,
     audit: Annotated[
         Path | None,
         typer.Option(help="All labels of a few items, or labels exported by plusone review."),
@@ -76,7 +76,7 @@ def suggest(
             "--draw-audit", min=20, metavar="N", help="Write the N items to audit, audit.csv."
         ),
     ] = None,
-    picks: PickModels = None,
+    picks: opt.PickModels = None,
     per_class: Annotated[
         bool, typer.Option("--per-class", help="Reach the precision in each class by itself.")
     ] = False,
@@ -108,23 +108,24 @@ def suggest(
             "--wrong", help="Also list seen labels that may be wrong, most doubtful first."
         ),
     ] = False,
-    features: Features = None,
-    hints: Hints = None,
-    device: Device = None,
-    form: Form = "auto",
-    meaning: Meaning = "auto",
+    features: opt.Features = None,
+    hints: opt.Hints = None,
+    device: opt.Device = None,
+    form: opt.Form = "auto",
+    meaning: opt.Meaning = "auto",
     seed: Annotated[
         int | None, typer.Option("--seed", help="Seed of folds and weights; default the run's.")
     ] = None,
-    as_json: Json = False,
-    plugin: Plugin = None,
+    as_json: opt.Json = False,
+    plugin: opt.Plugin = None,
 ) -> None:
     """Suggest labels that are missing, with calibrated probabilities.
 
-    The run's recipe is trained once per fold on the other folds, so every item is
-    judged by a model that has not seen it. A stopped command continues where it was.
-    Without an audit the probabilities are expectations. --draw-audit 100 says which
-    items to check: give each all its labels, and --audit makes promises of them.
+    Every item is scored by a model that has not seen it. A run in closed form, the
+    default, has kept such scores; else the recipe is trained once per fold on the
+    other folds, and a stopped command continues where it was. Without an audit the
+    probabilities are expectations. --draw-audit 100 chooses items to check: give
+    each of them all its labels, and --audit FILE calibrates on the answers.
 
     Example: [bold]plusone suggest runs/photos-gr-seed0 --precision 0.95[/bold]
     Example: [bold]plusone suggest runs/photos-gr-seed0 --audit checked.csv[/bold]
