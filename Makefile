@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BROWSER := $(VENV)/.browser
 SHARED ?= $(if $(PLUSONE_SHARED),$(PLUSONE_SHARED),../shared)
-EXTRAS := dev,lite0,lite1,lite2,image,plots,tune,review,serve,onnx,heic,docs,tensorboard
+EXTRAS := dev,lite0,lite1,lite2,image,plots,tune,review,serve,onnx,heic,docs,tensorboard,ray
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist worksteal
 
 .PHONY: demo loop test test-fast test-rounding test-accelerator check docs pictures bench results clean

@@ -22,7 +22,8 @@ import torch
 from plusone.data.dataset import Dataset
 from plusone.data.images import decode_all
 from plusone.data.source import load_source
-from plusone.features.extraction import BATCH, extract_to_file
+from plusone.features.encoder import BATCH
+from plusone.features.extraction import extract_to_file
 from plusone.models.backbones import backbone_for
 from plusone.models.heads import Head
 

@@ -43,7 +43,7 @@ ORDER = (
     ("training",),
     ("estimator", "export", "suggest"),
     ("review", "serve"),
-    ("compare",),
+    ("batch", "compare"),
     ("report",),
     ("cli",),
 )

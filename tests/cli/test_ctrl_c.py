@@ -125,7 +125,7 @@ def test_a_worker_that_dies_fails_the_bench(start, folder, tmp_path):
     workers[0].kill()
     out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (1, "")
-    assert err.startswith("plusone: an, seed 0, lr 0.001: the process that trained it died")
+    assert err.startswith("plusone: an, seed 0, lr 0.001: its process died")
     assert err.count("\n") == 1
 
 

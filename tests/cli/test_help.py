@@ -17,7 +17,7 @@ from plusone.version import __version__
 
 COMMANDS = (
     *("demo", "example", "doctor"),
-    *("inspect", "train", "predict", "evaluate", "export", "serve"),
+    *("inspect", "train", "predict", "batch", "evaluate", "export", "serve"),
     *("suggest", "review", "priors"),
     *("methods", "bench", "sweep", "ablate", "choose", "loop", "reproduce", "observe", "prepare"),
     *("features", "hints", "report", "analyse"),

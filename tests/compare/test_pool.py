@@ -12,8 +12,8 @@ from collections import deque
 import psutil
 import pytest
 
-from plusone.compare import _pool as pool
 from plusone.errors import RunError
+from plusone.parallel import worker_pool as pool
 
 
 def in_processes(work, items, workers, name):
@@ -46,7 +46,7 @@ def test_input_errors_stay_input_errors():
 
 
 def test_a_process_that_dies_is_a_sentence():
-    with pytest.raises(RunError, match=r"^job 9: the process that trained it died"):
+    with pytest.raises(RunError, match=r"^job 9: its process died"):
         list(in_processes(os._exit, [9, 9], 1, lambda item: f"job {item}"))
     assert children() == []
 

@@ -37,7 +37,7 @@ from plusone.version import __version__
 # `analyse` one for each analysis.
 PANELS = {
     "Start": ("demo", "example", "doctor"),
-    "Your data": ("inspect", "train", "predict", "evaluate", "export", "serve"),
+    "Your data": ("inspect", "train", "predict", "batch", "evaluate", "export", "serve"),
     "Missing labels": ("suggest", "review", "priors"),
     "Research": (
         "methods", "bench", "sweep", "ablate", "choose", "loop", "reproduce", "observe", "prepare",

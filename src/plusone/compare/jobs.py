@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from plusone.autorecipe import Facts, compose, facts_of
-from plusone.compare._pool import in_processes
 from plusone.data.dataset import Dataset
 from plusone.data.shards import exists, named_files
 from plusone.data.source import EMBEDDED, load_source
@@ -26,6 +25,7 @@ from plusone.errors import InputError, RunError
 from plusone.io.jsonl import append_jsonl, read_jsonl, repair_jsonl
 from plusone.io.keys import content_key, file_state
 from plusone.methods import get_method
+from plusone.parallel.worker_pool import in_processes
 from plusone.recipe import Recipe
 from plusone.results import EpochRecord, RunResult
 from plusone.version import __version__

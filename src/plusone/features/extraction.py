@@ -26,9 +26,9 @@ from plusone.data.images import Aspect, Crops
 from plusone.data.matrix import LabelMatrix
 from plusone.device import resolve
 from plusone.errors import InputError
-from plusone.features.fused import fused
+from plusone.features.encoder import Encoder
 from plusone.features.parts import Array, compute_in_parts
-from plusone.inputs.forward import IMAGES_ON_DEVICE, Fitting, predict
+from plusone.inputs.forward import predict
 from plusone.inputs.loader import ArrayInputs, FileInputs, Inputs, MappedInputs, SomeInputs
 from plusone.inputs.task import Part, Task, dataset_inputs, input_shape
 from plusone.inputs.workers import Count, ImageWorkers
@@ -36,21 +36,17 @@ from plusone.io.arrays import load_npz
 from plusone.io.files import replacing
 from plusone.io.keys import content_key, file_state
 from plusone.methods import ASSUME_NEGATIVE
-from plusone.models.backbones import backbone_for
 from plusone.models.classifier import Classifier
-from plusone.models.heads import Head, as_tokens
 from plusone.parallel.processes import (
     all_gather_values,
     is_main_process,
 )
 from plusone.recipe import Recipe
-from plusone.seeds import seeded
 from plusone.types import TrainLabels
 
 FOLDER = ".features"  # beside runs: features of images, for the next run
 VERSION = 2  # to be raised when decoding or extraction changes
 PIECE = 256  # images after which extracted features are written; a multiple of a batch
-BATCH = 16  # images; a divisor of it, as is that of a device
 
 
 class FeatureCache:
@@ -239,7 +235,6 @@ class Extraction:
         return {"out": str(self.path), "items": self.items, "dim": self.dim, **self.settings}
 
 
-@torch.no_grad()
 def extract_to_file(
     dataset: Dataset,
     path: Path,
@@ -274,14 +269,19 @@ def extract_to_file(
         batch_size: Most images computed at once; None for as many as fit.
         device: What the backbone computes on, see `plusone.device.resolve`.
     """
-    computes = resolve(device)
-    table, row = dataset.table, backbone_for(backbone)
+    table = dataset.table
     if table.root is None:
         raise InputError(f"{dataset.name}: has no image files to extract features from")
-    if tokens and crops != "one":
-        raise InputError("places of several crops cannot be averaged; leave out tokens or crops")
-    side = size or row.size
-    settings = {"backbone": backbone, "size": side, "data": dataset.name}
+    encoder = Encoder(
+        backbone,
+        size,
+        crops=crops,
+        weights=weights,
+        tokens=tokens,
+        batch_size=batch_size,
+        device=device,
+    )
+    settings = {"backbone": backbone, "size": encoder.size, "data": dataset.name}
     settings |= {"aspect": aspect} if aspect != "stretch" else {}
     settings |= {"crops": crops} if crops != "one" else {}
     settings |= {"weights": weights} if weights != "auto" else {}
@@ -291,27 +291,12 @@ def extract_to_file(
     paths = tuple(table.path(number) for number in range(len(table)))
     states = [file_state(file) for file in (Path(weights), *paths)]
     key = content_key((settings, table.ids.tolist(), states))
-    with seeded("extract"):  # a backbone with random weights must be the same every time
-        net = row.build(3, side, weights).eval()
-        noise = torch.randint(0, 256, (1, 3, side, side), dtype=torch.uint8)
-    net = fused(net, noise).to(computes, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    inputs = FileInputs(paths, side, False, ImageWorkers(workers, computes), aspect, crops)
-
-    def features(images: Tensor) -> Tensor:
-        if crops == "one":
-            maps = net(images.contiguous(memory_format=torch.channels_last))
-            return (as_tokens(maps)[0] if tokens else Head().pool(maps)).half()
-        # Crop by crop: for a CPU larger batches are slower.
-        each = torch.stack([Head().pool(net(crop)) for crop in images.unbind(1)])
-        return each.mean(0).half()
-
-    size = BATCH if computes.type == "cpu" else IMAGES_ON_DEVICE
-    fitting = Fitting(features, computes, cropped=size)
-    fitting.rows = batch_size
+    decoding = ImageWorkers(workers, encoder.device)
+    inputs = FileInputs(paths, encoder.size, False, decoding, aspect, crops)
 
     def extract(rows: npt.NDArray[np.int64]) -> Iterator[Array]:
-        for (images,) in inputs.batches(torch.from_numpy(rows), size, ("plain",), 0):
-            yield fitting(images).numpy()
+        for (images,) in inputs.batches(torch.from_numpy(rows), encoder.rows, ("plain",), 0):
+            yield encoder(images)
 
     def write(x: Array) -> None:
         write_features(path, table.ids, x, settings)

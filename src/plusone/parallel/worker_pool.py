@@ -83,8 +83,8 @@ def _receive(pipe: Connection, name: str) -> Any:
         kind, value = pipe.recv()
     except (EOFError, OSError):
         raise RunError(
-            f"{name}: the process that trained it died (out of memory, perhaps: fewer --workers "
-            "need less); finished runs are kept, run the same command again to continue"
+            f"{name}: its process died (out of memory, perhaps: fewer --workers "
+            "need less); what is finished is kept, run the same command again to continue"
         ) from None
     if kind == "input":
         raise InputError(value)
