@@ -10,8 +10,7 @@ from plusone.data.features import align, read_features
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
-from plusone.features import extraction as features
-from plusone.features import parts
+from plusone.features import encoder, parts
 from plusone.features.extraction import FeatureCache, extract_to_file, image_keys, key_of
 from plusone.inputs.loader import ArrayInputs, FileInputs, SomeInputs
 from plusone.models.backbones import backbone_for
@@ -138,7 +137,7 @@ def dataset(pictures):
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch):
     monkeypatch.setattr(parts, "ITEMS_PER_PART", 4)
-    monkeypatch.setattr(features, "BATCH", 2)
+    monkeypatch.setattr(encoder, "BATCH", 2)
 
 
 def run(dataset, path, **rest):
