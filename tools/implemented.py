@@ -31,6 +31,11 @@ RELEASED = {
 # Where a formula is tested, if not among the loops of tests/losses/registry.py.
 ELSEWHERE = {
     "maxent": "methods/test_maxent.py",
+    "sinr": "methods/test_presence_only.py",
+    "full_weighted": "methods/test_presence_only.py",
+    "nnpu": "methods/test_presence_only.py",
+    "vpu": "methods/test_presence_only.py",
+    "neighbours": "methods/test_presence_only.py",
     "wan_sampled": "methods/test_sampled.py",
     "l1r": "methods/test_weight_norm.py",
     "l2r": "methods/test_weight_norm.py",
