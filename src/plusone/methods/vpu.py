@@ -20,6 +20,7 @@ adaptive network branches. A seen negative costs -log(1 - p).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -55,10 +56,11 @@ class Vpu(Method[VpuOptions]):
         z, o = outs[0].logits.float(), self.options
         y = batch.observed.to(z.dtype)
         seen, absent = (y > 0).to(z.dtype), (-y).relu()
-        spread = z.detach().std(-2, correction=0, keepdim=True)
+        fixed = z.detach()
+        spread = (fixed - fixed.mean(-2, keepdim=True)).square().mean(-2, keepdim=True).sqrt()
         log_p = logsigmoid(z / (o.alpha * spread).clamp(LEAST, 1.0))
         count = seen.sum(-2)
-        log_mean = log_p.logsumexp(-2) - log_p.new_tensor(float(z.shape[-2])).log()
+        log_mean = log_p.logsumexp(-2) - math.log(z.shape[-2])
         unlabelled = (o.gamma * log_mean.detach()).exp() * log_mean
         positive = (seen * log_p).sum(-2) / count.clamp(min=1)
         terms = (unlabelled - positive) * (count > 0)
