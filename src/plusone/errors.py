@@ -24,6 +24,11 @@ class DivergedError(RunError):
         self.what = what
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or the name of its type."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 class Problems:
     """Collects everything wrong with one file, so that a user sees all of it at once.
 

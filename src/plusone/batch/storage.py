@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from plusone.data.images import IMAGE_SUFFIXES
-from plusone.errors import InputError
+from plusone.errors import InputError, first_line
 from plusone.extras import install_command
 from plusone.io.files import replacing
 from plusone.io.keys import content_key
@@ -220,8 +220,7 @@ def _parquet(system: Any, name: str) -> Any:
             metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups)
         )
     except (pyarrow.ArrowException, OSError, ValueError) as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"{name}: is not a readable parquet file ({first})") from None
+        raise InputError(f"{name}: is not a readable parquet file ({first_line(error)})") from None
     limit = unpacked_limit(int(system.info(name)["size"] or 0))
     if claimed > limit:
         raise InputError(

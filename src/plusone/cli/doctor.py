@@ -20,6 +20,7 @@ from plusone.cli import options as opt
 from plusone.cli.estimates import estimate_json, print_estimate
 from plusone.cli.loading import layers, load
 from plusone.cli.printing import emit, out, say, table
+from plusone.errors import first_line
 from plusone.extras import install_command
 from plusone.version import __version__
 
@@ -162,8 +163,7 @@ def attempt(find: Callable[[], Any]) -> Any:
     try:
         return find()
     except (ImportError, OSError, RuntimeError, ValueError) as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        return Problem(f"not known: {first}")
+        return Problem(f"not known: {first_line(error)}")
 
 
 def _versions() -> dict[str, str | None]:

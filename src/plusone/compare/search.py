@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from plusone.compare.jobs import Runner, Settings
-from plusone.errors import InputError, RunError
+from plusone.errors import InputError, RunError, first_line
 from plusone.extras import install_command
 from plusone.io.jsonl import read_jsonl, repair_jsonl
 from plusone.io.keys import content_key
@@ -296,7 +296,7 @@ def open_storage(optuna: Any, folder: Path, address: str | None) -> Any:
             words = ("already exists", "duplicate", "unique", "locked")
             if attempt == TRIES or not any(word in str(error).lower() for word in words):
                 raise InputError(
-                    f"--storage {place}: cannot be used ({_first_line(error, address)})"
+                    f"--storage {place}: cannot be used ({_without_password(error, address)})"
                 ) from None
         time.sleep(0.2 * attempt)
     raise AssertionError("unreachable")
@@ -311,9 +311,9 @@ def without_password(address: str) -> str:
     return address.rpartition("@")[2]
 
 
-def _first_line(error: Exception, address: str) -> str:
+def _without_password(error: Exception, address: str) -> str:
     """The first line of an error's message, without the password."""
-    text = (str(error).strip() or type(error).__name__).splitlines()[0].replace(address, "it")
+    text = first_line(error).replace(address, "it")
     try:
         secret = urlsplit(address).password or ""
     except ValueError:
@@ -333,7 +333,7 @@ def database_errors(address: str | None) -> Iterator[None]:
             raise
         raise RunError(
             f"--storage {without_password(address)}: stopped answering "
-            f"({_first_line(error, address)}); finished runs are kept, run the same command "
+            f"({_without_password(error, address)}); finished runs are kept, run the same command "
             "again to continue"
         ) from None
 

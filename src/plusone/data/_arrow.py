@@ -19,7 +19,7 @@ from threading import Lock
 from typing import Any
 
 from plusone.data.table import ID_COLUMNS
-from plusone.errors import InputError
+from plusone.errors import InputError, first_line
 from plusone.extras import install_command
 from plusone.io.keys import file_state
 from plusone.io.readers import UNPACKED_RATIO, unpacked_limit
@@ -65,8 +65,9 @@ def reading(path: Path) -> Iterator[Any]:
     except UnicodeDecodeError:
         raise InputError(f"{path}: has text in it that is not UTF-8") from None
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, EOFError) as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"{path}: is not a readable {_kind(path)} file ({first})") from None
+        raise InputError(
+            f"{path}: is not a readable {_kind(path)} file ({first_line(error)})"
+        ) from None
 
 
 def _kind(path: Path) -> str:

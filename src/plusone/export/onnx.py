@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from plusone.errors import InputError, RunError
+from plusone.errors import InputError, RunError, first_line
 from plusone.export.inputs import NAME
 from plusone.extras import install_command
 from plusone.io.files import replacing
@@ -110,8 +110,7 @@ def _write(module: nn.Module, path: Path, sample: Tensor, about: Mapping[str, An
                 program.model.metadata_props[key] = text
             program.save(str(path), external_data=False)
     except Exception as error:  # the exporter fails in many ways
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise RunError(f"this model cannot be written as ONNX ({first})") from error
+        raise RunError(f"this model cannot be written as ONNX ({first_line(error)})") from error
     finally:
         logging.disable(level)
 

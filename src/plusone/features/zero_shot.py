@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from plusone.errors import InputError
+from plusone.errors import InputError, first_line
 from plusone.extras import install_command
 from plusone.io.readers import read_json
 from plusone.models._timm import import_torchvision
@@ -166,8 +166,9 @@ def _transformers(name: str, device: torch.device) -> ZeroShot:
         file = package.utils.cached_file(name, "preprocessor_config.json")
         settings = read_json(Path(file))
     except (OSError, ValueError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise InputError(f"{name}: is no folder or hub name of a CLIP model ({first})") from None
+        raise InputError(
+            f"{name}: is no folder or hub name of a CLIP model ({first_line(error)})"
+        ) from None
     if not hasattr(model, "get_image_features") or not hasattr(model, "get_text_features"):
         raise InputError(f"{name}: a {type(model).__name__} is no model of images and texts")
     model.eval().to(device)
@@ -203,8 +204,7 @@ def _open_clip(name: str, device: torch.device) -> ZeroShot:
         model = package.create_model(architecture, pretrained=weights or None)
         tokenizer = package.get_tokenizer(architecture)
     except (OSError, RuntimeError, ValueError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise InputError(f"{name}: cannot be loaded ({first})") from None
+        raise InputError(f"{name}: cannot be loaded ({first_line(error)})") from None
     model.eval().to(device)
     settings = model.visual.preprocess_cfg
     size = model.visual.image_size

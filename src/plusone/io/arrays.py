@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy
 
+from plusone.errors import first_line
 from plusone.io.files import replacing
 from plusone.io.readers import UNPACKED_RATIO, unpacked_limit
 
@@ -63,9 +64,9 @@ def load_npz(path: Path, skip: Collection[str] = ()) -> Arrays:
     except OSError as error:
         if error.filename is not None:
             raise
-        raise ValueError(_first(error)) from None
+        raise ValueError(first_line(error)[:SHOWN]) from None
     except Exception as error:  # zip files and array headers can be damaged in many ways
-        reason = "it holds pickled objects" if "pickle" in str(error) else _first(error)
+        reason = "it holds pickled objects" if "pickle" in str(error) else first_line(error)[:SHOWN]
         raise ValueError(reason) from None
 
 
@@ -127,12 +128,6 @@ def _sound_text(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array
 
 
-def _first(error: Exception) -> str:
-    """The first line of an error's message, or the name of its type."""
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:SHOWN]
-
-
 def mapped_member(path: Path, name: str, least: int) -> npt.NDArray[Any] | None:
     """An array of an npz file, mapped read-only; None if missing, small, compressed or damaged."""
     with path.open("rb") as content:
@@ -164,7 +159,7 @@ def mapped_file(path: Path) -> npt.NDArray[Any]:
         except OSError:
             raise
         except Exception as error:  # headers can be damaged in many ways
-            raise ValueError(str(error).strip().splitlines()[0] or type(error).__name__) from None
+            raise ValueError(first_line(error)) from None
 
 
 def _mapped(path: Path, content: IO[bytes], end: int) -> npt.NDArray[Any]:

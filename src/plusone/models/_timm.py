@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from plusone.errors import InputError
+from plusone.errors import InputError, first_line
 from plusone.extras import install_command
 from plusone.models.weights import load_weights
 
@@ -52,10 +52,9 @@ class TimmBackbone(nn.Module):
         except (TypeError, ValueError, AssertionError, RuntimeError) as error:
             if size == native:
                 raise
-            first = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise InputError(
                 f"timm/{name}: takes images of {native} pixels and not of {size} "
-                f"({first}); set image_size = {native}"
+                f"({first_line(error)}); set image_size = {native}"
             ) from None
         self.name, self.config = name, config
         self.net = net
@@ -179,8 +178,9 @@ def _from_hub(repository: str) -> Path:
     try:
         return Path(hub.hf_hub_download(repository, WEIGHTS))
     except Exception as error:  # downloads fail in many ways
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"{repository}: cannot be downloaded ({first}); {ADVICE}") from error
+        raise InputError(
+            f"{repository}: cannot be downloaded ({first_line(error)}); {ADVICE}"
+        ) from error
 
 
 def _hub_is_reachable() -> bool:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from plusone.errors import InputError
+from plusone.errors import InputError, first_line
 from plusone.extras import install_command
 from plusone.models._timm import NMS_ERROR, TimmBackbone, timm_config
 from plusone.models.classifier import Normalize
@@ -214,8 +214,7 @@ def torchvision_problem() -> str | None:
     try:
         import_module("torchvision")
     except Exception as error:  # whatever a broken installation raises
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        if NMS_ERROR not in first:
+        if NMS_ERROR not in (first := first_line(error)):
             return f"cannot be imported ({first}); backbones of timm do not work"
         return (
             f"is broken ({first}): it was built for another torch; backbones of timm work all the "

@@ -9,7 +9,7 @@ from pathlib import Path
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from plusone.errors import InputError
+from plusone.errors import InputError, first_line
 
 PICKLED = (".pth", ".pt", ".bin")
 SHOWN = 3
@@ -79,8 +79,9 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except Exception as error:  # damaged files fail in many ways
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"weights {path}: cannot be read as a weights file ({first})") from None
+        raise InputError(
+            f"weights {path}: cannot be read as a weights file ({first_line(error)})"
+        ) from None
 
 
 def _common_prefix(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> str:

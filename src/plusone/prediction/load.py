@@ -17,7 +17,7 @@ from plusone.closed_form.kernel import KernelMap, StandardMap, kind_of
 from plusone.data.formats import read as read_table
 from plusone.data.images import Crops
 from plusone.device import allowing_tf32, autocasts, device_of, resolve
-from plusone.errors import InputError
+from plusone.errors import InputError, first_line
 from plusone.inputs.forward import predict
 from plusone.inputs.loader import Inputs
 from plusone.methods._base import Method
@@ -157,8 +157,9 @@ def load_run(
             state |= {name: blank[name] for name in method.per_item if name in blank}
         method.load_state_dict(state)
     except RuntimeError as error:
-        first = str(error).splitlines()[0]
-        raise InputError(f"{weights}: does not fit the recipe beside it ({first})") from None
+        raise InputError(
+            f"{weights}: does not fit the recipe beside it ({first_line(error)})"
+        ) from None
     if not autocasts(device, model.precision):
         model.precision = "float32"  # trained on another device
     model.eval().place(device)

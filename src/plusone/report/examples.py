@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from plusone.compare.jobs import JobResult
-from plusone.errors import InputError, RunError
+from plusone.errors import InputError, RunError, first_line
 from plusone.methods import ASSUME_NEGATIVE
 from plusone.prediction.run_folder import read_description
 from plusone.report.blocks import Block, Chip, Gallery, GalleryItem, Note, Section, Work
@@ -113,7 +113,7 @@ def _images(run: JobResult, ids: Sequence[str]) -> tuple[dict[str, str], str, bo
     try:
         images = thumbnails(load_images(_source(run)), ids)
     except (InputError, RunError, OSError) as error:
-        reason = str(error).splitlines()[0] if isinstance(error, (InputError, RunError)) else ""
+        reason = first_line(error) if isinstance(error, (InputError, RunError)) else ""
         return {}, f"Without images: {reason or 'they cannot be read'}.", False
     if not images:
         return {}, "Without images: their files are not where they were.", False

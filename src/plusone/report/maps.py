@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from plusone.compare.jobs import JobResult
 from plusone.device import CPU, device_of
-from plusone.errors import InputError, RunError
+from plusone.errors import InputError, RunError, first_line
 from plusone.inputs.loader import Inputs
 from plusone.io.files import replacing
 from plusone.io.keys import content_key, file_state
@@ -82,7 +82,7 @@ def _strips(run: JobResult, cache: Path) -> Sequence[Block]:
     try:
         images = cached_maps(Path(str(run.run)), [item.id for item in run.examples[:ITEMS]], cache)
     except (InputError, RunError, OSError) as error:
-        return [Note(f"{name}: without maps ({str(error).splitlines()[0]}).")]
+        return [Note(f"{name}: without maps ({first_line(error)}).")]
     return [Note(name), Strips(tuple(images))]
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from plusone.data.images import pixels_of
 from plusone.device import CPU, resolve
-from plusone.errors import InputError
+from plusone.errors import InputError, first_line
 from plusone.inputs.loader import ArrayInputs
 from plusone.prediction.load import load_run
 from plusone.prediction.run_folder import read_description, read_recipe
@@ -138,8 +138,9 @@ def _try(model: ServedModel, folder: Path) -> None:
     try:
         scores = model.predict(["none"], [item]).probabilities
     except Exception as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"{folder}: the model cannot compute an item ({first})") from error
+        raise InputError(
+            f"{folder}: the model cannot compute an item ({first_line(error)})"
+        ) from error
     if tuple(scores.shape) != (1, len(model.classes)):
         raise InputError(
             f"{folder}: the model gives {tuple(scores.shape[1:])} probabilities for "
@@ -163,8 +164,9 @@ class _OnnxCompute:
             about = self.session.get_modelmeta().custom_metadata_map
             same = parse_json(about["classes"]) == list(classes)
         except Exception as error:  # damaged files fail in many ways
-            first = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise InputError(f"{path}: is not what plusone export writes ({first})") from None
+            raise InputError(
+                f"{path}: is not what plusone export writes ({first_line(error)})"
+            ) from None
         if not same:
             raise InputError(f"{path}: has other classes than the folder; export the run again")
         self.name = self.session.get_inputs()[0].name
