@@ -14,8 +14,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from plusone.cli.printing import err, is_watched, percent, resume_hint, table
+from plusone.cli.printing import err, is_watched, resume_hint, table
 from plusone.io.files import alone_in, clear_leftovers
+from plusone.io.text import percent
 
 if TYPE_CHECKING:
     from plusone.compare.jobs import Job, JobResult

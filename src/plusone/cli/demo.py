@@ -12,7 +12,8 @@ from plusone.cli import options as opt
 from plusone.cli.board import run_shown
 from plusone.cli.checks import check_folder
 from plusone.cli.comparison import finish
-from plusone.cli.printing import command_line, emit, out, percent, progress, say, table
+from plusone.cli.printing import command_line, emit, out, progress, say, table
+from plusone.io.text import percent
 
 TITLE = "Scenes of handwritten digits, one positive label per image"
 

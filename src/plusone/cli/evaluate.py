@@ -8,7 +8,8 @@ import typer
 
 from plusone.cli import options as opt
 from plusone.cli.loading import as_asked, dataset_of, thresholds_for, warn_if_diverged
-from plusone.cli.printing import SEEN_ONLY, emit, out, percent, progress, say, table
+from plusone.cli.printing import SEEN_ONLY, emit, out, progress, say, table
+from plusone.io.text import percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

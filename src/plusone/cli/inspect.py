@@ -10,8 +10,9 @@ import typer
 
 from plusone.cli import options as opt
 from plusone.cli.loading import load
-from plusone.cli.printing import emit, out, percent, say, table
+from plusone.cli.printing import emit, out, say, table
 from plusone.errors import InputError
+from plusone.io.text import percent
 
 if TYPE_CHECKING:
     from plusone.data.dataset import Dataset

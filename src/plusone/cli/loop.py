@@ -13,7 +13,8 @@ from plusone.cli import options as opt
 from plusone.cli.checks import check_folder
 from plusone.cli.comparison import report_shown
 from plusone.cli.loading import layers, load
-from plusone.cli.printing import command_line, emit, out, percent, progress, resume_hint, say, table
+from plusone.cli.printing import command_line, emit, out, progress, resume_hint, say, table
+from plusone.io.text import percent
 
 if TYPE_CHECKING:
     from plusone.compare.documents import Loop

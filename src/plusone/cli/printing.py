@@ -13,8 +13,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from plusone.cli.processes import printable
 from plusone.io.files import NO_ROOM
+from plusone.io.text import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -126,11 +126,6 @@ def table(
     for row in rows:
         grid.add_row(*(Text("-" if value is None else printable(str(value))) for value in row))
     return grid
-
-
-def percent(value: float | None) -> str:
-    """A share as per cent with two digits, or a dash."""
-    return "-" if value is None else f"{100 * value:.2f}"
 
 
 def command_line(context: typer.Context, leave_out: tuple[str, ...] = ()) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -13,14 +12,13 @@ from threading import current_thread, main_thread
 from typing import Any
 
 from plusone.errors import InputError
+from plusone.io.text import printable
 from plusone.parallel import environment
 
 TOGETHER = ("train", "evaluate", "predict", "features")
 ALTERNATIVES = dict.fromkeys(
     ("bench", "sweep", "ablate", "reproduce"), "; its --workers trains several at a time"
 )
-# Control characters but line breaks and tabs, what turns text around, and halves of characters.
-CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class _Stopped(BaseException):
@@ -112,23 +110,6 @@ def print_error(sentence: str) -> None:
             stream = sys.stderr if leads() else sys.__stderr__  # the other ranks' is redirected
     if stream is not None:
         stream.write(printable(sentence))
-
-
-def printable(text: str) -> str:
-    r"""A text without the control characters that names may hold, for a terminal.
-
-    They are shown as escapes, so that no name moves the cursor or hides another line. Line breaks
-    stay.
-
-    >>> print(printable("a\x1b[2Jb\udcff"))
-    a\x1b[2Jb\xff
-    """
-    return CONTROL.sub(lambda found: _escaped(found[0]), text)
-
-
-def _escaped(character: str) -> str:
-    code = ord(character)
-    return f"\\x{code & 0xFF:02x}" if code < 0x100 or code >= 0xD800 else f"\\u{code:04x}"
 
 
 def _stop(number: int, frame: Any) -> None:

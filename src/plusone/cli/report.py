@@ -11,9 +11,10 @@ import typer
 from plusone.cli import options as opt
 from plusone.cli.checks import check_file, check_folder
 from plusone.cli.comparison import report_shown
-from plusone.cli.printing import emit, out, percent, say, table
+from plusone.cli.printing import emit, out, say, table
 from plusone.errors import InputError
 from plusone.io.files import refuse_links_out
+from plusone.io.text import percent
 
 if TYPE_CHECKING:
     from plusone.results import RunResult

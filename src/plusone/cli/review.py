@@ -9,9 +9,10 @@ import typer
 
 from plusone.cli import options as opt
 from plusone.cli.checks import check_file
-from plusone.cli.printing import emit, out, percent, say, table
+from plusone.cli.printing import emit, out, say, table
 from plusone.errors import InputError
 from plusone.extras import install_command
+from plusone.io.text import percent
 
 if TYPE_CHECKING:
     from plusone.review.desk import Desk

@@ -19,7 +19,6 @@ from plusone.cli.printing import (
     Steps,
     emit,
     out,
-    percent,
     progress,
     resume_hint,
     say,
@@ -27,6 +26,7 @@ from plusone.cli.printing import (
 )
 from plusone.errors import InputError
 from plusone.io.files import alone_in, clear_leftovers
+from plusone.io.text import percent
 
 if TYPE_CHECKING:
     from plusone.data.dataset import Dataset

@@ -21,7 +21,6 @@ from plusone.cli.printing import (
     Steps,
     emit,
     out,
-    percent,
     progress,
     resume_hint,
     say,
@@ -31,6 +30,7 @@ from plusone.cli.processes import leads
 from plusone.errors import InputError
 from plusone.extras import install_command
 from plusone.io.files import alone_in
+from plusone.io.text import percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from plusone.compare.rows import BACKBONE, Row, Summary
+from plusone.io.text import percent
 
 Output = Literal["terminal", "markdown", "latex", "report"]
 
@@ -29,11 +30,6 @@ ESCAPES = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
 }  # fmt: skip
-
-
-def percent(value: float | None) -> str:
-    """A share as per cent with two digits, or a dash."""
-    return "-" if value is None else f"{100 * value:.2f}"
 
 
 def spread(mean: float | None, sd: float | None, sign: str = "±") -> str:

@@ -32,11 +32,12 @@ from plusone.compare.jobs import (
     rate_grid,
     run_jobs,
 )
-from plusone.compare.results_table import markdown, percent, spread
+from plusone.compare.results_table import markdown, spread
 from plusone.compare.rows import outcome
 from plusone.errors import InputError
 from plusone.inputs.task import seen_labels
 from plusone.io.files import write_json, write_text
+from plusone.io.text import percent
 from plusone.methods import METHODS, get_method
 from plusone.recipe import Recipe, parse_settings
 from plusone.training.expected import check_expected_positives

@@ -15,10 +15,10 @@ import numpy.typing as npt
 from plusone.prediction.items import Skipped
 from plusone.prediction.tags import Predictions
 from plusone.probabilities.thresholds import Thresholds
-from plusone.report.page import environment
 from plusone.report.thumbnails import data_uri
 from plusone.review.pictures import thumbnail
 from plusone.version import __version__
+from plusone.web.templates import templates
 
 SIDE = 240  # of a thumbnail
 THREADS = 4  # that make thumbnails
@@ -50,7 +50,7 @@ class GalleryTags:
         self.file, self.classes, self.cuts = file, classes, thresholds.array
         self.counts: Counter[int] = Counter()
         self.shown = self.untagged = 0
-        self.parts = cast("Any", environment().get_template("gallery.html").module)
+        self.parts = cast("Any", templates("plusone.report").get_template("gallery.html").module)
         self.file.write(str(self.parts.head(title=title, version=__version__)))
 
     def add(self, predictions: Predictions) -> None:

@@ -9,12 +9,9 @@ import re
 import warnings
 from collections.abc import Sequence
 from datetime import date
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-from markupsafe import Markup
 from PIL import Image
 
 from plusone.io.files import replacing
@@ -22,6 +19,7 @@ from plusone.report import style
 from plusone.report.blocks import Section
 from plusone.report.style import STYLE
 from plusone.version import __version__
+from plusone.web.templates import templates
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,24 +34,10 @@ CHIPS = {
 }
 
 
-@cache
-def environment() -> Environment:
-    """Renders the templates of this package; what is put into them is escaped."""
-    made = Environment(
-        loader=PackageLoader("plusone.report"),
-        autoescape=select_autoescape(default=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters["own"] = Markup  # HTML that this package made itself
-    return made
-
-
 def render(title: str, sections: Sequence[Section], notes: Sequence[str] = ()) -> str:
     """The whole page."""
     return (
-        environment()
+        templates("plusone.report")
         .get_template("page.html")
         .render(
             title=title,

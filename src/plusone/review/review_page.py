@@ -27,8 +27,9 @@ from plusone.review.pictures import SIDES
 from plusone.review.questions import ORDERS, Selection
 from plusone.version import __version__
 from plusone.web.guard import Guard, Keys, Rules
-from plusone.web.pages import enter_page, static_file, templates
+from plusone.web.pages import enter_page, static_file
 from plusone.web.server import Server, bind
+from plusone.web.templates import templates
 
 RULES = Rules(
     refused=(403, "open the address that plusone review printed; it contains the access token"),

@@ -37,8 +37,9 @@ from plusone.serve.metrics import Metrics
 from plusone.serve.model import ServedModel
 from plusone.version import __version__
 from plusone.web.guard import Guard, Keys, RefusedError, Rules
-from plusone.web.pages import enter_page, static_file, templates
+from plusone.web.pages import enter_page, static_file
 from plusone.web.server import Server, bind
+from plusone.web.templates import templates
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

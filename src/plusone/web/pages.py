@@ -1,13 +1,11 @@
-"""Parts that all pages of our servers have: the first page, templates, static files."""
+"""Parts that all pages of our servers have: the first page, static files."""
 
 from __future__ import annotations
 
-from functools import cache
 from importlib.resources import files
 
 from fastapi import HTTPException, Response
 from fastapi.responses import HTMLResponse
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from plusone.web.guard import Keys
 
@@ -40,18 +38,6 @@ def enter_page(keys: Keys) -> HTMLResponse:
         keys.cookie_name, keys.cookie, httponly=True, samesite="strict", path=keys.path
     )
     return reply
-
-
-@cache
-def templates(package: str) -> Environment:
-    """The templates of a package; what they show is escaped."""
-    return Environment(
-        loader=PackageLoader(package),
-        autoescape=select_autoescape(default=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
 
 
 def static_file(package: str, name: str) -> Response:
