@@ -14,16 +14,18 @@ from plusone.version import __version__
 
 if TYPE_CHECKING:
     from plusone import data, estimator, losses, methods, metrics, models
+    from plusone.data import Dataset
     from plusone.estimator import PlusOneClassifier
     from plusone.methods import METHODS
     from plusone.metrics import evaluate
     from plusone.prediction.load import load_run
-    from plusone.recipe import Recipe
+    from plusone.recipe import Recipe, make_recipe
     from plusone.results import RunResult
     from plusone.training.api import Fitted, fit
 
 __all__ = [
     "METHODS",
+    "Dataset",
     "Fitted",
     "PlusOneClassifier",
     "Recipe",
@@ -35,6 +37,7 @@ __all__ = [
     "fit",
     "load_run",
     "losses",
+    "make_recipe",
     "methods",
     "metrics",
     "models",
@@ -42,6 +45,7 @@ __all__ = [
 
 _HOMES = {
     "METHODS": "plusone.methods",
+    "Dataset": "plusone.data",
     "Fitted": "plusone.training.api",
     "PlusOneClassifier": "plusone.estimator",
     "Recipe": "plusone.recipe",
@@ -49,6 +53,7 @@ _HOMES = {
     "evaluate": "plusone.metrics",
     "fit": "plusone.training.api",
     "load_run": "plusone.prediction.load",
+    "make_recipe": "plusone.recipe",
 }
 
 

@@ -55,202 +55,227 @@ class Recipe(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     format: Literal[1] = 1
-    method: str = Field("gr", description="name in the method table")
-    options: MethodOptions = Field({}, description="options of the method")
-    seed: int = Field(0, description="seed of initial weights, batch order and augmentation")
+    method: str = Field(default="gr", description="name in the method table")
+    options: MethodOptions = Field(default={}, description="options of the method")
+    seed: int = Field(
+        default=0, description="seed of initial weights, batch order and augmentation"
+    )
 
     observe: str = Field(
-        "auto",
+        default="auto",
         description="observation scheme where all labels are known; auto = the method's own; "
         "given = use the labels as they are",
     )
-    observe_seed: int = Field(1200, description="seed of the simulated annotator")
-    val_share: float = Field(0.2, gt=0, lt=1, description="share of training held out if no val")
-    split_seed: int = Field(1200, description="seed of the held-out share and of train_share")
+    observe_seed: int = Field(default=1200, description="seed of the simulated annotator")
+    val_share: float = Field(
+        default=0.2, gt=0, lt=1, description="share of training held out if no val"
+    )
+    split_seed: int = Field(
+        default=1200, description="seed of the held-out share and of train_share"
+    )
     train_share: float = Field(
-        1.0, gt=0, le=1, description="share of the training items that is learned from"
+        default=1.0, gt=0, le=1, description="share of the training items that is learned from"
     )
     seen_negatives: Literal["weighted", "full"] = Field(
-        "weighted",
+        default="weighted",
         description="what a seen negative (an answer no) weighs: weighted = as much as its "
         "probability exceeds that of the class's unobserved labels; full = 1, as the formulas have "
         "it; the references bce, iun and iu always have 1",
     )
     unobserved: Literal["full", "weighted"] = Field(
-        "full",
+        default="full",
         description="what an unobserved label weighs, in methods trained by gradient steps from "
         "one positive per item: full = 1, as the formulas have it; weighted = the probability "
         "that it is absent, by labels that recovery recovers from features before the run",
     )
     select_on: Literal["auto", "truth", "observed"] = Field(
-        "auto", description="labels the best epoch is chosen on; auto = truth where it is known"
+        default="auto",
+        description="labels the best epoch is chosen on; auto = truth where it is known",
     )
     select_by: Annotated[str, AfterValidator(_known_score)] = Field(
-        "auto",
+        default="auto",
         description="score that chooses where the choice is on observed labels, such as seen_auc; "
         "auto = the one with the least regret, see docs/selection.md",
     )
     empty: Literal["zero", "skip"] = Field(
-        "zero", description="mAP of a class without positives: 0 (the papers) or left out"
+        default="zero", description="mAP of a class without positives: 0 (the papers) or left out"
     )
     expected_positives: Positive | Literal["truth", "estimate"] | None = Field(
-        None,
+        default=None,
         description="positives per item (k); 'truth' counts them on the training items, as the "
         "papers do; 'estimate' estimates them from single positives; default, for methods that "
         "need k: counted on validation items with all labels, else estimated",
     )
     picks: Picks = Field(
-        "auto",
+        default="auto",
         description="how annotators pick the label they name: uniform = any label of an item with "
         "the same probability; salience = each class by a salience that is learned; auto = learned",
     )
     class_priors: tuple[Share, ...] | Literal["truth", "estimate"] | None = Field(
-        None,
+        default=None,
         description="share of items that have each class, in the order of the classes, for crisp; "
         "'truth' counts them on the training items; 'estimate' takes the estimate of plusone "
         "priors; default: the method's own, for crisp best-bin estimation (BBE) every epoch",
     )
 
     probe: Literal["auto", "on", "off"] = Field(
-        "auto",
+        default="auto",
         description="after each epoch, look at what the model says about hidden training labels, "
         "for reports; auto = where only a head is trained, which makes it cheap",
     )
 
     hint_features: bool = Field(
-        False,
+        default=False,
         description="append the hints of an item to its feature vector; predictions need them too",
     )
     mode: Literal["auto", "linear", "finetune", "linear_init"] = Field(
-        "auto", description="linear on fixed features, finetune all, or one after the other"
+        default="auto", description="linear on fixed features, finetune all, or one after the other"
     )
     head: Literal["auto", "linear", "kernel"] = Field(
-        "auto",
+        default="auto",
         description="on fixed features: a linear model, or a linear model in the space of a "
         "kernel; auto = kernel for methods with a closed form, else linear",
     )
     kernel: Literal["auto", "cosine", "rbf"] = Field(
-        "auto",
+        default="auto",
         description="cosines of embeddings, or distances of standardized features (rbf); auto = "
         "the one that predicts seen labels best",
     )
     gamma: Positive | None = Field(
-        None,
+        default=None,
         description="narrowness of the kernel; default: the one of 0.75, 1.5 and 3 that predicts "
         "seen labels best",
     )
     standardize: bool = Field(
-        False,
+        default=False,
         description="on fixed features: bring each feature to mean 0 and spread 1 on the items "
         "that are learned from; the trained model takes the features as they were given",
     )
     use_validation: bool = Field(
-        True,
+        default=True,
         description="learn from the seen labels of validation items too, where the method needs "
         "none to choose by",
     )
     epochs: int | None = Field(
-        None, ge=1, le=MOST_EPOCHS, description="epochs; default 25 linear, 10 finetune"
+        default=None, ge=1, le=MOST_EPOCHS, description="epochs; default 25 linear, 10 finetune"
     )
-    lr: float = Field(1e-3, gt=0, description="learning rate")
+    lr: float = Field(default=1e-3, gt=0, description="learning rate")
     finetune_epochs: int = Field(
-        5, ge=1, le=MOST_EPOCHS, description="epochs of the second stage of linear_init"
+        default=5, ge=1, le=MOST_EPOCHS, description="epochs of the second stage of linear_init"
     )
-    finetune_lr: float | None = Field(None, gt=0, description="its learning rate; default lr / 10")
+    finetune_lr: float | None = Field(
+        default=None, gt=0, description="its learning rate; default lr / 10"
+    )
     stages: tuple[Stage, ...] = Field(
-        (), max_length=100, description="explicit stages instead of a mode"
+        default=(), max_length=100, description="explicit stages instead of a mode"
     )
-    batch_size: int = Field(16, ge=1, le=2**20, description="items per step")
+    batch_size: int = Field(default=16, ge=1, le=2**20, description="items per step")
     accumulate: int = Field(
-        1,
+        default=1,
         ge=1,
         description="pieces that a batch of images is computed in, one after the other, to save "
         "memory; the step is that of the whole batch, but for batch norm",
     )
     group_weight: float = Field(
-        0.0,
+        default=0.0,
         ge=0,
         description="weight of the consistency of items of a group: their probabilities should be "
         "near the running mean of the group; needs a group column; 0 = off",
     )
     group_rate: float = Field(
-        0.001, gt=0, le=1, description="share of the running mean of a group that an item replaces"
+        default=0.001,
+        gt=0,
+        le=1,
+        description="share of the running mean of a group that an item replaces",
     )
     clip: Positive | None = Field(
-        None, description="highest norm of the model's gradient; a larger one is scaled down"
+        default=None,
+        description="highest norm of the model's gradient; a larger one is scaled down",
     )
-    optimizer: Literal["adam", "adamw", "sgd"] = Field("adam", description="optimizer")
-    weight_decay: float = Field(0.0, ge=0, description="weight decay")
-    head_lr_mult: float = Field(1.0, gt=0, description="learning rate of the head over lr")
+    optimizer: Literal["adam", "adamw", "sgd"] = Field(default="adam", description="optimizer")
+    weight_decay: float = Field(default=0.0, ge=0, description="weight decay")
+    head_lr_mult: float = Field(default=1.0, gt=0, description="learning rate of the head over lr")
     schedule: Literal["constant", "one_cycle"] = Field(
-        "constant", description="course of the learning rate over a stage"
+        default="constant", description="course of the learning rate over a stage"
     )
     patience: int | None = Field(
-        None, ge=1, description="epochs without a better one that end a stage; default: never"
+        default=None,
+        ge=1,
+        description="epochs without a better one that end a stage; default: never",
     )
-    ema: float | None = Field(None, gt=0, lt=1, description="decay of averaged weights")
+    ema: float | None = Field(default=None, gt=0, lt=1, description="decay of averaged weights")
 
     backbone: str = Field(
-        "auto", description="backbone for images: cnn (= auto), lite0, lite1, lite2, or timm/NAME"
+        default="auto",
+        description="backbone for images: cnn (= auto), lite0, lite1, lite2, or timm/NAME",
     )
     weights: str = Field(
-        "auto",
+        default="auto",
         description="weights of the backbone: auto = its own, random, or a local safetensors file",
     )
     freeze: tuple[str, ...] = Field(
-        (), description="parts of the backbone that stay as they are, such as ['conv1', 'layer1']"
+        default=(),
+        description="parts of the backbone that stay as they are, such as ['conv1', 'layer1']",
     )
-    freeze_norm: bool = Field(False, description="keep all batch norms of the backbone as they are")
+    freeze_norm: bool = Field(
+        default=False, description="keep all batch norms of the backbone as they are"
+    )
     precision: Precision = Field(
-        "float32",
+        default="float32",
         description="numbers the backbone computes with; weights, head and loss are float32",
     )
     tf32: bool = Field(
-        False, description="let CUDA round the factors of float32 matrix products to TF32"
+        default=False, description="let CUDA round the factors of float32 matrix products to TF32"
     )
     checkpoint_activations: bool = Field(
-        False,
+        default=False,
         description="keep fewer activations of the backbone and compute the others again, which "
         "takes longer and saves memory; for backbones of timm",
     )
-    image_size: int | None = Field(None, ge=16, le=2048, description="side; default the backbone's")
+    image_size: int | None = Field(
+        default=None, ge=16, le=2048, description="side; default the backbone's"
+    )
     aspect: Literal["stretch", "crop"] = Field(
-        "stretch",
+        default="stretch",
         description="how images become square: stretch, or crop = short side to 256/224 of the "
         "size, then the middle",
     )
     crops: Literal["one", "five"] = Field(
-        "one",
+        default="one",
         description="parts of an image whose features are averaged, for the mode linear: one = "
         "the whole, five = the whole and four overlapping tiles of 60 % of each side",
     )
-    flip: bool = Field(True, description="mirror training images at random")
+    flip: bool = Field(default=True, description="mirror training images at random")
     workers: Annotated[int, Field(ge=0, le=MOST_PROCESSES)] | Literal["auto"] = Field(
-        "auto",
+        default="auto",
         description="processes that decode images not held in memory; auto = by the cores, at most "
         "4 if the model runs on the CPU and 16 on an accelerator",
     )
     cache_mb: int = Field(
-        2000, ge=0, le=10_000_000, description="decoded images up to this size stay in memory"
+        default=2000,
+        ge=0,
+        le=10_000_000,
+        description="decoded images up to this size stay in memory",
     )
     cache_dir: str | None = Field(
-        None, description="folder for decoded images, written once and used by later runs"
+        default=None, description="folder for decoded images, written once and used by later runs"
     )
     device: str = Field(
-        "auto",
+        default="auto",
         description="what computes: auto = the accelerator that torch finds, else the CPU; or cpu, "
         "cuda, cuda:1, mps, xpu",
     )
     memory: Literal["device", "host"] = Field(
-        "device",
+        default="device",
         description="where a method keeps its tables with a row per item (role, ll_cp, em_apl, en, "
         "recovery): on the device, or in the memory of the CPU, for tables larger than the device",
     )
     threads: int | None = Field(
-        None, ge=1, le=1024, description="torch threads; default: torch's own"
+        default=None, ge=1, le=1024, description="torch threads; default: torch's own"
     )
     compile: bool = Field(
-        False, description="compile loss and model with torch.compile where a compiler is there"
+        default=False,
+        description="compile loss and model with torch.compile where a compiler is there",
     )
 
     @property

@@ -38,6 +38,19 @@ def as_matrix(truth):
     return LabelMatrix.from_dense(truth, default=-1)
 
 
+def test_a_share_of_all_labels_is_known():
+    truth = random_truth(4000, 10)
+    seen = observe(truth, "partial(0.1)", 3)
+    known = seen != 0
+    assert (np.where(truth == 1, 1, -1)[known] == seen[known]).all()
+    for value in (1, -1):  # within five standard errors of 10 %
+        of_all = (np.where(truth == 1, 1, -1) == value).sum()
+        assert abs((seen == value).sum() - 0.1 * of_all) < 5 * np.sqrt(0.09 * of_all)
+    assert (observe(truth, "partial(1)", 0) == np.where(truth == 1, 1, -1)).all()
+    with pytest.raises(InputError, match="between 0 and 1, not 10"):
+        parse_scheme("partial(10)")
+
+
 def test_single_repeats_the_published_labels_of_coco(shared):
     with np.load(shared / "data/coco2014/coco_train2014.npz") as file:
         truth, published = file["labels"], file["observed_seed1200"]

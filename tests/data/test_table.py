@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable, hold_out_validation
 from plusone.errors import InputError
@@ -60,3 +61,11 @@ def test_held_out_rows_follow_the_protocol() -> None:
     assert held.rows_of("test").tolist() == [0, 1]
     assert hold_out_validation(held) is held
     assert len(hold_out_validation(table(10), share=0.3).rows_of("val")) == 3
+
+
+def test_a_data_set_shows_its_sizes_and_refuses_one_dimension() -> None:
+    labels = np.eye(3, dtype=np.int8)
+    data = Dataset.from_arrays(np.zeros((3, 7)), labels, name="scene")
+    assert repr(data) == "Dataset('scene', 3 items, 3 classes, inputs (7,))"
+    with pytest.raises(InputError, match=r"shape \(3,\).*\[N, D\]"):
+        Dataset.from_arrays(np.zeros(3), labels)

@@ -11,8 +11,11 @@ import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from plusone.data import observation, observe
+from plusone.data.observation import describe_scheme, parse_scheme
 from plusone.errors import InputError
 from plusone.methods import METHODS
 from plusone.methods import _plugins as plugins
@@ -50,6 +53,29 @@ def test_a_file_adds_its_method_once(loader, example, monkeypatch):
     assert loader.origin("capped") == "my-methods.py"
     assert loader.origin("an") is None
     assert os.environ[FILES] == str(example)  # for processes started from here
+
+
+def test_schemes_of_ones_own(loader, tmp_path, monkeypatch):
+    """The example of docs/observation.md, from a file and from an installed package."""
+    page = (Path(__file__).parents[2] / "docs" / "observation.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(from dataclasses.*?)```", page, re.DOTALL)
+    monkeypatch.setattr(observation, "SCHEMES", dict(observation.SCHEMES))
+    (tmp_path / "outside_schemes.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    entries = [EntryPoint("first", "outside_schemes:First", observation.GROUP)]
+    monkeypatch.setattr(
+        observation, "entry_points", lambda group, name: entries if name == "first" else []
+    )
+    assert observe(np.array([[0, 1, 1, 1]]), "first(2)").tolist() == [[0, 1, 1, 0]]
+    (tmp_path / "file.py").write_text(code.replace('"first"', '"of_file"'))
+    assert loader.load_file(tmp_path / "file.py") == ("of_file",)
+    scheme = parse_scheme("of_file(n=1)")
+    assert describe_scheme(scheme) == "of_file(n=1)"
+    for wrong in ('{"single": First}', '{"a b": First}', "{'a': 1}"):
+        (tmp_path / "wrong_schemes.py").write_text(code.replace('{"first": First}', wrong))
+        with pytest.raises(InputError, match=r"wrong_schemes.py: "):
+            loader.load_file(tmp_path / "wrong_schemes.py")
+        sys.modules.pop("plusone_plugin_wrong_schemes")
 
 
 def test_processes_find_the_files_in_the_environment(loader, example, monkeypatch):

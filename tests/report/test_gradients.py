@@ -51,6 +51,7 @@ def gr_gradient(w, b, mu, sigma, q2=0.01, q3=1.0):
 def test_unobserved_labels_have_their_closed_forms(name, loss, grad):
     found = curve(name)
     assert found.independent
+    assert not found.of_batch
     np.testing.assert_allclose(found.unobserved.loss, loss, atol=1e-9)
     np.testing.assert_allclose(found.unobserved.grad, grad, atol=1e-9)
 
@@ -99,6 +100,8 @@ def test_the_largest_loss_of_an_item_is_rejected_or_turned():
 def test_the_count_of_epr_depends_on_the_other_labels():
     many, few = (curve("epr", k=2.0, rest=rest) for rest in (0.5, 0.01))
     assert not many.independent
+    assert many.of_batch  # k is that of the batch
+    assert "alone in its batch" in many.marked
     k_hat = 19 * 0.5 + P
     np.testing.assert_allclose(
         many.unobserved.grad, 20 * 2 * (k_hat - 2) / 400 * P * (1 - P), atol=1e-9

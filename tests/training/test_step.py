@@ -100,6 +100,19 @@ class TwoViews(Plain):
         return super().loss(outs, batch, clock) | {"distance": reduce((first - 2 * second) ** 2)}
 
 
+class WithConstant(Plain):
+    """Weighs classes by a buffer that is never written."""
+
+    constants = ("weights",)
+
+    def __init__(self, labels, options):
+        super().__init__(labels, options)
+        self.register_buffer("weights", torch.linspace(0.5, 2, labels.n_classes))
+
+    def loss(self, outs, batch, clock):
+        return {"loss": reduce(self.weights * assume_negative(outs[0].logits, batch.observed))}
+
+
 class WithPenalty(Plain):
     def penalty(self, head):
         return {"norm": 0.1 * head.weight.square().sum((-2, -1))}
@@ -111,6 +124,7 @@ CASES = {
     "parameter": (WithParameter, "it learns a scale"),
     "head": (WithHead, "its head is not linear"),
     "views": (TwoViews, None),
+    "constant": (WithConstant, None),
     "penalty": (WithPenalty, None),
 }
 

@@ -251,11 +251,13 @@ def _print_gradients(gradients: Gradients) -> None:
             grad = getattr(curve, side).grad
             mark = "" if curve.independent else " *"
             values = [f"{value + 0.0:.3f}" for value in at_probabilities(gradients, grad)]
-            rows.append((curve.label + mark, *values))
+            rows.append((curve.marked + mark, *values))
         out.print(table(title, columns, rows))
     say("above 0 the loss pushes the probability down, below 0 up")
     if not all(curve.independent for curve in gradients.curves):
         say(f"* depends on the other labels, whose probability is {gradients.rest:g} here (--rest)")
+    if any(curve.of_batch for curve in gradients.curves):
+        say("alone in its batch: the curve changes with the other items of the batch")
 
 
 def maps(

@@ -19,7 +19,7 @@ def observe(
     scheme: Annotated[
         str,
         typer.Option(
-            help="single, all, positives_and_negatives(1, 1), fraction(0.5), "
+            help="single, all, positives_and_negatives(1, 1), fraction(0.5), partial(0.1), "
             "biased((1, 2, ...)) with a weight per class, yes_no, frequent(1.0), "
             "named('weights.csv'); by the boxes of a COCO instances file or VOC's folder "
             "Annotations: size('FILE') in proportion to area, dominant('FILE') the largest, "
@@ -30,6 +30,7 @@ def observe(
     form: opt.Form = "auto",
     meaning: opt.Meaning = "auto",
     as_json: opt.Json = False,
+    plugin: opt.Plugin = None,
 ) -> None:
     """Hide labels of a fully labelled data set, to simulate an annotator who gives few.
 

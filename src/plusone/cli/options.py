@@ -155,7 +155,7 @@ OneSeed = Annotated[int | None, typer.Option("--seed", help="One seed instead of
 Plugin = Annotated[
     list[Path] | None,
     typer.Option(
-        "--plugin", metavar="FILE", help="Python file with methods of your own (repeatable)."
+        "--plugin", metavar="FILE", help="Python file with methods or schemes of your own."
     ),
 ]
 PickModels = Annotated[

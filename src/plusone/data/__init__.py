@@ -2,7 +2,7 @@
 
 from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
-from plusone.data.observation import SCHEMES, observe, observe_table
+from plusone.data.observation import SCHEMES, Observation, observe, observe_table
 from plusone.data.table import LabelTable, hold_out_validation
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "Dataset",
     "LabelMatrix",
     "LabelTable",
+    "Observation",
     "hold_out_validation",
     "observe",
     "observe_table",

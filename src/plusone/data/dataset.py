@@ -95,6 +95,11 @@ class Dataset:
         if self.features is not None and len(self.features) != len(self.table):
             raise ValueError(f"features have {len(self.features)} rows for {len(self.table)} items")
 
+    def __repr__(self) -> str:
+        inputs = "images in files" if self.features is None else f"inputs {self.features.shape[1:]}"
+        items, classes = self.table.labels.shape
+        return f"Dataset({self.name!r}, {items} items, {classes} classes, {inputs})"
+
 
 def as_hints(hints: npt.ArrayLike, name: str) -> npt.NDArray[np.float32]:
     """Hints as float32; `InputError` for a value outside [0, 1] that is not NaN."""
@@ -115,6 +120,11 @@ def as_inputs(x: npt.ArrayLike | LazyArray, name: str = "x") -> npt.NDArray[Any]
     if np.ma.is_masked(x):
         raise InputError(f"{name}: has masked values; fill them, or leave those items out")
     array = x if isinstance(x, LazyArray) else np.asarray(x)
+    if array.ndim < 2:
+        raise InputError(
+            f"{name}: has the shape {array.shape}, which is one number for each item; features are "
+            "rows of numbers, [N, D] (x.reshape(-1, 1) makes one column)"
+        )
     if 0 in array.shape[1:]:
         raise InputError(f"{name}: has the shape {array.shape}, so there is nothing to learn from")
     if array.ndim == 4 and array.dtype != np.uint8:

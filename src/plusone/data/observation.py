@@ -13,9 +13,10 @@ import csv
 import io
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, is_dataclass, replace
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -129,6 +130,33 @@ class Fraction:
         keep = np.random.default_rng(seed).random(positives.nnz) < self.q
         rows = positives.row_of_entry()[keep]
         return Observation(LabelMatrix.from_entries(rows, positives.indices[keep], 1, truth.shape))
+
+
+@dataclass(frozen=True)
+class Partial:
+    """Each label, positive or negative, is known with probability `p`: the partial-label setting.
+
+    Labels that are not known stay unobserved, so an item may have no seen positive.
+    """
+
+    p: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.p <= 1:
+            raise InputError(
+                f"partial(p) needs a p between 0 and 1, not {self.p}; 10 % is partial(0.1)"
+            )
+
+    def __call__(self, truth: LabelMatrix, seed: int) -> Observation:
+        rng = np.random.default_rng(seed)
+        parts = [
+            np.where(rng.random((len(rows), truth.n_classes)) < self.p, truth.dense(rows), 0)
+            for start in range(0, len(truth), ROWS_AT_ONCE)
+            for rows in [np.arange(start, min(start + ROWS_AT_ONCE, len(truth)))]
+        ]
+        empty = LabelMatrix.from_entries([], [], [], (0, truth.n_classes))
+        kept = [LabelMatrix.from_dense(part) for part in parts]
+        return Observation(LabelMatrix.concatenate(kept or [empty]))
 
 
 @dataclass(frozen=True)
@@ -293,13 +321,19 @@ class Dominant(Boxed):
         return np.eye(boxes.area.shape[1], dtype=np.float64)[largest]
 
 
-Scheme = Single | All | PositivesAndNegatives | Fraction | Biased | YesNo | Frequent | Named | Boxed
+class Scheme(Protocol):
+    """What a scheme is: a frozen dataclass that is called with all labels and a seed."""
 
-SCHEMES: Mapping[str, Callable[..., Scheme]] = {
+    def __call__(self, truth: LabelMatrix, seed: int) -> Observation:
+        """The labels that the annotator with this seed gives."""
+
+
+SCHEMES: dict[str, Callable[..., Scheme]] = {
     "single": Single,
     "all": All,
     "positives_and_negatives": PositivesAndNegatives,
     "fraction": Fraction,
+    "partial": Partial,
     "biased": Biased,
     "yes_no": YesNo,
     "frequent": Frequent,
@@ -308,6 +342,25 @@ SCHEMES: Mapping[str, Callable[..., Scheme]] = {
     "location": Location,
     "dominant": Dominant,
 }
+GROUP = "plusone.schemes"  # of entry points: schemes of installed packages
+
+
+def add_schemes(schemes: object, source: str) -> tuple[str, ...]:
+    """Adds the schemes of a plug-in, frozen dataclasses by name; returns their names.
+
+    Raises:
+        InputError: They are not that, or a name is taken.
+    """
+    if not isinstance(schemes, Mapping) or not all(map(is_dataclass, schemes.values())):
+        raise InputError(f"{source}: SCHEMES is not a dictionary of dataclasses by name")
+    for name, build in schemes.items():
+        if not str(name).isidentifier() or SCHEMES.get(name, build) is not build:
+            raise InputError(
+                f"{source}: an observation scheme cannot be called {name!r}: it is no plain word, "
+                "or there is one of this name"
+            )
+    SCHEMES.update(schemes)
+    return tuple(schemes)
 
 
 def parse_scheme(text: str) -> Scheme:
@@ -331,8 +384,13 @@ def parse_scheme(text: str) -> Scheme:
             f"cannot read the observation scheme {text!r}; write a name or name(values), "
             "for example single or fraction(0.5)"
         ) from None
+    for entry in () if name in SCHEMES else entry_points(group=GROUP, name=name):
+        add_schemes({name: entry.load()}, entry.value)
     if name not in SCHEMES:
-        raise InputError(f"unknown observation scheme {name!r}; known: {', '.join(SCHEMES)}")
+        raise InputError(
+            f"unknown observation scheme {name!r}; known: {', '.join(SCHEMES)}; --plugin FILE adds "
+            "schemes of your own"
+        )
     try:
         return SCHEMES[name](*args, **keywords)
     except TypeError as error:
@@ -342,7 +400,7 @@ def parse_scheme(text: str) -> Scheme:
 def describe_scheme(scheme: Scheme) -> str:
     """The text from which `parse_scheme` restores a scheme (weights per label are summarised)."""
     name = next(name for name, build in SCHEMES.items() if type(scheme) is build)
-    options = asdict(scheme)
+    options = asdict(scheme)  # type: ignore[call-overload]
     if isinstance(scheme, Biased):
         weights = np.asarray(scheme.weights)
         if weights.ndim > 1:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -12,17 +14,34 @@ from torch import Tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+STATES = (
+    "labels must be 1 (seen positive), 0 (unobserved) or -1 (seen negative; of less weight if "
+    "between -1 and 0)"
+)
+_known = ContextVar("_known", default=False)  # whether labels were checked when they were read
+
+
+@contextmanager
+def known_labels() -> Iterator[None]:
+    """Labels come from a label matrix: looking at them again would take a fifth of a small step."""
+    token = _known.set(True)
+    try:
+        yield
+    finally:
+        _known.reset(token)
+
 
 def on_logits(loss: F) -> F:
     """Wraps a formula of logits and tables of the same shape (labels, other logits).
 
     Tables are the arguments that may be given by position, options those by keyword only. Tables
-    whose shapes differ are refused, because broadcasting would hide the mistake. Half precision is
+    whose shapes differ are refused, because broadcasting would hide the mistake, and so are logits
+    that are not floating point, and labels `y` that are not of the three states. Half precision is
     computed in float32; what the formula returns, a tensor or a dict of tensors, is converted back
     to the type of the logits.
 
     >>> half = torch.tensor([[1.0]], dtype=torch.bfloat16)
-    >>> on_logits(lambda z, y: z.exp() * y)(half, half).dtype
+    >>> on_logits(lambda z, y: z.exp() * y)(half, half).dtype  # labels y are all 1
     torch.bfloat16
     """
     names = [
@@ -40,12 +59,31 @@ def on_logits(loss: F) -> F:
                 raise ValueError(
                     f"labels {tuple(table.shape)} do not match logits {tuple(z.shape)}"
                 )
+        if not z.is_floating_point():
+            raise ValueError(
+                f"logits must be floating-point numbers, not {z.dtype}; the first argument is "
+                "logits, the labels come after it"
+            )
+        if "y" in names[: len(tables)]:
+            _check_labels(tables[names.index("y")])
         value = loss(*(_full_precision(table) for table in tables), **options)
         if isinstance(value, dict):
             return {name: term.to(z.dtype) for name, term in value.items()}
         return value.to(z.dtype)
 
     return cast(F, wrapped)
+
+
+def _check_labels(y: Tensor) -> None:
+    """Refuses labels outside the three states, without reading them on the host."""
+    if torch.compiler.is_compiling() or _known.get() or y.device.type not in ("cpu", "cuda"):
+        return
+    y = y.float()
+    known = (y <= 0) & (y >= -1) | (y == 1)
+    try:
+        torch._assert_async(known.all(), STATES)
+    except RuntimeError:  # on the CPU, which asserts at once
+        raise ValueError(f"{STATES}; one is {y[~known][0].item():g}") from None
 
 
 def _full_precision(table: Tensor) -> Tensor:

@@ -55,7 +55,8 @@ class Method(nn.Module, Generic[O_co]):
       written by the functions of `plusone.methods._tables`.
 
     Runs that differ in their learning rate and seed only can be trained as one stack, if the
-    method's `MethodInfo.alone` is None: its `loss` and `penalty` then accept leading dimensions.
+    method's `MethodInfo.alone` is None: its `loss` and `penalty` then accept leading dimensions. It
+    may have buffers that stay as they were built, the same for all seeds, named in `constants`.
 
     Args:
         labels: What is known of the training items.
@@ -69,6 +70,7 @@ class Method(nn.Module, Generic[O_co]):
     name: str = ""  # in the method table; for messages
     fixed: ClassVar[tuple[str, ...]] = ()  # options that cannot change from stage to stage
     per_item: ClassVar[tuple[str, ...]] = ()  # tables with a row for each training item
+    constants: ClassVar[tuple[str, ...]] = ()  # buffers that are never written, whatever the seed
 
     def __init__(self, labels: TrainLabels, options: O_co) -> None:
         super().__init__()

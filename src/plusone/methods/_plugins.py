@@ -1,9 +1,10 @@
 """Methods from outside the package: files that the user names, and installed packages.
 
 A plug-in is written like a file of this package: it ends with `INFO`, a `MethodInfo`, or with
-`INFOS`, several of them. It is code that runs with all rights of the user, so only the user names
-it (`--plugin FILE`, an installed package). Recipes and run folders, which may come from others, say
-which plug-in a method belongs to, and nothing is loaded because of that.
+`INFOS`, several of them; a file may have observation schemes too, `SCHEMES`. It is code that runs
+with all rights of the user, so only the user names it (`--plugin FILE`, an installed package).
+Recipes and run folders, which may come from others, say which plug-in a method belongs to, and
+nothing is loaded because of that.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 
+from plusone.data.observation import add_schemes
 from plusone.errors import InputError
 from plusone.methods._base import MethodInfo
 
@@ -43,13 +45,14 @@ class Plugins:
         return self._origins.get(method)
 
     def load_file(self, path: Path) -> tuple[str, ...]:
-        """Adds the methods of a Python file to the table; returns their names.
+        """Adds the methods and observation schemes of a Python file; returns their names.
 
-        The file ends with `INFO`, a `MethodInfo`, or `INFOS`, several of them. It is run: load only
-        files that you trust. Processes that this one starts find the methods too.
+        The file ends with `INFO`, a `MethodInfo`, or `INFOS`, several of them; or with `SCHEMES`,
+        observation schemes by name; or with both. It is run: load only files that you trust.
+        Processes that this one starts find the methods too.
 
         Raises:
-            InputError: It cannot be run, has no methods, or a name is taken.
+            InputError: It cannot be run, has neither, or a name is taken.
         """
         path = path.resolve()
         if path in self._loaded:
@@ -57,7 +60,11 @@ class Plugins:
         if not path.is_file():
             raise InputError(f"{path}: there is no such plug-in; --plugin names a Python file")
         module = self._run(path)
-        self._loaded[path] = self._add(_infos(module, str(path)), path.name, str(path))
+        schemes = getattr(module, "SCHEMES", None)
+        names = () if schemes is None else add_schemes(schemes, str(path))
+        if schemes is None or hasattr(module, "INFO") or hasattr(module, "INFOS"):
+            names += self._add(_infos(module, str(path)), path.name, str(path))
+        self._loaded[path] = names
         known = [text for text in os.environ.get(FILES, "").split(os.pathsep) if text]
         if str(path) not in known:
             os.environ[FILES] = os.pathsep.join([*known, str(path)])
@@ -119,7 +126,9 @@ def _infos(value: object, source: str) -> tuple[MethodInfo, ...]:
         value = getattr(value, "INFOS", None) or getattr(value, "INFO", None)
     infos = (value,) if isinstance(value, MethodInfo) else value
     if not isinstance(infos, tuple | list) or not infos:
-        raise InputError(f"{source}: the plug-in has no INFO, the MethodInfo of a method")
+        raise InputError(
+            f"{source}: the plug-in has no INFO, the MethodInfo of a method, and no SCHEMES"
+        )
     for info in infos:
         if not isinstance(info, MethodInfo):
             raise InputError(f"{source}: {type(info).__name__} in INFOS is not a MethodInfo")

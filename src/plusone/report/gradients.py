@@ -13,7 +13,8 @@ How to read the curves:
 - Most losses treat each label independently; then the curves do not depend on `rest`, and the loss
   is the label's own. Where labels interact (`epr`, `ll_r`, `ll_ct`, `ll_cp`, and whatever else
   changes with `rest`), `independent` is False: the derivative is taken while the other labels stay
-  at `rest`, and the loss is the integral of that derivative, 0 at p = `rest`.
+  at `rest`, and the loss is the integral of that derivative, 0 at p = `rest`. A loss that looks at
+  other items of the batch too is found by a second item, whose labels are moved (`of_batch`).
 - A method's memory and parameters are those at the start of training: `em_apl` has no soft labels
   yet (its curve is that of `em`), `en` has ranked nothing yet (`an`), `gr_learned` has its initial
   parameters, `en_scl` has no maps yet (its curve is that of `en`). The teacher of `en_cl` and the
@@ -70,6 +71,7 @@ class Curve(Record):
         epoch: The epoch, from 1.
         options: Options that differ from the defaults.
         independent: Whether the curve is the same whatever the other labels are.
+        of_batch: Whether it depends on the other items of the batch; here there are none.
     """
 
     method: str
@@ -78,8 +80,14 @@ class Curve(Record):
     epochs: int
     options: dict[str, Any]
     independent: bool
+    of_batch: bool = False
     observed: Side
     unobserved: Side
+
+    @property
+    def marked(self) -> str:
+        """Its label, with what it leaves out."""
+        return self.label + " (alone in its batch)" * self.of_batch
 
 
 class Gradients(Document):
@@ -165,6 +173,7 @@ def _build(name: str, options: Mapping[str, Any], classes: int, k: float) -> Met
 
 def _curve(method: Method, options: dict[str, Any], clock: Clock, p: Tensor, rest: float) -> Curve:
     seen, unobserved = (_side(method, clock, p, place, rest) for place in (0, 1))
+    of_batch = _depends_on_items(method, clock, p[::8], rest)
     return Curve(
         method=method.name,
         label=method.name,
@@ -172,6 +181,7 @@ def _curve(method: Method, options: dict[str, Any], clock: Clock, p: Tensor, res
         epochs=clock.epochs,
         options=options,
         independent=seen[1] and unobserved[1],
+        of_batch=of_batch,
         observed=seen[0],
         unobserved=unobserved[0],
     )
@@ -192,15 +202,39 @@ def _side(method: Method, clock: Clock, p: Tensor, place: int, rest: float) -> t
     return side, alone
 
 
+def _depends_on_items(method: Method, clock: Clock, p: Tensor, rest: float) -> bool:
+    """Whether the curves of a label change with another item of its batch."""
+    for place in (0, 1):
+        low, high = (
+            _sweep(method, clock, p, place, rest, other)[1] for other in (rest / 2, (1 + rest) / 2)
+        )
+        if not torch.allclose(low, high, rtol=1e-9, atol=1e-12):
+            return True
+    return False
+
+
 def _sweep(
-    method: Method, clock: Clock, p: Tensor, place: int, rest: float
+    method: Method, clock: Clock, p: Tensor, place: int, rest: float, other: float | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The method's loss, and its derivative at one label, for each probability of that label."""
+    """The method's loss, and its derivative at one label, for each probability of that label.
+
+    Args:
+        method: Built for one item.
+        clock: Where training is.
+        p: The probabilities.
+        place: Which label.
+        rest: Probability of the other labels.
+        other: Probability of the labels of a second item in the batch; None: there is none.
+    """
     observed = torch.from_numpy(method.labels.observed.dense()).double()
+    if other is not None:
+        observed = observed.repeat(2, 1)
     total, grad = torch.empty_like(p), torch.empty_like(p)
     for number, value in enumerate(torch.logit(p)):
         z = torch.full_like(observed, rest).logit()
         z[0, place] = value
+        if other is not None:
+            z[1] = torch.full_like(z[1], other).logit()
         loss = _loss(method, z.requires_grad_(), observed, clock)
         total[number] = loss.detach()
         grad[number] = torch.autograd.grad(loss, z)[0][0, place]
@@ -232,12 +266,12 @@ def _integral(grad: Tensor, p: Tensor, start: float) -> Tensor:
 
 def _loss(method: Method, z: Tensor, observed: Tensor, clock: Clock) -> Tensor:
     """The method's loss for one item, with the same logits for all views."""
-    outs = tuple(Outputs(z, z.new_zeros(1, 1)) for _ in method.views)
+    outs = tuple(Outputs(z, z.new_zeros(len(z), 1)) for _ in method.views)
     taught = tuple(Outputs(z.detach(), out.features) for out in outs)
     batch = Batch(
         tuple(out.features for out in outs),
         observed,
-        torch.zeros(1, dtype=torch.int64),
+        torch.zeros(len(z), dtype=torch.int64),
         () if method.teacher is None else taught,
     )
     return torch.stack(list(method.loss(outs, batch, clock).values())).sum()
@@ -340,7 +374,7 @@ def gradient_regimes(gradients: Gradients) -> Figure:
             "linestyle": DASHES[number % len(DASHES)],
         }
         for column, side in enumerate((curve.observed, curve.unobserved)):
-            axes[column].plot(gradients.p, side.loss, label=plain(curve.label), **look)
+            axes[column].plot(gradients.p, side.loss, label=plain(curve.marked), **look)
             axes[2 + column].plot(gradients.p, side.grad, **look)
     for column, title in enumerate(("Seen positive", "Unobserved label")):
         axes[column].set_title(title)

@@ -21,6 +21,7 @@ from torch.optim import Optimizer
 
 from plusone.errors import DivergedError, InputError
 from plusone.losses import weigh_negatives, weigh_unobserved
+from plusone.losses._logits import known_labels
 from plusone.methods._base import Method
 from plusone.models.heads import Head
 from plusone.seeds import drawn_again
@@ -155,7 +156,8 @@ def training_step(
     if weigh:
         p = method.probabilities(outs[0].logits.detach())
         charged = replace(batch, observed=weigh_negatives(p, batch.observed))
-    terms = (loss or method.loss)(outs, charged, clock) | method.penalty(head)
+    with known_labels():
+        terms = (loss or method.loss)(outs, charged, clock) | method.penalty(head)
     if groups is not None:
         terms["groups"] = groups.loss(method.log_odds(outs[0].logits), batch)
     optimizer.zero_grad()
