@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import os
 import re
+import sqlite3
 import sys
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +18,7 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
+NUMBERS = itertools.count()
 os.environ.setdefault("PLUSONE_DEVICE", "cpu")  # tests/accelerator uses other devices
 # Bytecode is kept even where the environment says otherwise: every worker and every program that
 # tests start would compile all of it.
@@ -34,6 +38,21 @@ def load_file(path: Path, name: str) -> None:
 if not torch.accelerator.is_available():
     # A device must be registered before the first backward pass of the process.
     load_file(Path(__file__).parent / "accelerator" / "mimic_device.py", "plusone_mimic_device")
+
+
+@pytest.fixture(autouse=True)
+def stored(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[], list[tuple[int, str]]]:
+    """The entries of the store of features, of which every test has its own."""
+    folder = tmp_path_factory.getbasetemp() / f"features-{next(NUMBERS)}"
+    monkeypatch.setattr("plusone.features.store.features_folder", lambda: folder)
+
+    def entries() -> list[tuple[int, str]]:
+        with closing(sqlite3.connect(folder / "features.sqlite")) as db:
+            return db.execute("SELECT rowid, photo FROM features ORDER BY rowid").fetchall()
+
+    return entries
 
 
 @pytest.fixture

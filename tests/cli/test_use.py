@@ -153,6 +153,17 @@ def test_predict_a_folder(cli, folder, photo_run, tmp_path):
         assert set(filter(None, row["labels"].split("|"))) == chosen
 
 
+def test_predict_computes_a_photo_once_for_all_models(
+    cli, folder, photo_run, stored, tmp_path, monkeypatch
+):
+    first = cli("predict", photo_run, folder / "photos").out
+    assert len(stored()) == 24
+    shutil.copytree(photo_run, tmp_path / "second")
+    (tmp_path / "moved").symlink_to(folder / "photos")
+    monkeypatch.setattr("plusone.prediction.tags.decoded", None)  # nothing is decoded again
+    assert cli("predict", tmp_path / "second", tmp_path / "moved").out == first
+
+
 def test_predict_some_images_at_once(cli, bad, folder, photo_run, tmp_path):
     for size in ("auto", "3"):
         cli("predict", photo_run, folder, "--batch-size", size, "--out", tmp_path / f"{size}.csv")

@@ -100,7 +100,8 @@ def by_command(said):
 
 
 @pytest.mark.slow
-def test_one_process_writes_and_talks(photos, tmp_path, together, capsys):
+def test_one_process_writes_and_talks(photos, tmp_path, together, capsys, monkeypatch):
+    monkeypatch.setenv("PLUSONE_CACHE", str(tmp_path / "kept"))
     run, alone = tmp_path / "run", tmp_path / "alone"
     (tmp_path / "more").mkdir()
     (tmp_path / "more" / "98.png").write_bytes(b"no picture")
@@ -134,7 +135,6 @@ def test_one_process_writes_and_talks(photos, tmp_path, together, capsys):
     for key, value in theirs.items():
         torch.testing.assert_close(mine[key], value, rtol=1e-3, atol=1e-4)
     assert {file.suffix for file in (tmp_path / "cache").iterdir()} == {".npy"}
-    assert {file.suffix for file in (tmp_path / ".features").iterdir()} == {".npz"}
 
     assert json.loads(out[0][1])["items"] == 40
 

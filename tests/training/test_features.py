@@ -1,9 +1,15 @@
 """Features of images: extracted once, cached by content, or written to a file."""
 
+import shutil
+import subprocess
+import sys
+import time
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.patience import PATIENCE
 
 from plusone.data.dataset import Dataset
 from plusone.data.features import align, read_features
@@ -11,7 +17,9 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.features import encoder, parts
+from plusone.features.encoder import Encoder
 from plusone.features.extraction import FeatureCache, extract_to_file, image_keys, key_of
+from plusone.features.store import FeatureStore
 from plusone.inputs.loader import ArrayInputs, FileInputs, SomeInputs
 from plusone.models.backbones import backbone_for
 from plusone.models.classifier import Classifier
@@ -32,18 +40,73 @@ def inputs(tmp_path):
     return FileInputs(paths, 16)
 
 
-def test_a_second_training_takes_them_from_the_file(inputs, tmp_path):
-    model, ticks = make_model(), []
-    first = FeatureCache(ticks.append, tmp_path / "kept").of(model, inputs)
+def test_a_second_training_takes_them_from_the_store(inputs, tmp_path):
+    model, ticks, kept = make_model(), [], tmp_path / "kept"
+    first = FeatureCache(ticks.append, kept).of(model, inputs)
     assert ticks == [3]
-    (kept,) = (tmp_path / "kept").iterdir()
-    again = FeatureCache(ticks.append, tmp_path / "kept").of(model, inputs)
+    again = FeatureCache(ticks.append, kept).of(model, inputs)
     assert ticks == [3]
     assert torch.equal(first.x, again.x)
-    stored = dict(np.load(kept))
-    with kept.open("wb") as file:  # shows that the file is really read
-        np.savez(file, ids=stored["ids"], x=0 * stored["x"])
-    assert not FeatureCache(None, tmp_path / "kept").of(model, inputs).x.any()
+    store, zero = FeatureStore(kept), np.zeros(48)  # shows that the file is really read
+    store.put(key_of(model, inputs), dict.fromkeys(image_keys(inputs, store), zero))
+    assert not FeatureCache(None, kept).of(model, inputs).x.any()
+
+
+def test_a_photo_is_known_by_its_content_under_any_name(inputs, tmp_path):
+    model, ticks, kept = make_model(), [], tmp_path / "kept"
+    first = FeatureCache(ticks.append, kept).of(model, inputs).x
+    moved = [path.rename(path.with_name(f"moved-{path.name}")) for path in inputs.paths]
+    copy = shutil.copy(moved[0], tmp_path / "copy.png")
+    again = FeatureCache(ticks.append, kept).of(model, FileInputs((*moved, copy), 16)).x
+    assert torch.equal(again, first[[0, 1, 2, 0]])
+    assert ticks == [3]
+    Image.new("RGB", (9, 9)).save(moved[0])  # its old name does not count
+    other = FeatureCache(ticks.append, kept).of(model, FileInputs((moved[0], copy), 16)).x
+    assert torch.equal(other[1], first[0])
+    assert not torch.equal(other[0], first[0])
+
+
+def test_the_store_is_bounded_and_drops_the_oldest(tmp_path, monkeypatch):
+    monkeypatch.setattr("plusone.features.store.LARGEST", 200_000)
+    store, names = FeatureStore(tmp_path), [str(number) for number in range(300)]
+    for name in names:
+        store.put("a", {name: np.full(256, float(name))})
+    known = store.get("a", names)
+    assert 0 < len(known) < 300
+    assert "0" not in known
+    assert known["299"].tolist() == [299.0] * 256
+    assert store.file.stat().st_size < 300_000
+
+
+def test_several_processes_share_a_store_and_a_killed_one_leaves_it_whole(tmp_path):
+    code = """
+import sys, numpy as np
+from pathlib import Path
+from plusone.features.store import FeatureStore
+store, own = FeatureStore(Path(sys.argv[1])), int(sys.argv[2])
+print(flush=True)
+for number in range(own, 4000, 2):
+    store.put("a", {str(number): np.full(100, float(number))})
+"""
+    words = [sys.executable, "-c", code, str(tmp_path)]
+    running = [
+        subprocess.Popen([*words, str(own)], stdout=subprocess.PIPE, text=True) for own in (0, 1)
+    ]
+    try:
+        for process in running:
+            process.stdout.readline()
+        store, names = FeatureStore(tmp_path), [str(number) for number in range(4000)]
+        end = time.monotonic() + PATIENCE
+        while len(store.get("a", names)) < 50 and time.monotonic() < end:
+            time.sleep(0.02)
+        running[0].kill()
+        known = store.get("a", names)
+        assert {int(name) % 2 for name in known} == {0, 1}
+        assert all((x == float(name)).all() and len(x) == 100 for name, x in known.items())
+    finally:
+        for process in running:
+            process.kill()
+            process.communicate()
 
 
 @pytest.mark.rounding
@@ -74,12 +137,10 @@ def test_what_a_stopped_extraction_has_made_is_kept(inputs, tmp_path, monkeypatc
 
     with pytest.raises(KeyboardInterrupt):
         FeatureCache(stop, kept).of(model, inputs)
-    assert len(list(kept.iterdir())) == 2  # the third was made, but not written
     again = FeatureCache(ticks.append, kept).of(model, inputs).x
     assert ticks == [1, 1, 1, 2, 1]
     whole = FeatureCache(None, tmp_path / "whole").of(model, inputs).x
     torch.testing.assert_close(again, whole)  # batches of other sizes round differently
-    assert len(list((tmp_path / "whole").iterdir())) == 1  # its pieces are one file at the end
 
 
 def test_in_one_training_they_are_extracted_once_until_forgotten(inputs):
@@ -98,7 +159,7 @@ def test_the_key_follows_everything_that_matters(inputs):
     assert key_of(make_model(head=SpatialHead), inputs) != base
     assert key_of(make_model(), FileInputs(inputs.paths, 16, aspect="crop")) != base
     assert key_of(make_model(), FileInputs(inputs.paths[:2], 16)) == base  # images have their own
-    assert len({*image_keys(inputs)}) == 3
+    assert len({*image_keys(inputs, FeatureStore(inputs.paths[0].parent))}) == 3
 
 
 def test_images_in_memory_are_kept_by_their_bytes(tmp_path):
@@ -113,16 +174,23 @@ def test_images_in_memory_are_kept_by_their_bytes(tmp_path):
     assert ticks == [5, 4, 1]
 
 
-def test_a_damaged_file_is_made_anew(inputs, tmp_path):
-    model = make_model()
-    first = FeatureCache(None, tmp_path / "kept").of(model, inputs)
-    (kept,) = (tmp_path / "kept").iterdir()
-    good = kept.read_bytes()
-    for bad in (b"", good[:40], b"something else"):
-        kept.write_bytes(bad)
-        again = FeatureCache(None, tmp_path / "kept").of(model, inputs)
-        assert torch.equal(first.x, again.x)
-        assert kept.read_bytes() == good
+@pytest.mark.parametrize("bad", [b"something else" * 100, "cut", "folder"])
+def test_a_damaged_store_costs_time_only(inputs, tmp_path, bad):
+    model, kept = make_model(), tmp_path / "kept"
+    first = FeatureCache(None, kept).of(model, inputs)
+    file = FeatureStore(kept).file
+    good = file.read_bytes()
+    file.unlink()
+    if bad == "folder":
+        file.mkdir()
+    else:
+        file.write_bytes(good[: len(good) // 2] if bad == "cut" else bad)
+    for _ in range(2):
+        assert torch.equal(first.x, FeatureCache(None, kept).of(model, inputs).x)
+    if bad != "folder":
+        ticks = []
+        FeatureCache(ticks.append, kept).of(model, inputs)
+        assert not ticks
 
 
 @pytest.fixture
@@ -178,6 +246,27 @@ def test_a_stopped_extraction_goes_on(dataset, tmp_path, stop):
     run(dataset, tmp_path / "f.npz", on_progress=done.append)
     assert len(done) == {2: 4, 4: 2, 6: 2, 7: 0}[stop]
     assert (tmp_path / "f.npz").read_bytes() == (tmp_path / "whole.npz").read_bytes()
+
+
+def test_the_file_and_training_share_the_store(dataset, tmp_path, monkeypatch):
+    made = []
+    computed = Encoder.__call__
+    monkeypatch.setattr(
+        Encoder, "__call__", lambda self, x: (made.append(len(x)), computed(self, x))[1]
+    )
+    run(dataset, tmp_path / "one.npz", folder=tmp_path)
+    assert sum(made) == 7
+    run(dataset, tmp_path / "two.npz", folder=tmp_path)
+    assert sum(made) == 7
+    assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "two.npz").read_bytes()
+    run(dataset, tmp_path / "without.npz")
+    assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "without.npz").read_bytes()
+    model = Encoder("cnn", 16).model
+    paths = tuple(dataset.table.path(row) for row in range(7))
+    ticks = []
+    x = FeatureCache(ticks.append, tmp_path).of(model, FileInputs(paths, 16)).x
+    assert not ticks
+    torch.testing.assert_close(x, FeatureCache().of(model, FileInputs(paths, 16)).x)
 
 
 def test_data_without_image_files_is_refused(feature_data, tmp_path):

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from plusone.cli.app import main
+from plusone.data.shards import photo_key
 from plusone.review.opening import open_suggestions
 
 FEW = 32
@@ -21,7 +22,7 @@ CLASSES = ("airplane", "beach", "forest", "harbor")
 
 
 @pytest.mark.slow
-def test_from_photos_to_a_better_model(shared, tmp_path, monkeypatch, capsys):
+def test_from_photos_to_a_better_model(shared, stored, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     count = int(os.environ.get("PLUSONE_WALK", FEW))
     photos = sorted((shared / "data" / "ucmerced" / "data").rglob("*.jpg"))
@@ -51,9 +52,10 @@ def test_from_photos_to_a_better_model(shared, tmp_path, monkeypatch, capsys):
     assert (tmp_path / "run" / "report.html").exists() == (count > FEW)
     run("predict", "run", "new", "--out", "tags.csv")
     assert (tmp_path / "tags.csv").read_text().count("\n") > 1
-    before = {path.name for path in (tmp_path / ".features").iterdir()}
+    before = stored()
+    assert {photo for _, photo in before} >= {photo_key(path) for path in chosen}
     run("suggest", "run", "--out", "suggestions")
-    assert {path.name for path in (tmp_path / ".features").iterdir()} == before  # none extracted
+    assert stored() == before
     desk = open_suggestions(tmp_path / "suggestions")
     missing = int(np.flatnonzero(desk.table.labels.dense([0])[0] == 0)[0])
     desk.answer("a" * 16, "0" * 16, [(0, missing, "yes")])
@@ -64,3 +66,4 @@ def test_from_photos_to_a_better_model(shared, tmp_path, monkeypatch, capsys):
     run("export", "again", "--onnx", "--out", "model")
     assert (tmp_path / "model" / "model.onnx").exists()
     assert json.loads(run("predict", "model", "new", "--json").out)
+    assert stored() == before  # every photo was computed once, by the first training

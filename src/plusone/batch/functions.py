@@ -68,7 +68,7 @@ class FeatureBatches:
         pa = _pyarrow()
         images, errors = _decoded(table, self.encoder.size, self.encoder.crops, self.aspect)
         features = [self.encoder(images[rows]) for rows in _rows(len(images), self.encoder.rows)]
-        values = [row for batch in features for row in batch]
+        values = [row for batch in features for row in batch.astype(np.float16)]
         kind = pa.list_(pa.float16())
         return pa.table(
             {ID: names_of(table), "features": _filled(values, errors, kind), ERROR: _texts(errors)}

@@ -246,6 +246,9 @@ def main(arguments: list[str] | None = None) -> None:
     Exit codes: 0 done, 1 failed run, 2 bad input or usage, 130 Ctrl-C, 143 SIGTERM.
     """
     _write_utf8()
+    # Threads of torch wait for each other actively by default, and burn what other programs need:
+    # on busy cores two threads took five times the processor time of one. Read as torch loads.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         with terminated_like_ctrl_c(), together():
             app(args=arguments, prog_name="plusone")  # always leaves by SystemExit or an error

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from plusone.cli import options as opt
-from plusone.cli.loading import kept_features, load
+from plusone.cli.loading import load
 from plusone.cli.printing import KEPT, Steps, emit, out, progress, resume_hint, say, table
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def choose(
     from plusone.autorecipe import compose, facts_of
     from plusone.compare.choose import choose as choose_among
     from plusone.compare.jobs import rate_grid
+    from plusone.features.store import features_folder
     from plusone.methods import CANDIDATES, get_method
     from plusone.recipe import make_recipe, parse_settings
 
@@ -100,7 +101,7 @@ def choose(
             recipes,
             on_epoch=on_epoch,
             on_extract=lambda count: steps.extracted(count, len(dataset.table)),
-            features_folder=kept_features(),
+            features_folder=features_folder(),
         )
     words = _train_words(data, features or [], form, meaning, choice.best.recipe, given_settings)
     words += [] if hints is None else ["--hints", str(hints)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from plusone.cli.printing import emit, out, say, table
+from plusone.cli.printing import duration, emit, out, say, table
 
 if TYPE_CHECKING:
     from plusone.autorecipe import Composed
@@ -68,18 +68,3 @@ def print_estimate(estimate: RunEstimate, data: str) -> None:
     _, free = host_memory()
     if free is not None and needed > free + estimate.peak_bytes:
         say(f"warning: {free / GB:.1f} GB are free, and this run needs {needed / GB:.1f} GB")
-
-
-def duration(seconds: float) -> str:
-    """Seconds in words that are short.
-
-    >>> [duration(s) for s in (0.03, 0.3, 20, 90, 3000, 7000, 200_000)]
-    ['under 0.1 s', '0.3 s', '20 s', '1.5 min', '50 min', '1.9 h', '2.3 days']
-    """
-    if seconds < 0.1:
-        return "under 0.1 s"
-    units = {"s": 1, "min": 60, "h": 3600, "days": 86400}
-    unit = next((name for name, size in units.items() if seconds < 75 * size), "days")
-    unit = "days" if unit == "h" and seconds > 48 * 3600 else unit
-    count = seconds / units[unit]
-    return f"{count:.{1 if count < 10 else 0}f} {unit}"

@@ -21,17 +21,6 @@ if TYPE_CHECKING:
     from plusone.probabilities.thresholds import Thresholds
 
 
-def kept_features() -> Path:
-    """Where commands without an output folder cache features of images: where training does.
-
-    That is beside the runs: in the current folder, if there are some already, or below `runs`.
-    """
-    from plusone.features.extraction import FOLDER
-
-    here = Path(FOLDER)
-    return here if here.is_dir() else Path("runs") / FOLDER
-
-
 def load(
     data: str,
     features: list[Path] | None,

@@ -143,6 +143,7 @@ def _with_features(dataset: Dataset, path: Path, backbone: str, recipe: Recipe) 
     """The data with features of its images, extracted once into a file."""
     from plusone.data.features import align, read_features
     from plusone.features.extraction import extract_to_file
+    from plusone.features.store import features_folder
 
     again = resume_hint("run the same command again to continue")
     with again, progress("extracting features", len(dataset.table)) as (bar, task):
@@ -153,5 +154,6 @@ def _with_features(dataset: Dataset, path: Path, backbone: str, recipe: Recipe) 
             on_progress=lambda done: bar.update(task, completed=done),
             crops=recipe.crops,
             device=recipe.device,
+            folder=features_folder(),
         )
     return replace(dataset, features=align(read_features([path]), dataset.table))

@@ -117,6 +117,7 @@ def predict(
     Example: [bold]plusone predict runs/photos-em-seed0 'new/**/*.jpg' more.csv --json[/bold]
     Example: [bold]plusone predict runs/photos-em-seed0 new --recall 0.9[/bold]
     """
+    from plusone.features.store import features_folder
     from plusone.io.files import replacing
     from plusone.prediction.items import find_items
     from plusone.prediction.load import load_run
@@ -158,7 +159,7 @@ def predict(
         elif to is None and not photos:
             cell = printable if sys.stdout.isatty() else cell
             sinks.append(CsvTags(sys.stdout, predictor.classes, cuts, cell))
-        for batch in predict_all(predictor, items):
+        for batch in predict_all(predictor, items, features_folder()):
             for sink in sinks:
                 sink.add(batch)
             done += len(batch.ids)

@@ -6,7 +6,8 @@ import json
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -17,7 +18,7 @@ from plusone.io.files import NO_ROOM
 from plusone.io.text import printable
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, Task
 
 
 SEEN_ONLY = (
@@ -25,6 +26,7 @@ SEEN_ONLY = (
     "that nobody gave, counts as wrong"
 )
 EXTRACTING = "extracting features"
+BETWEEN_LINES = 30.0  # seconds
 KEPT = "run the same command again to continue (the features extracted so far are kept)"
 err = Console(stderr=True, highlight=False)
 out = Console(highlight=False)
@@ -48,7 +50,7 @@ def is_watched() -> bool:
 
 @contextmanager
 def progress(description: str, total: int | None) -> Iterator[tuple[Progress, Any]]:
-    """A progress bar on standard error; nothing where that is not a terminal."""
+    """A progress bar on standard error; where that is no terminal, a line every half minute."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -65,8 +67,54 @@ def progress(description: str, total: int | None) -> Iterator[tuple[Progress, An
     )
     watched = is_watched()
     bar = Progress(*columns, console=err, disable=not watched, transient=True)
-    with bar if watched else nullcontext():  # rich before 15 would print an empty line
-        yield bar, bar.add_task(description, total=total)
+    task = bar.add_task(description, total=total)
+    with bar if watched else _lines(bar):  # rich before 15 would print an empty line
+        yield bar, task
+
+
+@contextmanager
+def _lines(bar: Progress) -> Iterator[None]:
+    """Prints where a progress bar that is not shown stands, every now and then."""
+    over = Event()
+
+    def look() -> None:
+        before: tuple[object, ...] | None = None
+        while not over.wait(BETWEEN_LINES):
+            task = bar.tasks[0]
+            if (now := (task.description, task.completed)) != before:
+                say(_line(task))
+            before = now
+
+    thread = Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _line(task: Task) -> str:
+    """How far a step is, and how long it takes at its speed of the last half minute."""
+    if not task.total:
+        return f"{task.description} ..."
+    left = "" if task.time_remaining is None else f", about {duration(task.time_remaining)} left"
+    return f"{task.description}: {task.completed:,.0f} of {task.total:,.0f}{left}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words that are short.
+
+    >>> [duration(s) for s in (0.03, 0.3, 20, 90, 3000, 7000, 200_000)]
+    ['under 0.1 s', '0.3 s', '20 s', '1.5 min', '50 min', '1.9 h', '2.3 days']
+    """
+    if seconds < 0.1:
+        return "under 0.1 s"
+    units = {"s": 1, "min": 60, "h": 3600, "days": 86400}
+    unit = next((name for name, size in units.items() if seconds < 75 * size), "days")
+    unit = "days" if unit == "h" and seconds > 48 * 3600 else unit
+    count = seconds / units[unit]
+    return f"{count:.{1 if count < 10 else 0}f} {unit}"
 
 
 class Steps:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from plusone.cli import options as opt
-from plusone.cli.loading import kept_features, load
+from plusone.cli.loading import load
 from plusone.cli.printing import EXTRACTING, KEPT, emit, out, progress, resume_hint, say, table
 from plusone.errors import InputError
 
@@ -128,6 +128,7 @@ def _from_single(dataset: Dataset, settings: list[str], seed: int) -> dict[str, 
     from plusone.closed_form.estimates import from_features, usable_rows
     from plusone.data.matrix import LabelMatrix
     from plusone.features.extraction import vectors_of
+    from plusone.features.store import features_folder
     from plusone.inputs.task import make_task, numbered_groups
     from plusone.recipe import make_recipe, parse_settings
 
@@ -140,7 +141,9 @@ def _from_single(dataset: Dataset, settings: list[str], seed: int) -> dict[str, 
     rows = usable_rows(seen, seed)
     first = len(task.train)
     with resume_hint(KEPT), progress(EXTRACTING, len(rows)) as (bar, making):
-        of = partial(vectors_of, recipe, tick=partial(bar.advance, making), folder=kept_features())
+        of = partial(
+            vectors_of, recipe, tick=partial(bar.advance, making), folder=features_folder()
+        )
         own = (rows[rows < first], rows[rows >= first] - first)
         x = torch.cat([of(replace(task, train=p), r) for p, r in zip(parts, own, strict=True)])
     numbers = numbered_groups(parts)

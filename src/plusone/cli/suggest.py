@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from shlex import join, quote
@@ -132,7 +131,7 @@ def suggest(
     Example: [bold]plusone suggest runs/photos-gr-seed0 --wrong[/bold]
     """
     from plusone.data.formats import read
-    from plusone.features.extraction import FOLDER
+    from plusone.features.store import features_folder
     from plusone.suggest.find import (
         check_no_audit,
         drawn_weights,
@@ -172,9 +171,7 @@ def suggest(
         if name != PROBABILITIES:
             check_form(name, dataset.table)
     checked = None if audit is None else read(audit, check_images=False).table
-    beside = run.parent / FOLDER  # features of the run
-    shared = not linear and beside.is_dir() and os.access(beside, os.W_OK)
-    cached = beside if shared else folder / "folds"
+    cached = features_folder()
     if linear:
         with resume_hint(KEPT), progress(EXTRACTING, len(dataset.table)) as (bar, making):
             dataset, recipe = head_only(

@@ -136,7 +136,7 @@ def train(
     from plusone.data.broken import write_broken
     from plusone.data.source import EMBEDDED
     from plusone.device import resolve
-    from plusone.features.extraction import FOLDER
+    from plusone.features.store import features_folder
     from plusone.inputs.task import make_task
     from plusone.training.run import train as run
     from plusone.training.tracking import make_listeners
@@ -166,7 +166,7 @@ def train(
         _check_new(folder, resume)
         bar.update(reading, description="reading", completed=0, total=len(dataset.table))
         task = make_task(dataset, composed.recipe, tick=lambda: bar.advance(reading))
-    cached = folder.parent / FOLDER if task.images else None
+    cached = features_folder() if task.images else None
     picked = _pick_rate(task, composed, cached)
     if picked is not None:
         composed = composed.revised(picked.choice)

@@ -187,9 +187,9 @@ def run_jobs(
     open_jobs = [job for key, job in jobs_by_key.items() if key not in results]
     waiting = deque(make_units(open_jobs, workers))
     failures: list[str] = []
-    from plusone.features.extraction import FOLDER
+    from plusone.features.store import features_folder
 
-    train = partial(run_unit, features=journal.parent / FOLDER)
+    train = partial(run_unit, features=features_folder())
     running = in_processes(train, waiting, workers, lambda unit: unit.name)
     with closing(running):
         for outcome in running:

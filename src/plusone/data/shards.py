@@ -20,13 +20,14 @@ from pathlib import Path
 
 from plusone.data import _arrow, _tar
 from plusone.errors import InputError
-from plusone.io.keys import file_state
+from plusone.io.keys import content_key, file_key, file_state
 from plusone.io.readers import read_json
 
 TAR = ".tar"
 SUFFIXES = (TAR, *_arrow.SUFFIXES)
 FOLDERS = ("data", "train", "val", "valid", "validation", "dev", "test")  # that may hold shards
 MOST_SHARDS = 100_000
+PHOTO_KEY = 32  # digits
 BRACES = re.compile(r"\{([^{}]+)\}")
 RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
@@ -202,6 +203,19 @@ def read_member(path: Path) -> bytes | memoryview:
     if isinstance(place, int):
         return _arrow.image_bytes(shard, place)
     return _tar.content(shard, place)
+
+
+def photo_key(path: Path) -> str | None:
+    """A key of the content of an image, in a file of its own or in a shard; None if there is none.
+
+    Its length makes it hopeless to look for another image with the same key.
+    """
+    try:
+        if path.is_file():
+            return file_key(path, length=PHOTO_KEY)
+        return content_key(read_member(path), length=PHOTO_KEY)
+    except (OSError, ValueError, InputError):
+        return None
 
 
 def forget() -> None:

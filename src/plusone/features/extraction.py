@@ -1,11 +1,9 @@
-"""Features of images from a backbone: extracted once, cached in memory and optionally on disk.
+"""Features of images from a backbone: extracted once, then read from the store.
 
-`FeatureCache` serves every run, cross-fitting and estimate. Its files are named after what all
-their features depend on: the weights of the backbone, what the head pools of its output, and the
-crops of an image. In them each image has its key: path, size and modification time of a file, or
-the bytes of an image in memory. New and changed images are added in files of their own, in pieces
-while they are extracted, so that a stopped extraction continues; old files may be deleted at any
-time. `extract_to_file` writes features for users.
+`FeatureCache` serves every run, cross-fitting and estimate; `plusone.features.store` keeps what it
+extracts, in pieces, so that a stopped extraction continues. Features are found by the content of
+their image, and by a key of everything else that they depend on: the weights of the backbone, what
+the head pools of its output, and the crops of an image. `extract_to_file` writes them for users.
 """
 
 from __future__ import annotations
@@ -24,16 +22,16 @@ from plusone.data.dataset import Dataset
 from plusone.data.features import write_features
 from plusone.data.images import Aspect, Crops
 from plusone.data.matrix import LabelMatrix
+from plusone.data.shards import PHOTO_KEY
 from plusone.device import resolve
 from plusone.errors import InputError
 from plusone.features.encoder import Encoder
 from plusone.features.parts import Array, compute_in_parts
+from plusone.features.store import FeatureStore
 from plusone.inputs.forward import predict
 from plusone.inputs.loader import ArrayInputs, FileInputs, Inputs, MappedInputs, SomeInputs
 from plusone.inputs.task import Part, Task, dataset_inputs, input_shape
 from plusone.inputs.workers import Count, ImageWorkers
-from plusone.io.arrays import load_npz
-from plusone.io.files import replacing
 from plusone.io.keys import content_key, file_state
 from plusone.methods import ASSUME_NEGATIVE
 from plusone.models.classifier import Classifier
@@ -44,9 +42,8 @@ from plusone.parallel.processes import (
 from plusone.recipe import Recipe
 from plusone.types import TrainLabels
 
-FOLDER = ".features"  # beside runs: features of images, for the next run
 VERSION = 2  # to be raised when decoding or extraction changes
-PIECE = 256  # images after which extracted features are written; a multiple of a batch
+PIECE = 256  # images after which extracted features are kept; a multiple of a batch
 
 
 class FeatureCache:
@@ -54,14 +51,15 @@ class FeatureCache:
 
     Args:
         tick: Called with the number of items whose features were just extracted, and once with the
-            number of those that a stopped extraction left.
-        folder: Where features are cached; None caches them in memory only.
+            number of those that were there.
+        folder: Where the store is; without one they are cached in memory only.
     """
 
     def __init__(
         self, tick: Callable[[int], None] | None = None, folder: Path | None = None
     ) -> None:
-        self.tick, self.folder = tick, folder
+        self.tick = tick
+        self.store = None if folder is None else FeatureStore(folder)
         self._held: dict[int, tuple[Inputs, ArrayInputs]] = {}
 
     def of(self, model: Classifier, inputs: Inputs) -> ArrayInputs:
@@ -75,67 +73,41 @@ class FeatureCache:
         self._held.clear()
 
     def _features(self, model: Classifier, inputs: Inputs) -> Tensor:
-        keys = None if self.folder is None else image_keys(inputs)
-        if self.folder is None or keys is None:
+        keys = None if self.store is None else image_keys(inputs, self.store)
+        if self.store is None or keys is None:
             return self._extracted(model, inputs)
-        name = f"features-{key_of(model, inputs)}"
-        known = _read(self.folder, name, {*keys})
-        missing = [row for row, key in enumerate(keys) if key not in known]
-        if len({*all_gather_values(str(missing))}) > 1:  # machines with different folders
-            missing = list(range(len(keys)))
+        space = key_of(model, inputs)
+        known: dict[str, npt.NDArray[np.generic]] = {**self.store.get(space, keys)}
+        first = {key: row for row, key in reversed([*enumerate(keys)])}
+        missing = sorted(row for key, row in first.items() if key not in known)
+        if len({*all_gather_values(str(missing))}) > 1:  # machines with different stores
+            missing = sorted(first.values())
         if missing and self.tick is not None and len(missing) < len(keys):
             self.tick(len(keys) - len(missing))
-        pieces = [missing[start : start + PIECE] for start in range(0, len(missing), PIECE)]
-        files = []
-        for rows in pieces:
+        for start in range(0, len(missing), PIECE):
+            rows = missing[start : start + PIECE]
             made = self._extracted(model, SomeInputs(inputs, torch.tensor(rows)))
             new = {keys[row]: x for row, x in zip(rows, made.numpy(), strict=True)}
-            files.append(self._write(name, new))
-            known |= new
-        if len(pieces) > 1:
-            self._write(name, {keys[row]: known[keys[row]] for row in missing})
             if is_main_process():
-                for piece in files:
-                    piece.unlink(missing_ok=True)
+                self.store.put(space, new)
+            known |= new
         return torch.from_numpy(np.stack([known[key] for key in keys]))
-
-    def _write(self, name: str, features: Mapping[str, npt.NDArray[np.generic]]) -> Path:
-        assert self.folder is not None
-        path = self.folder / f"{name}-{content_key(*features)}.npz"
-        if is_main_process():
-            ids, x = np.array([*features]), np.stack([*features.values()])
-            with replacing(path) as part, part.open("wb") as out:
-                np.savez(out, allow_pickle=False, ids=ids, x=x)
-        return path
 
     def _extracted(self, model: Classifier, inputs: Inputs) -> Tensor:
         return predict(model, model.features, inputs, kind="images", tick=self.tick)
 
 
-def _read(folder: Path, name: str, wanted: set[str]) -> dict[str, npt.NDArray[np.generic]]:
-    """Features of wanted images in the files of a folder; damaged files are left out."""
-    known: dict[str, npt.NDArray[np.generic]] = {}
-    for path in sorted(folder.glob(f"{name}-*.npz")):
-        try:
-            ids = load_npz(path, skip=("x",))["ids"].tolist()
-            rows = {key: row for row, key in enumerate(ids) if key in wanted and key not in known}
-            x = load_npz(path)["x"][[*rows.values()]] if rows else ()
-            known |= zip(rows, x, strict=True)
-        except (OSError, ValueError, KeyError, IndexError):
-            continue
-    return known
-
-
-def image_keys(inputs: Inputs) -> list[str] | None:
-    """A key of each image; None where images have none."""
+def image_keys(inputs: Inputs, store: FeatureStore) -> list[str] | None:
+    """A key of the content of each image; None where inputs are no images."""
     rows = torch.arange(len(inputs))
     while isinstance(inputs, SomeInputs):
         rows, inputs = inputs.rows[rows], inputs.inputs
     if isinstance(inputs, FileInputs):
         paths = [inputs.paths[row] for row in rows.tolist()]
-        return [content_key((str(path.resolve()), file_state(path))) for path in paths]
+        # Extraction will refuse what is no file.
+        return [key or str(path) for key, path in zip(store.photos(paths), paths, strict=True)]
     if isinstance(inputs, ArrayInputs):
-        return [content_key(inputs.x[row]) for row in rows.tolist()]
+        return [content_key(inputs.x[row], length=PHOTO_KEY) for row in rows.tolist()]
     return None
 
 
@@ -249,6 +221,7 @@ def extract_to_file(
     tokens: bool = False,
     batch_size: int | None = None,
     device: str = "auto",
+    folder: Path | None = None,
 ) -> Extraction:
     """Writes `path`, an npz with `ids` `[N]` and features `x` float16 `[N, D]` or `[N, T, D]`.
 
@@ -268,6 +241,7 @@ def extract_to_file(
         tokens: Keep all T places of the feature map, row by row, instead of their mean.
         batch_size: Most images computed at once; None for as many as fit.
         device: What the backbone computes on, see `plusone.device.resolve`.
+        folder: Where the store of features is, which is not used for `tokens`.
     """
     table = dataset.table
     if table.root is None:
@@ -294,9 +268,32 @@ def extract_to_file(
     decoding = ImageWorkers(workers, encoder.device)
     inputs = FileInputs(paths, encoder.size, False, decoding, aspect, crops)
 
-    def extract(rows: npt.NDArray[np.int64]) -> Iterator[Array]:
+    store = None if folder is None or tokens else FeatureStore(folder)
+    keys = None if store is None else image_keys(inputs, store)
+    space = "" if store is None else key_of(encoder.model, inputs)
+
+    def computed(rows: npt.NDArray[np.int64]) -> Iterator[Array]:
         for (images,) in inputs.batches(torch.from_numpy(rows), encoder.rows, ("plain",), 0):
             yield encoder(images)
+
+    def extract(rows: npt.NDArray[np.int64]) -> Iterator[Array]:
+        if store is None or keys is None:
+            yield from (x.astype(np.float16) for x in computed(rows))
+            return
+        known = store.get(space, [keys[row] for row in rows])
+        first = {keys[row]: row for row in rows[::-1]}
+        missing = [row for row in rows if keys[row] not in known and first[keys[row]] == row]
+        made, done = computed(np.array(missing, dtype=np.int64)), 0
+        for start in range(0, len(rows), encoder.rows):
+            photos = [keys[row] for row in rows[start : start + encoder.rows]]
+            while not known.keys() >= {*photos}:
+                batch = next(made)
+                own = [keys[row] for row in missing[done : done + len(batch)]]
+                new = dict(zip(own, batch, strict=True))
+                store.put(space, new)
+                known.update(new)
+                done += len(batch)
+            yield np.stack([known[photo] for photo in photos]).astype(np.float16)
 
     def write(x: Array) -> None:
         write_features(path, table.ids, x, settings)

@@ -36,10 +36,10 @@ def content_key(*parts: object, length: int = 16) -> str:
     return state.hexdigest()[:length]
 
 
-def file_key(path: Path) -> str:
+def file_key(path: Path, length: int = 16) -> str:
     """The key of a file's content."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+        return hashlib.file_digest(file, "sha256").hexdigest()[:length]
 
 
 def file_sample(path: Path, pieces: int, size: int) -> bytes:

@@ -19,7 +19,7 @@ from plusone.data.images import Crops
 from plusone.device import allowing_tf32, autocasts, device_of, resolve
 from plusone.errors import InputError, first_line
 from plusone.inputs.forward import predict
-from plusone.inputs.loader import Inputs
+from plusone.inputs.loader import ArrayInputs, Inputs
 from plusone.methods._base import Method
 from plusone.models.backbones import feature_dim
 from plusone.models.classifier import Classifier
@@ -91,6 +91,19 @@ class Predictor:
                 self.model, forward, inputs, kind=kind, tick=tick, rows=self.batch_size
             )
             return self.from_logits(logits)
+
+    def features(self, images: Inputs) -> Tensor:
+        """The pooled features of images, as the head takes them, `[N, D]`."""
+        with allowing_tf32(device_of(self.model), self.recipe.tf32):
+            return predict(
+                self.model, self.model.features, images, kind="images", rows=self.batch_size
+            )
+
+    def of_features(self, x: Tensor) -> Tensor:
+        """Probabilities `[N, L]` from features `[N, D]` of images."""
+        with allowing_tf32(device_of(self.model), self.recipe.tf32):
+            logits = predict(self.model, self.model.head, ArrayInputs(x), kind="features")
+            return torch.sigmoid(self.from_logits(logits))
 
     def probabilities(self, inputs: Inputs, tick: Callable[[int], None] | None = None) -> Tensor:
         """Probabilities `[N, L]` for all inputs."""

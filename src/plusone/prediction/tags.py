@@ -19,8 +19,11 @@ from torch import Tensor
 from plusone.data.formats.csv_text import SEPARATOR
 from plusone.data.images import NO_FILE, decode_crops
 from plusone.errors import InputError
-from plusone.inputs.loader import ArrayInputs
+from plusone.features.extraction import key_of
+from plusone.features.store import FeatureStore
+from plusone.inputs.loader import ArrayInputs, FileInputs
 from plusone.io.readers import MAX_PIXELS
+from plusone.models.heads import Head
 from plusone.parallel.processes import all_gather, all_gather_values, single_process, world
 from plusone.prediction.items import Items, Skipped
 from plusone.prediction.load import Predictor
@@ -75,18 +78,27 @@ class Sink(Protocol):
         """Called once, after the last items, with all that were skipped."""
 
 
-def predict_all(predictor: Predictor, arguments: Sequence[Items]) -> Iterator[Predictions]:
+def predict_all(
+    predictor: Predictor, arguments: Sequence[Items], folder: Path | None = None
+) -> Iterator[Predictions]:
     """Predicts items in order, some at a time, so that memory does not grow with their number.
 
     Images that cannot be decoded are skipped. Where several processes run, each predicts a share
     and all get the whole result; all must call it.
+
+    Args:
+        predictor: The model.
+        arguments: The items.
+        folder: Where the store of features is; features of image files are taken from it, and
+            added to it.
     """
     for items in arguments:
         if items.skipped:
             empty = torch.zeros(0, len(predictor.classes))
             yield Predictions((), predictor.classes, empty, items.skipped)
         if items.paths:
-            yield from _all_gather(predictor, _from_files(predictor, items, world()), len(items))
+            batches = _from_files(predictor, items, world(), folder)
+            yield from _all_gather(predictor, batches, len(items))
         else:
             yield from _from_inputs(predictor, items)
 
@@ -132,34 +144,88 @@ def _from_inputs(predictor: Predictor, items: Items) -> Iterator[Predictions]:
 
 
 def _from_files(
-    predictor: Predictor, items: Items, share: tuple[int, int]
+    predictor: Predictor, items: Items, share: tuple[int, int], folder: Path | None
 ) -> Iterator[Predictions]:
     """Predictions of this process's image files; threads decode the next batches meanwhile."""
     rank, processes = share
     size, shown = predictor.shape[-1], predictor.shown
+    known = _Known(predictor, folder)
 
     starts = deque(range(rank * BATCH, len(items), processes * BATCH))
-    waiting: deque[tuple[int, list[Future[Tensor | str]]]] = deque()
+    waiting: deque[tuple[int, list[Future[Tensor | str] | Tensor]]] = deque()
     pool = ThreadPoolExecutor(THREADS)
     try:
         while starts or waiting:
             while starts and len(waiting) < PREFETCHED:
                 start = starts.popleft()
                 paths = items.paths[start : start + BATCH]
-                waiting.append((start, [pool.submit(decoded, path, size, shown) for path in paths]))
-            start, futures = waiting.popleft()
-            images = {start + row: future.result() for row, future in enumerate(futures)}
-            good = {row: image for row, image in images.items() if isinstance(image, Tensor)}
+                features = known.features(paths)
+                decoding = [
+                    pool.submit(decoded, path, size, shown) if x is None else x
+                    for path, x in zip(paths, features, strict=True)
+                ]
+                waiting.append((start, decoding))
+            start, pieces = waiting.popleft()
+            inputs = {
+                start + row: piece if isinstance(piece, Tensor) else piece.result()
+                for row, piece in enumerate(pieces)
+            }
+            good = {row: x for row, x in inputs.items() if isinstance(x, Tensor)}
             skipped = tuple(
-                Skipped(items.ids[row], why) for row, why in images.items() if isinstance(why, str)
+                Skipped(items.ids[row], why) for row, why in inputs.items() if isinstance(why, str)
             )
-            scores = torch.zeros(0, len(predictor.classes))
-            if good:
-                scores = predictor.probabilities(ArrayInputs(torch.stack([*good.values()])))
             kept = items.only([*good])
+            scores = known.probabilities([*good.values()], kept.paths)
             yield Predictions(kept.ids, predictor.classes, scores, skipped, kept.paths)
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+class _Known:
+    """Predictions of image files from features, which are made once for each photo.
+
+    A model that gives the odds of several crops has none, and maps are too large to be kept.
+    """
+
+    def __init__(self, predictor: Predictor, folder: Path | None) -> None:
+        self.predictor = predictor
+        of_features = predictor.shown.crops == predictor.recipe.crops
+        pooled = predictor.model.head.pooling == Head.pooling
+        self.store = (
+            None if folder is None or not (of_features and pooled) else FeatureStore(folder)
+        )
+        self._photos: dict[Path, str] = {}
+        shown = predictor.shown
+        inputs = FileInputs((), predictor.shape[-1], aspect=shown.aspect, crops=shown.crops)
+        self.space = "" if self.store is None else key_of(predictor.model, inputs)
+
+    def features(self, paths: Sequence[Path]) -> list[Tensor | None]:
+        """The features `[D]` of each file, where they are known."""
+        if self.store is None:
+            return [None] * len(paths)
+        photos = self.store.photos(paths)
+        self._photos |= {p: photo for p, photo in zip(paths, photos, strict=True) if photo}
+        known = self.store.get(self.space, (photo for photo in photos if photo))
+        found = [None if photo is None else known.get(photo) for photo in photos]
+        return [None if x is None else torch.from_numpy(x.copy()) for x in found]
+
+    def probabilities(self, inputs: Sequence[Tensor], paths: Sequence[Path]) -> Tensor:
+        """Probabilities `[N, L]` of files, from features `[D]` or decoded images."""
+        photos = [self._photos.pop(path, None) for path in paths]
+        if not inputs:
+            return torch.zeros(0, len(self.predictor.classes))
+        if self.store is None:
+            return self.predictor.probabilities(ArrayInputs(torch.stack([*inputs])))
+        new = [row for row, x in enumerate(inputs) if x.ndim > 1]
+        vectors = [*inputs]
+        if new:
+            images = ArrayInputs(torch.stack([inputs[row] for row in new]))
+            made = self.predictor.features(images)
+            for row, x in zip(new, made, strict=True):
+                vectors[row] = x
+            keys = {photos[row]: x.numpy() for row, x in zip(new, made, strict=True)}
+            self.store.put(self.space, {key: x for key, x in keys.items() if key is not None})
+        return self.predictor.of_features(torch.stack(vectors))
 
 
 def decoded(
