@@ -117,7 +117,7 @@ def predict(
     Example: [bold]plusone predict runs/photos-em-seed0 'new/**/*.jpg' more.csv --json[/bold]
     Example: [bold]plusone predict runs/photos-em-seed0 new --recall 0.9[/bold]
     """
-    from plusone.features.store import features_folder
+    from plusone.features.feature_store import features_folder
     from plusone.io.files import replacing
     from plusone.prediction.items import find_items
     from plusone.prediction.load import load_run

@@ -131,7 +131,7 @@ def suggest(
     Example: [bold]plusone suggest runs/photos-gr-seed0 --wrong[/bold]
     """
     from plusone.data.formats import read
-    from plusone.features.store import features_folder
+    from plusone.features.feature_store import features_folder
     from plusone.suggest.find import (
         check_no_audit,
         drawn_weights,

@@ -136,7 +136,7 @@ def train(
     from plusone.data.broken import write_broken
     from plusone.data.source import EMBEDDED
     from plusone.device import resolve
-    from plusone.features.store import features_folder
+    from plusone.features.feature_store import features_folder
     from plusone.inputs.task import make_task
     from plusone.training.run import train as run
     from plusone.training.tracking import make_listeners

@@ -187,7 +187,7 @@ def run_jobs(
     open_jobs = [job for key, job in jobs_by_key.items() if key not in results]
     waiting = deque(make_units(open_jobs, workers))
     failures: list[str] = []
-    from plusone.features.store import features_folder
+    from plusone.features.feature_store import features_folder
 
     train = partial(run_unit, features=features_folder())
     running = in_processes(train, waiting, workers, lambda unit: unit.name)

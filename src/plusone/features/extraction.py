@@ -1,6 +1,6 @@
 """Features of images from a backbone: extracted once, then read from the store.
 
-`FeatureCache` serves every run, cross-fitting and estimate; `plusone.features.store` keeps what it
+`FeatureCache` serves every run, cross-fitting and estimate; `plusone.features.feature_store` keeps what it
 extracts, in pieces, so that a stopped extraction continues. Features are found by the content of
 their image, and by a key of everything else that they depend on: the weights of the backbone, what
 the head pools of its output, and the crops of an image. `extract_to_file` writes them for users.
@@ -26,8 +26,8 @@ from plusone.data.shards import PHOTO_KEY
 from plusone.device import resolve
 from plusone.errors import InputError
 from plusone.features.encoder import Encoder
+from plusone.features.feature_store import FeatureStore
 from plusone.features.parts import Array, compute_in_parts
-from plusone.features.store import FeatureStore
 from plusone.inputs.forward import predict
 from plusone.inputs.loader import ArrayInputs, FileInputs, Inputs, MappedInputs, SomeInputs
 from plusone.inputs.task import Part, Task, dataset_inputs, input_shape

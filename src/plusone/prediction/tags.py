@@ -20,7 +20,7 @@ from plusone.data.formats.csv_text import SEPARATOR
 from plusone.data.images import NO_FILE, decode_crops
 from plusone.errors import InputError
 from plusone.features.extraction import key_of
-from plusone.features.store import FeatureStore
+from plusone.features.feature_store import FeatureStore
 from plusone.inputs.loader import ArrayInputs, FileInputs
 from plusone.io.readers import MAX_PIXELS
 from plusone.models.heads import Head
