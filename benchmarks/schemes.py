@@ -38,12 +38,13 @@ from statistics import fmean, stdev
 import numpy as np
 
 from plusone.compare.bench import Entry, tune_by_grid
-from plusone.compare.jobs import Job, JobResult, Source, read_journal, run_jobs
+from plusone.compare.jobs import Job, JobResult, read_journal, run_jobs
 from plusone.compare.results_table import markdown
 from plusone.data.dataset import Dataset
 from plusone.data.formats import write
 from plusone.data.matrix import LabelMatrix
 from plusone.data.observation import Biased, Frequent, Scheme, Single, observe_table
+from plusone.data.source import Source
 from plusone.io.files import write_text
 
 UNIFORM = "recovery, picks uniform"  # without learning how readily each class is named

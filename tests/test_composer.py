@@ -14,10 +14,10 @@ from plusone import autorecipe
 from plusone.autorecipe import Facts, compose, facts_of
 from plusone.cli.app import main
 from plusone.compare import bench
-from plusone.compare.jobs import Source, make_jobs
+from plusone.compare.jobs import make_jobs
 from plusone.compare.spec import make_spec, merge_settings, read_spec
 from plusone.data import Dataset
-from plusone.data.source import DATA_DEFAULTS, load_source
+from plusone.data.source import DATA_DEFAULTS, Source, load_source
 from plusone.errors import InputError
 from plusone.methods import COMPARED, METHODS, get_method
 from plusone.prediction.run_folder import read_metrics, read_recipe

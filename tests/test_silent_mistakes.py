@@ -8,12 +8,13 @@ import torch
 from PIL import Image
 
 import plusone
-from plusone.compare.jobs import Job, Source
+from plusone.compare.jobs import Job
 from plusone.data import Dataset, LabelMatrix, LabelTable, observe_table
 from plusone.data.features import FeatureFile, align
 from plusone.data.formats import read
 from plusone.data.images import decode
 from plusone.data.observation import Biased
+from plusone.data.source import Source
 from plusone.errors import InputError
 from plusone.inputs.task import make_task
 from plusone.prediction.tags import Predictions

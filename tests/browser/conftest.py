@@ -14,7 +14,8 @@ import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from plusone.compare.jobs import Job, Source, run_jobs
+from plusone.compare.jobs import Job, run_jobs
+from plusone.data.source import Source
 from plusone.recipe import make_recipe
 from plusone.report.writing import write_report
 

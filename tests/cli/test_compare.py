@@ -237,7 +237,8 @@ def test_the_live_table_on_a_terminal(cli, tmp_path, monkeypatch):
 
 
 def test_the_board_shows_what_fits_and_the_time_left(monkeypatch):
-    from plusone.compare.jobs import Job, Source
+    from plusone.compare.jobs import Job
+    from plusone.data.source import Source
     from plusone.methods import METHODS
     from plusone.recipe import make_recipe
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from plusone.compare import search
 from plusone.compare.bench import Entry
-from plusone.compare.jobs import JobResult, Source
+from plusone.compare.jobs import JobResult
+from plusone.data.source import Source
 
 
 def tune(url, name, trials, log, manner="work"):

@@ -10,7 +10,6 @@ from plusone.compare.jobs import (
     Failed,
     Job,
     Refused,
-    Source,
     Unit,
     make_units,
     maybe_features,
@@ -18,6 +17,7 @@ from plusone.compare.jobs import (
     run_jobs,
     run_unit,
 )
+from plusone.data.source import Source
 from plusone.recipe import make_recipe
 
 FEATURES = Source("digits-features")

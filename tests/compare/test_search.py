@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from plusone.compare.bench import Entry
-from plusone.compare.jobs import JobResult, Source
+from plusone.compare.jobs import JobResult
 from plusone.compare.search import RATE, tune_by_optuna
+from plusone.data.source import Source
 from plusone.errors import InputError
 from plusone.extras import install_command
 from plusone.methods import METHODS, Choice, Range

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from plusone.compare import jobs as module
-from plusone.compare.jobs import Source
 from plusone.compare.sweep import (
     Point,
     label_of,
@@ -21,6 +20,7 @@ from plusone.compare.sweep import (
     write_sweep,
 )
 from plusone.data.observation import observe
+from plusone.data.source import Source
 from plusone.errors import InputError
 
 SHORT = {"epochs": 2}

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from plusone.compare.jobs import Job, Source, run_job
+from plusone.compare.jobs import Job, run_job
 from plusone.data.broken import find_faults
 from plusone.data.images import decode, fault
+from plusone.data.source import Source
 from plusone.errors import InputError
 from plusone.io.readers import MAX_PIXELS
 from plusone.recipe import make_recipe

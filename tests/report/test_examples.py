@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from plusone.data.formats import read
+from plusone.data.source import Source
 from plusone.errors import InputError
 from plusone.report.examples import chips, examples
 from plusone.report.material import collect
@@ -30,7 +31,7 @@ def test_chips_name_as_many_labels_as_are_true():
 
 
 def test_embedded_digits_have_images_also_for_their_features():
-    found = thumbnails(load_images({"data": "digits-features"}), ["scene-00001", "nobody"])
+    found = thumbnails(load_images(Source("digits-features")), ["scene-00001", "nobody"])
     assert list(found) == ["scene-00001"]
     assert opened(found["scene-00001"]).size == (64, 64)
 
@@ -40,7 +41,7 @@ def test_images_are_read_below_the_folder_of_the_data_only(tmp_path):
         (tmp_path / "data" / name).mkdir(parents=True)
         Image.fromarray(np.zeros((300, 600, 3), np.uint8)).save(tmp_path / "data" / name / "1.png")
     Image.fromarray(np.zeros((9, 9), np.uint8)).save(tmp_path / "secret.png")
-    dataset = load_images({"data": str(tmp_path / "data")})
+    dataset = load_images(Source(str(tmp_path / "data")))
     ids = [str(name) for name in dataset.table.ids]
     assert opened(thumbnails(dataset, ids)[ids[0]]).size == (SIDE, SIDE // 2)
     dataset.table.ids[0] = "../secret.png"
@@ -51,7 +52,7 @@ def test_images_are_read_below_the_folder_of_the_data_only(tmp_path):
 
 def test_data_without_images_or_gone(tmp_path):
     np.savez(tmp_path / "x.npz", x=np.zeros((4, 3), np.float32), y=np.eye(4, 3), ids=list("abcd"))
-    for source in ({"data": str(tmp_path / "gone.csv")}, {}):
+    for source in (Source(str(tmp_path / "gone.csv")), None):
         with pytest.raises(InputError, match="is not where it was"):
             load_images(source)
 

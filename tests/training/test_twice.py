@@ -14,8 +14,9 @@ import pytest
 import torch
 from tests.patience import HOUR
 
-from plusone.compare.jobs import Job, Source, make_units, run_jobs, run_unit
+from plusone.compare.jobs import Job, make_units, run_jobs, run_unit
 from plusone.data.dataset import Dataset
+from plusone.data.source import Source
 from plusone.inputs.task import make_task
 from plusone.methods import METHODS
 from plusone.recipe import make_recipe

@@ -151,7 +151,7 @@ def finished_parts(out: str, about: Mapping[str, Any]) -> set[str]:
     if ABOUT in held:
         with system.open(f"{path}/{ABOUT}", "rb") as file:
             before = parse_json(file.read(LARGEST).decode("utf-8", "replace"))
-        if before != json.loads(json.dumps(dict(about))):
+        if before != parse_json(json.dumps(dict(about))):
             raise InputError(f"{out}: has results of other items or settings; choose another --out")
         return {name for name in held if name.startswith("part-") and name.endswith(".parquet")}
     if held:

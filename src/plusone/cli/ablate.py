@@ -47,7 +47,7 @@ def ablate(
     Example: [bold]plusone ablate VOCdevkit -x features -m gr --lr 1e-3,1e-4[/bold]
     """
     from plusone.compare.ablate import ablation_table, run_ablation, write_ablation
-    from plusone.compare.jobs import make_source
+    from plusone.data.source import make_source
     from plusone.recipe import make_recipe
 
     check_folder(to)

@@ -49,6 +49,7 @@ def batch(
     device: opt.Device = None,
     seed: opt.UnusedSeed = 0,
     as_json: opt.Json = False,
+    plugin: opt.Plugin = None,
 ) -> None:
     """Compute features or tags of items on any storage, as parquet files.
 

@@ -74,6 +74,7 @@ EXTRAS = {
     "tensorboard": Extra(("tensorboard",), "figures for TensorBoard, plusone train --track"),
     "mlflow": Extra(("mlflow",), "figures for MLflow, plusone train --track"),
     "wandb": Extra(("wandb",), "figures for Weights & Biases, plusone train --track"),
+    "ray": Extra(("ray", "pyarrow", "pandas"), "plusone batch on a cluster"),
     "heic": Extra(("pillow_heif",), "HEIC images, as phones take them"),
 }
 COMPILERS = ("c++", "g++", "clang++", "cl")

@@ -83,21 +83,6 @@ def given_settings(
     return {**merge_settings(from_file, by_set), **by_flags}
 
 
-def source_of(
-    data: str, features: list[Path] | None, form: str, meaning: str, hints: Path | None
-) -> dict[str, Any]:
-    """How the data was read, as the description of a run keeps it and `dataset_of` reads it."""
-    from plusone.data.source import EMBEDDED
-
-    return {
-        "data": data if data in EMBEDDED else str(Path(data).resolve()),
-        "features": [str(path.resolve()) for path in features or []],
-        **({} if hints is None else {"hints": str(hints.resolve())}),
-        "format": form,
-        "labels": meaning,
-    }
-
-
 def dataset_of(
     run: Path,
     data: str | None,
@@ -107,21 +92,22 @@ def dataset_of(
     hints: Path | None = None,
 ) -> Any:
     """The data named on the command line, or the data the run was trained on."""
+    from plusone.data.source import Source
     from plusone.prediction.run_folder import read_description
 
     if data is not None:
         return load(data, features, form, meaning, hints=hints)
-    source = read_description(run).source
-    if not {"data", "features", "format", "labels"} <= set(source):
+    source = Source.from_json(read_description(run).source)
+    if source is None:
         raise InputError(
             f"{run}: does not say which data it was trained on; name the data after the run"
         )
     return load(
-        source["data"],
-        [Path(path) for path in source["features"]],
-        source["format"],
-        source["labels"],
-        hints=hints or (Path(source["hints"]) if "hints" in source else None),
+        source.data,
+        [Path(path) for path in source.features],
+        source.format,
+        source.labels,
+        hints=hints or (Path(source.hints) if source.hints else None),
     )
 
 

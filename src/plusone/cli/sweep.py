@@ -67,8 +67,8 @@ def sweep(
 
     Example: [bold]plusone sweep labels.csv -m em --over options.alpha=0.1,0.2[/bold]
     """
-    from plusone.compare.jobs import make_source
     from plusone.compare.sweep import parse_over, run_sweep, write_sweep
+    from plusone.data.source import make_source
     from plusone.recipe import make_recipe
 
     check_folder(to)

@@ -14,7 +14,7 @@ import typer
 from plusone.cli import options as opt
 from plusone.cli.checks import check_folder
 from plusone.cli.comparison import report_shown
-from plusone.cli.loading import layers, load, source_of
+from plusone.cli.loading import layers, load
 from plusone.cli.printing import (
     KEPT,
     SEEN_ONLY,
@@ -134,7 +134,7 @@ def train(
     from plusone.autorecipe import check, compose, facts_of
     from plusone.cli.estimates import show_estimate
     from plusone.data.broken import write_broken
-    from plusone.data.source import EMBEDDED
+    from plusone.data.source import EMBEDDED, make_source
     from plusone.device import resolve
     from plusone.features.feature_store import features_folder
     from plusone.inputs.task import make_task
@@ -186,7 +186,7 @@ def train(
             on_record=shown.record,
             on_step=shown.step,
             on_extract=shown.extracted,
-            source=source_of(data, features, form, meaning, hints),
+            source=make_source(data, features or (), form, meaning, hints).to_json(),
             rules=composed.rules,
             features=cached,
             listeners=listeners,

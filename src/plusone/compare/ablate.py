@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from plusone.compare.documents import Ablation, AblationRow
-from plusone.compare.jobs import Job, JobResult, Runner, Settings, Source, run_jobs
+from plusone.compare.jobs import Job, JobResult, Runner, Settings, run_jobs
 from plusone.compare.results_table import markdown
 from plusone.compare.rows import outcome
 from plusone.compare.sweep import plan_cell, run_cells
+from plusone.data.source import Source
 from plusone.errors import InputError
 from plusone.io.files import write_json, write_text
 from plusone.io.text import percent

@@ -15,14 +15,13 @@ from plusone.compare.jobs import (
     JobResult,
     Runner,
     Settings,
-    Source,
     make_jobs,
-    make_source,
     rate_grid,
 )
 from plusone.compare.rows import Summary, summarise
 from plusone.compare.search import tune_by_optuna
 from plusone.compare.spec import BenchSpec, DataSpec, merge_settings
+from plusone.data.source import Source, make_source
 from plusone.errors import InputError
 from plusone.methods import METHODS, get_method
 from plusone.recipe import Recipe

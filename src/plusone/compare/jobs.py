@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from plusone.autorecipe import Facts, compose, facts_of
-from plusone.data.dataset import Dataset
-from plusone.data.shards import exists, named_files
-from plusone.data.source import EMBEDDED, load_source
-from plusone.errors import InputError, RunError
+from plusone.data.shards import named_files
+from plusone.data.source import Source
+from plusone.errors import RunError
 from plusone.io.jsonl import append_jsonl, read_jsonl, repair_jsonl
 from plusone.io.keys import content_key, file_state
 from plusone.methods import get_method
@@ -36,31 +35,6 @@ if TYPE_CHECKING:
 
 Settings = dict[str, Any]
 ARRAY_FILES = (".npz", ".arff", ".xml", ".parquet")  # formats that contain features
-
-
-@dataclass(frozen=True)
-class Source:
-    """How to load the data of a job; see `plusone.data.source.load_source`."""
-
-    data: str
-    features: tuple[str, ...] = ()
-    format: str = "auto"
-    labels: str = "auto"
-    hints: str | None = field(default=None, repr=False)  # keys are made of the repr
-
-    @property
-    def name(self) -> str:
-        """What to call the data before it is read: the file's name, or its folder's."""
-        path = Path(self.data)
-        return (path.parent.name if path.stem == "labels" else path.stem) or "data"
-
-    def load(self) -> Dataset:
-        """Reads the data."""
-        files = [Path(path) for path in self.features]
-        hints = None if self.hints is None else Path(self.hints)
-        return load_source(
-            self.data, features=files, hints=hints, format=self.format, labels=self.labels
-        )
 
 
 @dataclass(frozen=True)
@@ -89,17 +63,6 @@ class Job:
     def name(self) -> str:
         """What to call it in a message."""
         return f"{self.recipe.method}, seed {self.recipe.seed}, lr {self.recipe.lr:g}"
-
-
-def make_source(
-    data: str, features: Sequence[Path], form: str, meaning: str, hints: Path | None = None
-) -> Source:
-    """How to load a data set, with absolute paths."""
-    place = data if data in EMBEDDED else str(Path(data).resolve())
-    if place != data and not exists(Path(data)):
-        raise InputError(f"{data}: no such file or folder")
-    files = tuple(str(path.resolve()) for path in features)
-    return Source(place, files, form, meaning, None if hints is None else str(hints.resolve()))
 
 
 def make_jobs(

@@ -27,13 +27,13 @@ from plusone.compare.jobs import (
     JobResult,
     Runner,
     Settings,
-    Source,
     make_jobs,
     rate_grid,
     run_jobs,
 )
 from plusone.compare.results_table import markdown, spread
 from plusone.compare.rows import outcome
+from plusone.data.source import Source
 from plusone.errors import InputError
 from plusone.inputs.task import seen_labels
 from plusone.io.files import write_json, write_text

@@ -1,9 +1,9 @@
-"""Loading the data set that a user names on the command line."""
+"""The data set that a user names on the command line: which files, how they are read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,9 @@ from plusone.data.features import align, read_features
 from plusone.data.formats import read
 from plusone.data.hints import with_hints
 from plusone.data.matrix import LabelMatrix
+from plusone.data.shards import exists
 from plusone.data.table import LabelTable
+from plusone.errors import InputError
 
 EMBEDDED = {
     "digits": "scenes of handwritten digits, 64 x 64 images, made on this machine",
@@ -35,6 +37,54 @@ DATA_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     },
     "digits-features": {"batch_size": 64, "expected_positives": 2.58},
 }
+
+
+@dataclass(frozen=True)
+class Source:
+    """Which data is read, and how; see `load_source`."""
+
+    data: str
+    features: tuple[str, ...] = ()
+    format: str = "auto"
+    labels: str = "auto"
+    hints: str | None = field(default=None, repr=False)  # keys are made of the repr
+
+    @property
+    def name(self) -> str:
+        """What to call the data before it is read: the file's name, or its folder's."""
+        path = Path(self.data)
+        return (path.parent.name if path.stem == "labels" else path.stem) or "data"
+
+    def load(self) -> Dataset:
+        """Reads the data."""
+        files = [Path(path) for path in self.features]
+        hints = None if self.hints is None else Path(self.hints)
+        return load_source(
+            self.data, features=files, hints=hints, format=self.format, labels=self.labels
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """What the description of a run keeps."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Source | None:
+        """What `to_json` gave; None of a run whose data was given as arrays."""
+        if "data" not in value:
+            return None
+        given = {name: value[name] for name in cls.__dataclass_fields__ if name in value}
+        return cls(**given | {"features": tuple(given.get("features", ()))})
+
+
+def make_source(
+    data: str, features: Sequence[Path], form: str, meaning: str, hints: Path | None = None
+) -> Source:
+    """The data that a command names, with absolute paths."""
+    place = data if data in EMBEDDED else str(Path(data).resolve())
+    if place != data and not exists(Path(data)):
+        raise InputError(f"{data}: no such file or folder")
+    files = tuple(str(path.resolve()) for path in features)
+    return Source(place, files, form, meaning, None if hints is None else str(hints.resolve()))
 
 
 def load_source(

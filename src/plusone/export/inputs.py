@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from plusone.data.images import CROPPED, CROPS
-from plusone.data.source import load_source
+from plusone.data.source import Source
 from plusone.errors import InputError
 from plusone.models.backbones import Normalized
 from plusone.models.classifier import Normalize
@@ -114,20 +114,16 @@ def _normalization(
 
 def some_inputs(predictor: Predictor, run: Path, n: int) -> tuple[Tensor, bool]:
     """Up to `n` inputs: of the first items of the run's data (True), or random if it is gone."""
-    source = read_description(run).source
+    source = Source.from_json(read_description(run).source)
     try:
-        dataset = load_source(
-            source["data"],
-            features=[Path(path) for path in source["features"]],
-            hints=Path(source["hints"]) if "hints" in source else None,
-            format=source["format"],
-            labels=source["labels"],
-        )
+        if source is None:
+            raise InputError(f"{run}: does not say which data it was trained on")
+        dataset = source.load()
         rows = np.arange(min(n, len(dataset.table)))
         inputs = inputs_for(predictor, dataset, rows)
         batches = inputs.batches(torch.arange(len(rows)), len(rows), ("plain",), 0)
         return next(iter(batches))[0], True
-    except (InputError, KeyError, OSError):
+    except (InputError, OSError):
         generator = torch.Generator().manual_seed(0)
         crops = len(CROPS[predictor.recipe.crops])
         shape = (n, *([crops] if crops > 1 else []), *predictor.shape)

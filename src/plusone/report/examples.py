@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from plusone.compare.jobs import JobResult
+from plusone.data.source import Source
 from plusone.errors import InputError, RunError, first_line
 from plusone.methods import ASSUME_NEGATIVE
 from plusone.prediction.run_folder import read_description
@@ -120,8 +119,8 @@ def _images(run: JobResult, ids: Sequence[str]) -> tuple[dict[str, str], str, bo
     return images, "", next(iter(images.values())).startswith("data:image/png")
 
 
-def _source(run: JobResult) -> Mapping[str, Any]:
+def _source(run: JobResult) -> Source | None:
     """How the data of a run was read: from the journal, or from its run folder."""
-    if run.source is not None:
-        return asdict(run.source)
-    return read_description(Path(run.run)).source if run.run else {}
+    if run.source is None and run.run:
+        return Source.from_json(read_description(Path(run.run)).source)
+    return run.source

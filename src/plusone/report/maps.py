@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from plusone.compare.jobs import JobResult
+from plusone.data.source import Source
 from plusone.device import CPU, device_of
 from plusone.errors import InputError, RunError, first_line
 from plusone.inputs.loader import Inputs
@@ -107,7 +108,7 @@ def draw_maps(folder: Path, ids: Sequence[str]) -> list[MapImage]:
     predictor = load_run(folder)
     if not predictor.images:
         raise InputError("the model was trained on features, which have no maps")
-    dataset = load_images(read_description(folder).source)
+    dataset = load_images(Source.from_json(read_description(folder).source))
     rows = {str(name): row for row, name in enumerate(dataset.table.ids)}
     known = [name for name in ids if name in rows]
     if not known:

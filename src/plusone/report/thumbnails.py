@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -14,26 +13,22 @@ from PIL import Image
 from plusone.data.dataset import Dataset
 from plusone.data.images import open_image
 from plusone.data.shards import exists, is_image
-from plusone.data.source import EMBEDDED, load_source
+from plusone.data.source import EMBEDDED, Source, load_source
 from plusone.errors import InputError
 
 SIDE = 160
 
 
-def load_images(source: Mapping[str, Any]) -> Dataset:
-    """The data of a run with its images, by what the run says about its data."""
-    data = str(source.get("data") or "")
-    if data in EMBEDDED:
+def load_images(source: Source | None) -> Dataset:
+    """The data of a run with its images."""
+    if source is not None and source.data in EMBEDDED:
         return load_source("digits")
-    if not data or not exists(Path(data)):
+    if source is None or not exists(Path(source.data)):
         raise InputError("the data is not where it was when the training ran")
     from plusone.data.formats import read
 
     dataset = read(
-        Path(data),
-        format=source.get("format") or "auto",
-        labels=source.get("labels") or "auto",
-        check_images=False,
+        Path(source.data), format=source.format, labels=source.labels, check_images=False
     )
     in_memory = dataset.features is not None and dataset.features.ndim == 4
     if not in_memory and dataset.table.root is None:
