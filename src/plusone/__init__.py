@@ -7,6 +7,11 @@ The public names are those of `__all__`. Each is imported when it is first used,
 the package takes no time.
 """
 
+import sys
+
+if sys.argv[:1] == ["-m"] and not sys.flags.safe_path:
+    sys.path.pop(0)  # `python -m plusone`: nothing else is imported from the working folder
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

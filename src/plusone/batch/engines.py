@@ -12,8 +12,8 @@ import secrets
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import chdir, contextmanager
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -24,12 +24,14 @@ from plusone.batch.storage import (
     Piece,
     find_pieces,
     finished_parts,
+    opened,
     tables_of,
     write_part,
 )
 from plusone.errors import InputError
 from plusone.extras import install_command
 from plusone.io.keys import content_key, file_sample
+from plusone.parallel.environment import children_import_nothing_from_here
 from plusone.parallel.worker_pool import in_processes
 from plusone.version import __version__
 
@@ -155,6 +157,8 @@ class _RayWorker:
 def _on_ray(job: Job, pieces: list[Piece], workers: int, gpus: float) -> Iterator[Done]:
     if not pieces:
         return
+    system, path = opened(job.out)  # workers have another working folder
+    job = replace(job, out=system.unstrip_protocol(path))
     with ray_data() as data:
         rows = data.from_items([{"piece": piece} for piece in pieces])
         pool = data.ActorPoolStrategy(size=max(1, min(workers, len(pieces))))
@@ -185,7 +189,9 @@ def ray_data() -> Iterator[Any]:
         raise InputError(f"--engine ray needs ray: {install_command('ray')}") from None
     started = not ray.is_initialized()
     if started:
-        ray.init(logging_level=logging.ERROR, log_to_driver=False, **local)
+        # Ray's workers import first from what is the working folder here.
+        with chdir(Path(sys.executable).anchor), children_import_nothing_from_here():
+            ray.init(logging_level=logging.ERROR, log_to_driver=False, **local)
     ray.data.DataContext.get_current().enable_progress_bars = False
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     try:

@@ -31,6 +31,7 @@ from plusone.cli.processes import (
 )
 from plusone.errors import InputError, RunError
 from plusone.io.files import room
+from plusone.parallel.environment import children_import_nothing_from_here
 from plusone.version import __version__
 
 # Panels of the first help page. The module of a command has a function of the same name, and
@@ -250,7 +251,7 @@ def main(arguments: list[str] | None = None) -> None:
     # on busy cores two threads took five times the processor time of one. Read as torch loads.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
-        with terminated_like_ctrl_c(), together():
+        with children_import_nothing_from_here(), terminated_like_ctrl_c(), together():
             app(args=arguments, prog_name="plusone")  # always leaves by SystemExit or an error
     except (_CtrlC, KeyboardInterrupt) as stop:
         by_signal = any(isinstance(cause, Terminated) for cause in (stop, *stop.args))

@@ -22,6 +22,7 @@ from plusone.data.images import Aspect, Crops, decode_crops
 from plusone.device import resolve
 from plusone.errors import InputError
 from plusone.inputs._views import ItemView
+from plusone.parallel.environment import children_import_nothing_from_here
 
 Count = int | Literal["auto"]
 PREFETCHED = 2  # batches that each worker prepares in advance
@@ -159,7 +160,8 @@ class _Loader:
         """The batches of one pass, after an empty one with which the workers have begun."""
         assert self._loader is not None
         self._sampler.requests = requests
-        self._batches = iter(self._loader)  # not in this frame, which may outlive `close`
+        with children_import_nothing_from_here():  # where processes are not forked
+            self._batches = iter(self._loader)  # not in this frame, which may outlive `close`
         try:
             yield ()
             while (batch := next(self._batches, None)) is not None:

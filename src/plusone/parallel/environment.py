@@ -1,10 +1,32 @@
-"""What torchrun says in the environment: how many processes there are, and which one this is."""
+"""The environment of processes: what torchrun says in it, and what those that we start get."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from plusone.errors import InputError
+
+SAFE_PATH = "PYTHONSAFEPATH"
+
+
+@contextmanager
+def children_import_nothing_from_here() -> Iterator[None]:
+    """Processes that the block starts do not import from the working folder.
+
+    Python puts it first for `python -c` and `python -m`, which is how the worker processes and the
+    resource tracker of `multiprocessing` start: a `struct.py` in a stranger's folder would run.
+    """
+    before = os.environ.get(SAFE_PATH)
+    os.environ[SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(SAFE_PATH, None)
+        else:
+            os.environ[SAFE_PATH] = before
 
 
 def world_size() -> int:

@@ -20,6 +20,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from plusone.errors import InputError, RunError
+from plusone.parallel.environment import children_import_nothing_from_here
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -97,7 +98,7 @@ def _start(work: Callable[[Item], Result], number: int) -> _Worker:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(work, theirs, number))
-    with _ctrl_c_ignored():  # the new process inherits this: only the parent handles Ctrl-C
+    with _ctrl_c_ignored(), children_import_nothing_from_here():  # the new process inherits both
         process.start()
     theirs.close()
     return _Worker(process, ours)
