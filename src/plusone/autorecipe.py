@@ -319,7 +319,9 @@ def _crops(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
         return None
     if name not in RATES or not _pretrained(now):
         return None
-    if method is None or method.gives_maps(now.get("options") or {}):
+    if method is None or now.get("head") == "labelwise":
+        return None
+    if method.gives_maps(now.get("options") or {}):
         return None
     if (device := resolve(str(now.get("device", "auto")))).type != "cpu":
         return Choice(

@@ -12,9 +12,11 @@ from plusone.closed_form.kernel import n_landmarks
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.methods import get_method
-from plusone.methods._base import Method, MethodInfo
+from plusone.methods._base import Method, MethodInfo, make_options
+from plusone.methods._labelwise import LabelwiseOptions
 from plusone.models.backbones import backbone_for, feature_dim
 from plusone.models.classifier import Classifier
+from plusone.models.heads import Head, LabelwiseHead, LinearHead
 from plusone.recipe import Recipe
 from plusone.seeds import seeded
 from plusone.types import Stage, TrainLabels
@@ -56,6 +58,18 @@ def plan_of(recipe: Recipe, *, images: bool) -> Plan:
             "a kernel head works on fixed features, and this training changes the backbone; use "
             "--mode linear, or head = linear"
         )
+    if recipe.head == "labelwise":
+        if solves and "features" in kinds:
+            raise InputError(
+                f"{recipe.method} is solved in closed form on fixed features, which has no "
+                "label-wise embeddings; use --mode finetune, or head = linear"
+            )
+        if info.inputs == "vectors":
+            raise InputError(
+                f"{recipe.method} needs one vector for each item, and a labelwise head has the "
+                "whole feature map; leave head out"
+            )
+        _head_sizes(recipe)
     if recipe.standardize and not on_features:
         raise InputError(
             "standardize works on fixed feature vectors, and this training changes the backbone; "
@@ -76,6 +90,27 @@ def plan_of(recipe: Recipe, *, images: bool) -> Plan:
         closed_form=solves and on_features,
         kernel=recipe.head == "kernel" or (recipe.head == "auto" and solves and on_features),
     )
+
+
+def _head_sizes(recipe: Recipe) -> LabelwiseOptions:
+    """The sizes of a labelwise head."""
+    return make_options(LabelwiseOptions, recipe.head_options, "the labelwise head", "head")
+
+
+def _head(recipe: Recipe, method: Method, dim: int) -> Head:
+    """The head of a recipe: the method's own, or a labelwise one in the place of a linear layer."""
+    own = method.make_head(dim)
+    if recipe.head != "labelwise" or isinstance(own, LabelwiseHead):
+        return own
+    if type(own) is not LinearHead:
+        raise InputError(
+            f"{recipe.method} has a head of its own with these options; leave head = labelwise out"
+        )
+    sizes = _head_sizes(recipe).sized(method.labels.places)
+    head = LabelwiseHead(dim, method.labels.n_classes, **sizes.head)
+    if not own.bias.requires_grad:  # a bias that the method has set
+        head.bias = own.bias  # type: ignore[assignment]
+    return head
 
 
 def _wrong_inputs(info: MethodInfo, *, images: bool) -> InputError:
@@ -128,7 +163,7 @@ def build(
         dim = feature_dim(backbone) if backbone is not None else shape[-1]
         if plan.kernel:
             dim = landmarks or n_landmarks(labels.n_items)
-        head = method.make_head(dim)
+        head = _head(recipe, method, dim)
         if images and recipe.crops != "one" and head.pooling != "mean":
             raise InputError(
                 f"crops = '{recipe.crops}' averages the features of the crops, and {recipe.method} "

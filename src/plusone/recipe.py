@@ -131,10 +131,17 @@ class Recipe(BaseModel):
     mode: Literal["auto", "linear", "finetune", "linear_init"] = Field(
         default="auto", description="linear on fixed features, finetune all, or one after the other"
     )
-    head: Literal["auto", "linear", "kernel"] = Field(
+    head: Literal["auto", "linear", "kernel", "labelwise"] = Field(
         default="auto",
-        description="on fixed features: a linear model, or a linear model in the space of a "
-        "kernel; auto = kernel for methods with a closed form, else linear",
+        description="linear = a linear model; kernel = a linear model in the space of a kernel, on "
+        "fixed features; labelwise = an embedding for each class by attention, as LAC has it; auto "
+        "= kernel for methods with a closed form on fixed features, else the method's own: linear "
+        "for most",
+    )
+    head_options: MethodOptions = Field(
+        default={},
+        description="sizes of the labelwise head: width, heads, feedforward, encoder_layers, "
+        "decoder_layers, dropout; default as those of lac",
     )
     kernel: Literal["auto", "cosine", "rbf"] = Field(
         default="auto",

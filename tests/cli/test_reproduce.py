@@ -63,14 +63,48 @@ def test_stopped_and_continued(cli, tmp_path, monkeypatch, in_this_process):
     assert "84.2" in page  # the published figure of an
 
 
+def test_tables_that_count_labels(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    devkit(tmp_path / "voc")
+    intervals = cli("reproduce", "voc", tmp_path / "voc", "-t", "cole-a2", "--json").json
+    assert [line["row"] for line in intervals["lines"]] == ["5", "10", "25"]
+    assert intervals["lines"][0]["published"] == ["1.0", "2.0"]
+    low, high = map(float, intervals["lines"][0]["here"])
+    assert 0 <= low < high <= 3
+    answer = cli("reproduce", "voc", tmp_path / "voc", "-t", "cole-a3")
+    assert answer.out.split("most positives of an item")[1].split()[:2] == ["3", "5"]
+    table = (tmp_path / "voc-cole-a3" / "table.md").read_text(encoding="utf-8")
+    assert "Cole et al. 2021, Table A3" in table
+    assert "cannot be compared" in table
+
+
+@pytest.mark.parametrize("name", ["lasd-3", "gr-3", "lac-3"])
+def test_ablations_with_their_published_figures(cli, tmp_path, name, in_this_process):
+    features = devkit(tmp_path / "voc")
+    words = ("reproduce", "voc", tmp_path / "voc", "-t", name, "-x", features, "--lr", 1e-2)
+    words += ("-s", "epochs=1", "-s", "expected_positives=1.7", "--seeds", 0, "--workers", 1)
+    if name == "lac-3":
+        words += ("-s", "options.width=8", "-s", "options.feedforward=8", "-s", "freeze=()")
+    answer = cli(*words, "-o", tmp_path / "out", "--json")
+    assert answer.code == 0, answer.err
+    rows = answer.json["rows"]
+    assert rows[0]["published"] == (87.6 if name == "lac-3" else 85.89)
+    assert all(row["published"] and row["paper"] for row in rows)
+    table = (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
+    assert "| published |" in table
+    assert "cannot be compared with the published ones" in table
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (("mnist", "."), "'mnist' is no data set; choose one of voc, coco, nuswide, cub"),
-        (("voc", ".", "-t", "role"), "'role' is no table; choose one of cole, em, lasd, gr, lac"),
+        (("voc", ".", "-t", "role"), "'role' is no table; choose one of cole, cole-2, em, lasd"),
         (("voc", ".", "--modes", "frozen"), "'frozen' is no mode; choose among linear, finetune"),
         (("voc", ".", "-m", "rolle"), "'rolle'"),
-        (("voc", ".", "-t", "gr", "-x", "x.npz"), "its rows are of the modes finetune (12)"),
+        (("voc", ".", "-t", "gr", "-x", "x.npz"), "its rows are of the modes finetune (13)"),
+        (("voc", ".", "-t", "gr-3", "-m", "em"), "the table gr-3 takes no --methods"),
+        (("voc", ".", "-t", "cole-a2", "--lr", "1"), "the table cole-a2 takes no --lr"),
         (("voc", "nowhere"), "nowhere: is not a folder; download PASCAL VOC 2012 from"),
         (("voc", "."), "VOC2012/ImageSets/Main: is missing"),
         (("voc", ".", "-s", "epoch=1"), "unknown setting 'epoch'"),

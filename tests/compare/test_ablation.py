@@ -24,7 +24,7 @@ from plusone.methods import METHODS, Part
 from plusone.types import Batch, Clock, Outputs, TrainLabels
 
 PAPER_ROWS = {
-    "lasd": {"LASD Table 3, " + row for row in ("A by its figure", "B", "C", "D")},
+    "lasd": {"LASD Table 3, " + row for row in ("A by its figure", "B by its text", "C", "D")},
     "gr": {"GR Table 3, " + row for row in ("AN loss", *(f"row {n}" for n in range(1, 9)))},
     "lac": {f"LAC Table 3, row {n}" for n in range(1, 6)},
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,9 @@ from plusone.cli.board import run_shown
 from plusone.cli.checks import check_folder
 from plusone.cli.loading import given_settings
 from plusone.cli.printing import command_line, emit, out, say, table
+
+if TYPE_CHECKING:
+    from plusone.compare.documents import Ablation
 
 
 def ablate(
@@ -46,7 +49,7 @@ def ablate(
 
     Example: [bold]plusone ablate VOCdevkit -x features -m gr --lr 1e-3,1e-4[/bold]
     """
-    from plusone.compare.ablate import ablation_table, run_ablation, write_ablation
+    from plusone.compare.ablate import run_ablation
     from plusone.data.source import make_source
     from plusone.recipe import make_recipe
 
@@ -63,7 +66,14 @@ def ablate(
         command=command_line(context, ("as_json", "workers")),
         run=lambda jobs: run_shown(jobs, to, workers),
     )
-    written = write_ablation(result, to)
+    show_ablation(result, to, as_json=as_json)
+
+
+def show_ablation(result: Ablation, folder: Path, *, as_json: bool) -> None:
+    """Writes and prints an ablation."""
+    from plusone.compare.ablate import ablation_table, write_ablation
+
+    written = write_ablation(result, folder)
     if as_json:
         emit(result.to_json())
     else:

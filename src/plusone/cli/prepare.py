@@ -62,6 +62,13 @@ def prepare(
         (count.what, _figure(count.found), _figure(count.expected)) for count in prepared.counts
     ]
     rows.append(("items without a positive", _figure(_without_positive(prepared)), None))
+    most, least, mean = prepared.expected.per_item
+    published = {"train": f"{least}, {mean}, {most}"}
+    rows += [
+        (f"positives of {split} items: min, mean, max", ", ".join(map(str, found.values())),
+         published.get(split))
+        for split, found in _per_item(prepared).items()
+    ]  # fmt: skip
     out.print(table(prepared.data.title, ("", "found", "published"), rows))
     for note in prepared.table.notes:
         say(f"note: {note}")
@@ -72,6 +79,17 @@ def prepare(
 
 def _without_positive(prepared: Prepared) -> int:
     return int((prepared.table.labels.per_item(1) == 0).sum())
+
+
+def _per_item(prepared: Prepared) -> dict[str, dict[str, float]]:
+    """Fewest, mean and most positives of an item, for each split that has items."""
+    labels, found = prepared.table, {}
+    for split in ("train", "test"):
+        counts = labels.labels.take(labels.rows_of(split)).per_item(1)
+        if len(counts):
+            mean = round(float(counts.mean()), 2)
+            found[split] = {"min": int(counts.min()), "mean": mean, "max": int(counts.max())}
+    return found
 
 
 def _figure(value: float | None) -> str | None:
@@ -87,6 +105,7 @@ def _summary(prepared: Prepared, file: Path) -> dict[str, Any]:
         "items": {split: len(labels.rows_of(split)) for split in ("train", "test")},
         "classes": len(labels.classes),
         "items_without_positive": _without_positive(prepared),
+        "positives_per_item": _per_item(prepared),
         "counts": [
             {"what": c.what, "found": c.found, "published": c.expected, "agrees": c.fits}
             for c in prepared.counts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +18,9 @@ from plusone.cli.printing import command_line, emit, out, progress, say, table
 from plusone.errors import InputError
 
 if TYPE_CHECKING:
+    from plusone.compare.bench import Bench
     from plusone.compare.reproduce import Line, Part
+    from plusone.data.public import Prepared
 
 LABELS = "labels.npz"  # as plusone prepare calls them
 CHOSEN = 6  # columns of the table before those of single batch sizes
@@ -30,7 +32,12 @@ def reproduce(
     root: Annotated[Path, typer.Argument(help="Folder of the downloaded, unpacked files.")],
     name: Annotated[
         str,
-        typer.Option("--table", "-t", help="The paper: cole, em, lasd, gr or lac."),
+        typer.Option(
+            "--table",
+            "-t",
+            help="The paper: cole, em, lasd, gr or lac; or another table of it: cole-2, cole-a2, "
+            "cole-a3, lasd-3, gr-3, lac-3.",
+        ),
     ] = "cole",
     features: opt.Features = None,
     to: Annotated[
@@ -44,7 +51,9 @@ def reproduce(
     ] = None,
     modes: Annotated[
         str | None,
-        typer.Option(help="linear, finetune, linear_init, comma-separated; default the table's."),
+        typer.Option(
+            help="linear, finetune, linear_init, labelwise, comma-separated; default the table's."
+        ),
     ] = None,
     seeds: opt.Seeds = "0,1,2",
     lrs: Annotated[
@@ -78,6 +87,10 @@ def reproduce(
     With --features the linear rows are trained on these features, and others are
     left out. Without it the images are needed, and in practice a GPU.
 
+    cole-2 is the mAP of the training labels. lasd-3, gr-3 and lac-3 are ablations,
+    trained with the recipe of the method. cole-a2 and cole-a3 count labels and
+    train nothing.
+
     species is no table of a paper: its folder holds npz files with records of
     people for training and complete surveys for testing. All methods, or --methods,
     are trained in the kernel head beside the baselines forest and maxent-like, and
@@ -89,15 +102,16 @@ def reproduce(
     Example: [bold]plusone reproduce voc VOCdevkit --table cole -x features.npz[/bold]
     Example: [bold]plusone reproduce coco COCO --table gr --device cuda --seeds 0[/bold]
     """
-    from plusone.compare.bench import run_bench
+    from plusone.cli.ablate import show_ablation
     from plusone.compare.reproduce import (
+        ABLATIONS,
+        COUNTS,
         FILES,
         make_parts,
-        prepare_labels,
-        with_figures,
+        remarks,
+        reproduce_ablation,
         write_reproduction,
     )
-    from plusone.compare.results_files import write_outputs
     from plusone.data.public import PUBLIC
 
     command = command_line(context, ("as_json", "workers", "report"))
@@ -110,14 +124,27 @@ def reproduce(
         folder = to or Path(data)
         _species(root, folder, methods, numbers, background, given, command, as_json=as_json)
         return
-    if data not in PUBLIC:
-        choices = ", ".join([*PUBLIC, "species"])
-        raise InputError(f"{data!r} is no data set; choose one of {choices}")
-    if background:
-        raise InputError("--background is for species alone")
+    _check_data(data, background)
     folder = to or Path(f"{data}-{name}")
     check_folder(folder)
     title = f"{PUBLIC[data].title}, table {name}"
+
+    rates, mode_names = opt.parts(lrs, float, "--lr"), opt.parts(modes, str, "--modes")
+    if name in COUNTS or name in ABLATIONS:
+        counts = {"--modes": modes, "--lr": lrs} if name in COUNTS else {}
+        _refuse(name, {"--methods": names, "--batch-size": batches} | counts, mode_names)
+        prepared, files = _prepare(data, root, folder, features or [], images=name not in COUNTS)
+        if name in COUNTS:
+            _counts(name, prepared, folder, title, command, as_json=as_json)
+            return
+        mode = mode_names[0] if mode_names else "linear" if files else "finetune"
+        result = reproduce_ablation(
+            name, data, folder / LABELS, files, folder, mode=mode, seeds=numbers, rates=rates,
+            settings=given, notes=remarks(prepared), command=command,
+            run=partial(run_shown, folder=folder, workers=workers),
+        )  # fmt: skip
+        show_ablation(result, folder, as_json=as_json)
+        return
 
     def plan(files: Sequence[Path]) -> list[Part]:
         block = {"path": str(folder / LABELS), "features": [str(file) for file in files]}
@@ -126,41 +153,97 @@ def reproduce(
             data,
             block | {"name": PUBLIC[data].title},
             methods=methods,
-            modes=opt.parts(modes, str, "--modes") or ["linear"] * bool(files),
+            modes=mode_names or ["linear"] * bool(files),
             seeds=numbers,
-            rates=opt.parts(lrs, float, "--lr"),
+            rates=rates,
             batches=opt.parts(batches, int, "--batch-size"),
             settings=given,
             workers=workers,
         )
 
     plan(features or [])  # wrong names are refused before anything is read
-    with progress("preparing labels", None):
-        prepared, files = prepare_labels(data, root, folder / LABELS, features or [])
-    for warning in prepared.warnings:
-        say(f"warning: {warning}")
-    benches, folders = [], []
+    prepared, files = _prepare(data, root, folder, features or [])
+    done, folders = [], []
     for part in plan(files):
         home = folder / part.name
-        run = partial(run_shown, folder=home, workers=workers)
-        bench = with_figures(run_bench(part.spec, home, run), part, data)
-        heading = f"{title}, {part.name}"
-        rows, rule = bench.summary, bench.rule
-        write_outputs(
-            home, part.spec, bench.results, rows, title=heading, command=command, rule=rule
-        )
-        benches.append(bench)
+        bench = _run_part(part, home, data, f"{title}, {part.name}", command, workers)
+        done.append((part, bench))
         folders.append(home)
         lines, document = write_reproduction(
-            folder, benches, prepared, title=title, command=command
+            folder, done, prepared, data, title=title, command=command
         )
     if as_json:
         emit(document)
     else:
         _print_lines(lines, title)
+    for note in dict.fromkeys(note for part, _ in done for note in part.notes):
+        say(note)
     say(f"written: {', '.join(str(folder / file) for file in FILES)}")
     if report:
         write_report_of(folders, folder / "report.html")
+
+
+def _run_part(part: Part, home: Path, data: str, title: str, command: str, workers: int) -> Bench:
+    """Trains one comparison and writes its files."""
+    from plusone.compare.bench import run_bench
+    from plusone.compare.reproduce import with_figures
+    from plusone.compare.results_files import write_outputs
+
+    run = partial(run_shown, folder=home, workers=workers)
+    bench = with_figures(run_bench(part.spec, home, run), part, data)
+    rows, rule = bench.summary, bench.rule
+    write_outputs(home, part.spec, bench.results, rows, title=title, command=command, rule=rule)
+    return bench
+
+
+def _check_data(data: str, background: int) -> None:
+    from plusone.data.public import PUBLIC
+
+    if data not in PUBLIC:
+        choices = ", ".join([*PUBLIC, "species"])
+        raise InputError(f"{data!r} is no data set; choose one of {choices}")
+    if background:
+        raise InputError("--background is for species alone")
+
+
+def _prepare(
+    data: str, root: Path, folder: Path, features: Sequence[Path], *, images: bool = True
+) -> tuple[Prepared, list[Path]]:
+    """Writes the labels; without `images` they are not looked for."""
+    from plusone.compare.reproduce import prepare_labels
+
+    with progress("preparing labels", None):
+        prepared, files = prepare_labels(data, root, folder / LABELS, features, images=images)
+    for warning in prepared.warnings:
+        say(f"warning: {warning}")
+    return prepared, files
+
+
+def _counts(
+    name: str,
+    prepared: Prepared,
+    folder: Path,
+    title: str,
+    command: str,
+    *,
+    as_json: bool,
+) -> None:
+    from plusone.compare.reproduce import FILES, reproduce_counts
+
+    document, header, cells = reproduce_counts(name, prepared, folder, title=title, command=command)
+    if as_json:
+        emit(document)
+    else:
+        out.print(table(title, header, cells))
+    say(f"written: {', '.join(str(folder / file) for file in FILES)}")
+
+
+def _refuse(name: str, unused: Mapping[str, str | None], modes: Sequence[str]) -> None:
+    """Refuses flags that a table has no use for."""
+    if flags := [flag for flag, value in unused.items() if value]:
+        raise InputError(f"the table {name} takes no {', '.join(flags)}")
+    if len(modes) > 1:
+        raise InputError(f"the table {name} takes one of --modes, not {len(modes)}")
 
 
 def _species(

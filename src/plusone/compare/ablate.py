@@ -14,7 +14,7 @@ from pathlib import Path
 from plusone.compare.documents import Ablation, AblationRow
 from plusone.compare.jobs import Job, JobResult, Runner, Settings, run_jobs
 from plusone.compare.results_table import markdown
-from plusone.compare.rows import outcome
+from plusone.compare.rows import outcome, public_name
 from plusone.compare.sweep import plan_cell, run_cells
 from plusone.data.source import Source
 from plusone.errors import InputError
@@ -33,25 +33,34 @@ def run_ablation(
     rates: Sequence[float | None] = (None,),
     settings: Settings | None = None,
     rules: bool = False,
+    data: str | None = None,
+    notes: Sequence[str] = (),
     command: str = "",
     run: Runner | None = None,
 ) -> Ablation:
-    """Trains every row with every seed; the arguments are those of `run_sweep`."""
+    """Trains every row with every seed; the arguments are those of `run_sweep`.
+
+    `data` names the public data set whose published figures stand beside ours; by default it is
+    recognised by its name and counts.
+    """
     parts = parts_of(method)
     given = settings or {}
     cells = [plan_part(part, method, source, seeds, rates, given, rules=rules) for part in parts]
     journal = folder / "journal.jsonl"
     results = run_cells(cells, run or (lambda jobs: run_jobs(jobs, journal)))
-    rows = summarise_ablation(parts, results)
+    modes = {result.mode for trained in results for result in trained}
+    if data is None and modes == {"finetune"}:  # as the published figures
+        data = public_name(results[0][0])
+    rows = summarise_ablation(parts, results, data)
     note = get_method(method).on_features
-    linear = all(result.mode == "linear" for trained in results for result in trained)
+    own = (note,) if modes == {"linear"} and note else ()
     return Ablation(
         title=f"{rows[0].data}: what the parts of {method} are worth",
         command=command,
         method=method,
         data=rows[0].data,
         rows=rows,
-        notes=(note,) if linear and note else (),
+        notes=(*own, *notes),
         version=__version__,
     )
 
@@ -88,9 +97,9 @@ def plan_part(
 
 
 def summarise_ablation(
-    parts: Sequence[Part], results: Sequence[Sequence[JobResult]]
+    parts: Sequence[Part], results: Sequence[Sequence[JobResult]], data: str | None = None
 ) -> tuple[AblationRow, ...]:
-    """One row per part, from the results of its runs."""
+    """One row per part, from the results of its runs; published figures are those of `data`."""
     outcomes = [outcome(trained) for trained in results]
     (full,) = (out.test_map for part, out in zip(parts, outcomes, strict=True) if part.is_full)
     return tuple(
@@ -100,6 +109,7 @@ def summarise_ablation(
                 "name": part.name,
                 "paper": part.paper,
                 "options": trained[0].options,
+                "published": part.published.get(data or ""),
                 "change": None if out.test_map is None or full is None else out.test_map - full,
             }
         )
@@ -109,6 +119,8 @@ def summarise_ablation(
 
 def ablation_table(ablation: Ablation) -> tuple[list[str], list[list[str]]]:
     """Columns and lines: a line per row of the paper's table, mAP in per cent."""
+    header = ["what is on", "test mAP", "sd", "val mAP", "change"]
+    quoted = any(row.published is not None for row in ablation.rows)
     lines = [
         [
             row.name,
@@ -116,10 +128,15 @@ def ablation_table(ablation: Ablation) -> tuple[list[str], list[list[str]]]:
             percent(row.test_sd),
             percent(row.val_map),
             "-" if row.change is None else f"{100 * row.change:+.2f}",
+            *((_quote(row.published), row.paper or "-") if quoted else ()),
         ]
         for row in ablation.rows
     ]
-    return ["what is on", "test mAP", "sd", "val mAP", "change"], lines
+    return [*header, *(["published", "row"] if quoted else [])], lines
+
+
+def _quote(figure: float | None) -> str:
+    return "-" if figure is None else f"{figure:g}"
 
 
 def write_ablation(ablation: Ablation, folder: Path) -> Path:

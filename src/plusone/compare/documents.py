@@ -85,6 +85,7 @@ class AblationRow(Outcome):
     paper: str | None = None
     options: dict[str, Any] = Field(default_factory=dict)
     change: Number = None
+    published: Number = None  # of the paper's row, in per cent
 
 
 class Ablation(Titled):

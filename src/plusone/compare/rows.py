@@ -288,21 +288,27 @@ def published(result: RunResult) -> tuple[float, str] | None:
     its counts.
     """
     info = METHODS.get(result.method)
-    data = _public_name(result)
+    data = public_name(result)
     if data is None or info is None:
         return None
     if result.observation["scheme"] != describe_scheme(parse_scheme(info.scheme)):
         return None
     usual, special = vars(info.options()), {n for figure in info.published for n in figure.options}
     given = {n: v for n, v in result.options.items() if n in special and v != usual[n]}
+    mode = "labelwise" if result.recipe.get("head") == "labelwise" else result.mode
     for figure in info.published:
         value: float | None = getattr(figure, data)
-        if figure.mode == result.mode and figure.options == given and value is not None:
+        if (
+            figure.scores == "test"
+            and figure.mode == mode
+            and figure.options == given
+            and value is not None
+        ):
             return value, figure.source
     return None
 
 
-def _public_name(result: RunResult) -> str | None:
+def public_name(result: RunResult) -> str | None:
     """Which public data set this is, with the split of the papers."""
     if result.labels is None:  # the truth is not known: no protocol of the papers
         return None

@@ -241,6 +241,7 @@ class Part:
         method: Another method, where no option does it.
         paper: The row of a published table that it stands for.
         leaves: Options the user gave that have no meaning in this row.
+        published: Test mAP in per cent of that row, by data set.
     """
 
     name: str
@@ -248,6 +249,7 @@ class Part:
     method: str | None = None
     paper: str = ""
     leaves: tuple[str, ...] = ()
+    published: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def is_full(self) -> bool:
@@ -257,16 +259,17 @@ class Part:
 
 @dataclass(frozen=True)
 class PublishedFigure:
-    """Published test mAP in per cent, of ResNet-50.
+    """Published mAP in per cent, of ResNet-50.
 
     Args:
-        mode: "linear", "finetune" or "linear_init".
+        mode: "linear", "finetune", "linear_init", or "labelwise": fine-tuned with that head.
         source: The paper and its table.
         voc: On VOC 2012; None where the table has no figure.
         coco: On COCO 2014.
         nuswide: On NUS-WIDE.
         cub: On CUB-200-2011.
         options: Options of the method that its usual figures do not have.
+        scores: On which labels: those of the test items, or all labels of the training items.
     """
 
     mode: str
@@ -276,6 +279,7 @@ class PublishedFigure:
     nuswide: float | None = None
     cub: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    scores: Literal["test", "training labels"] = "test"
 
 
 @dataclass(frozen=True)
@@ -362,23 +366,30 @@ class MethodInfo(Generic[O_co]):
 
     def make_options(self, values: Mapping[str, Any]) -> O_co:
         """Builds the options, refusing unknown names and values of another type."""
-        known = {entry.name: entry for entry in dataclasses.fields(self.options)}
-        for name, value in values.items():
-            if name not in known:
-                near = get_close_matches(name, known, n=1)
-                meant = f" (did you mean {near[0]}?)" if near else ""
-                listed = f"options of {self.name}: {', '.join(known)}"
-                raise InputError(
-                    f"unknown method option {name!r}{meant}; "
-                    f"{listed if known else f'{self.name} has no options'}"
-                )
-            default = known[name].default
-            if not _fits(value, default):
-                raise InputError(f"method option {name} cannot be {value!r} (default {default!r})")
-        try:
-            return self.options(**values)
-        except ValueError as error:
-            raise InputError(f"method options: {error}") from None
+        return make_options(self.options, values, self.name)
+
+
+def make_options(
+    kind: type[O_co], values: Mapping[str, Any], owner: str, what: str = "method"
+) -> O_co:
+    """Builds the options of a method or a head, refusing unknown names and wrong types."""
+    known = {entry.name: entry for entry in dataclasses.fields(kind)}
+    for name, value in values.items():
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            meant = f" (did you mean {near[0]}?)" if near else ""
+            listed = f"options of {owner}: {', '.join(known)}"
+            raise InputError(
+                f"unknown {what} option {name!r}{meant}; "
+                f"{listed if known else f'{owner} has no options'}"
+            )
+        default = known[name].default
+        if not _fits(value, default):
+            raise InputError(f"{what} option {name} cannot be {value!r} (default {default!r})")
+    try:
+        return kind(**values)
+    except ValueError as error:
+        raise InputError(f"{what} options: {error}") from None
 
 
 def _fits(value: object, default: object) -> bool:

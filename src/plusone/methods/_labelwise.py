@@ -1,4 +1,4 @@
-"""The sizes of a label-wise head, options of the methods that have one (`lac`, `mime`)."""
+"""The sizes of a label-wise head: options of `lac` and `mime`, and `head_options` of a recipe."""
 
 from __future__ import annotations
 

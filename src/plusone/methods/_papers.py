@@ -16,6 +16,7 @@ TRAN = "Tran et al., More Reliable Pseudo-labels, Better Performance, ICCV"
 LASD = "Leveraged Asymmetric Loss with Disambiguation, submitted to ICLR"
 
 COLE_TABLE_1 = "Cole et al., Multi-Label Learning from Single Positive Labels, CVPR 2021, Table 1"
+COLE_TABLE_2 = "Cole et al., Multi-Label Learning from Single Positive Labels, CVPR 2021, Table 2"
 COLE_TABLE_A1 = "Cole et al., Multi-Label Learning from Single Positive Labels, CVPR 2021, Table A1"
 ZHOU_TABLE = (
     "Zhou et al., Acknowledging the Unknown for Multi-label Learning with Single Positive Labels, "

@@ -19,8 +19,10 @@ from plusone.methods._papers import (
     CHEN_TABLE_2,
     COLE,
     COLE_TABLE_1,
+    COLE_TABLE_2,
     COLE_TABLE_A1,
     LASD_TABLE_2,
+    XIE_TABLE_2,
     XIE_TABLE_2_RESNET,
     ZHOU_TABLE,
 )
@@ -118,6 +120,7 @@ INFOS = (
         published=(
             PublishedFigure("linear", COLE_TABLE_1, 86.4, 67.0, 49.0, 19.4),
             PublishedFigure("finetune", COLE_TABLE_1, 87.1, 70.5, 46.9, 21.3),
+            PublishedFigure("finetune", ZHOU_TABLE, 87.60, 71.39, 46.45, 20.65),
         ),
     ),
     MethodInfo(
@@ -147,6 +150,10 @@ INFOS = (
             PublishedFigure("finetune", LASD_TABLE_2, 85.89, 64.92, 42.27, 18.31),
             PublishedFigure("finetune", CHEN_TABLE_2, 85.89, 64.92, 42.49, 18.66),
             PublishedFigure("finetune", XIE_TABLE_2_RESNET, 85.1, 64.1, 42.0, 19.1),
+            PublishedFigure("labelwise", XIE_TABLE_2, 87.6, 72.3, 48.5, 18.6),
+            PublishedFigure(
+                "linear", COLE_TABLE_2, 85.8, 63.8, 49.3, 16.8, scores="training labels"
+            ),
         ),
     ),
     MethodInfo(
@@ -167,6 +174,10 @@ INFOS = (
             PublishedFigure("finetune", LASD_TABLE_2, 87.90, 67.15, 43.77, 16.26),
             PublishedFigure("finetune", CHEN_TABLE_2, 87.55, 67.07, 43.62, 16.45),
             PublishedFigure("linear_init", XIE_TABLE_2_RESNET, 86.5, 69.2, 50.5, 16.6),
+            PublishedFigure("labelwise", XIE_TABLE_2, 88.0, 70.9, 47.1, 16.3),
+            PublishedFigure(
+                "linear", COLE_TABLE_2, 86.9, 65.4, 49.7, 17.4, scores="training labels"
+            ),
         ),
     ),
     MethodInfo(
@@ -211,6 +222,7 @@ INFOS = (
             PublishedFigure("finetune", COLE_TABLE_1, 86.5, 64.8, 46.3, 20.3),
             PublishedFigure("finetune", LASD_TABLE_2, 86.98, 67.59, 45.71, 19.15),
             PublishedFigure("finetune", XIE_TABLE_2_RESNET, 86.5, 64.8, 46.3, 20.3),
+            PublishedFigure("labelwise", XIE_TABLE_2, 89.2, 73.5, 48.5, 22.5),
         ),
     ),
     MethodInfo(

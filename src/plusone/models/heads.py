@@ -28,12 +28,17 @@ class Head(nn.Module):
         A feature map `[B, D, h, w]` and tokens `[B, T, D]` are averaged to `[B, D]`; vectors pass
         unchanged.
         """
-        if features.ndim == 3:
-            return features.mean(dim=1)
-        return features.mean(dim=(2, 3)) if features.ndim == 4 else features
+        return pooled(features)
 
     def forward(self, features: Tensor) -> Outputs:
         raise NotImplementedError(f"{type(self).__name__} must define forward()")
+
+
+def pooled(features: Tensor) -> Tensor:
+    """Vectors `[B, D]`: means of a feature map `[B, D, h, w]` or of tokens `[B, T, D]`."""
+    if features.ndim == 3:
+        return features.mean(dim=1)
+    return features.mean(dim=(2, 3)) if features.ndim == 4 else features
 
 
 class LinearHead(Head):

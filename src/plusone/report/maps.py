@@ -54,8 +54,8 @@ def class_maps(
             *names, last = (name for name, info in METHODS.items() if info.has_maps)
             able = f"{', '.join(names)} and {last}"
             raise InputError(
-                f"this model of {predictor.recipe.method} has no maps; those of {able} have, if "
-                "trained on images or tokens"
+                f"this model of {predictor.recipe.method} has no maps; those of {able} have, and "
+                "all with head = labelwise, if trained on images or tokens"
             )
         scores = torch.sigmoid(predictor.from_logits(out.logits.to(CPU)))
         yield view, scores, out.maps.to(CPU)
@@ -66,7 +66,11 @@ def class_maps(
 def attention(material: Material, cache: Path) -> Section:
     """Maps of the runs whose models have them."""
     able = {name for name, info in METHODS.items() if info.has_maps}
-    runs = [run for run in material.runs if run.method in able and run.examples][:RUNS]
+    runs = [
+        run
+        for run in material.runs
+        if (run.method in able or run.recipe.get("head") == "labelwise") and run.examples
+    ][:RUNS]
     return Section(
         "maps",
         "Attention maps",

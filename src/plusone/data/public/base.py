@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,6 +25,8 @@ class Expected:
     Args:
         train: Number of training items, including those held out for validation.
         positives: Mean number of positives of a training item; None if no paper gives it.
+        per_item: Most, fewest and mean positives of an item (Cole et al. 2021, Table A3).
+        intervals: Intervals of k from so many labelled items (Cole et al. 2021, Table A2).
         within: Tolerance of `positives`, for rounding or a random split.
     """
 
@@ -32,6 +34,8 @@ class Expected:
     test: int
     classes: int
     positives: float | None
+    per_item: tuple[int, int, float]
+    intervals: Mapping[int, tuple[float, float]]
     within: float = 0.005
     source: str = f"{COLE}; {CHEN}"
 

@@ -50,4 +50,9 @@ def read(root: Path) -> LabelTable:
     )
 
 
-COCO = PublicData(TITLE, PAGE, read, Expected(82081, 40137, 80, 2.94))
+COCO = PublicData(
+    TITLE,
+    PAGE,
+    read,
+    Expected(82081, 40137, 80, 2.94, (18, 1, 2.9), {5: (1.8, 4.4), 10: (2.1, 4.0), 25: (2.4, 3.6)}),
+)

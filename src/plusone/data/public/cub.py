@@ -120,4 +120,17 @@ def _labels(
     return truth, odd
 
 
-CUB = PublicData(TITLE, PAGE, read, Expected(5994, 5794, 312, 31.4, within=0.05))
+CUB = PublicData(
+    TITLE,
+    PAGE,
+    read,
+    Expected(
+        5994,
+        5794,
+        312,
+        31.4,
+        (71, 3, 31.4),
+        {5: (25.2, 37.8), 10: (27.0, 35.9), 25: (28.6, 34.2)},
+        within=0.05,
+    ),
+)

@@ -39,4 +39,9 @@ def read(root: Path) -> LabelTable:
     return table
 
 
-VOC = PublicData(TITLE, PAGE, read, Expected(5717, 5823, 20, 1.46))
+VOC = PublicData(
+    TITLE,
+    PAGE,
+    read,
+    Expected(5717, 5823, 20, 1.46, (5, 1, 1.5), {5: (1.0, 2.0), 10: (1.1, 1.9), 25: (1.2, 1.7)}),
+)
