@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from plusone.errors import InputError
 from plusone.methods import COMPARED, METHODS, get_method
 from plusone.prediction.run_folder import read_metrics, read_recipe
 from plusone.recipe import Recipe, make_recipe
+from plusone.training.rates import rates_around
 
 SAME = ("backbone", "mode", "method", "lr", "batch_size", "epochs", "head_lr_mult")
 SPECS = Path(__file__).parents[1] / "benchmarks" / "results"
@@ -177,7 +179,7 @@ def test_the_protocols_of_the_results_are_what_their_files_say(path, monkeypatch
     spec = read_spec(path, {}, {})
     assert not spec.rules
     for entry in bench.make_entries(spec):
-        rates = entry.rates(spec.lr or (None,))
+        rates = entry.rates(spec.lr)
         for tried in rates:
             own = merge_settings(spec.settings, spec.data[0].settings)
             own = merge_settings(own, spec.method.get(entry.method, {}))
@@ -190,6 +192,7 @@ def test_the_protocols_of_the_results_are_what_their_files_say(path, monkeypatch
 
 def test_the_demo_has_the_settings_of_the_digits():
     values = {"data": [{"path": "digits"}], "methods": COMPARED, "seeds": [0], "rules": True}
+    values["protocol"] = "product"
     for entry in bench.make_entries(make_spec(values, source="demo")):
         (job,) = entry.jobs([{}], [0])
         fixed = {"method": entry.method, "seed": 0}
@@ -207,11 +210,13 @@ def test_a_comparison_says_why_and_can_leave_the_defaults(tmp_path, capsys):
             main(["bench", *arguments, "--out", str(tmp_path / folder), "-s", "epochs=1"])
         assert not left.value.code
         capsys.readouterr()
-        return json.loads((tmp_path / folder / "journal.jsonl").read_text(encoding="utf-8"))
+        lines = (tmp_path / folder / "journal.jsonl").read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]
 
-    by_rules, plain = bench("rules"), bench("plain", "--no-rules")
-    assert any(text.startswith("lr ") for text in by_rules["rules"])
-    assert by_rules["lr"] != plain["lr"] == Recipe().lr
+    by_rules, (plain,) = bench("rules", "--no-extend"), bench("plain", "--no-rules")
+    given = compose(partial(facts_of, load_source(data, features=[Path(path)])), {"method": "an"})
+    assert [run["lr"] for run in by_rules] == rates_around(given.recipe.lr)  # as train tries them
+    assert plain["lr"] == Recipe().lr
     assert "rules" not in plain
     again = tmp_path / "rules" / "bench.toml"
     assert read_spec(again, {}, {}).rules

@@ -27,6 +27,7 @@ from plusone.recipe import Recipe, make_recipe
 
 __all__ = [
     "Choice", "Composed", "Facts", "check", "choose", "compose", "facts_of", "linear_batch_size",
+    "remarks",
 ]  # fmt: skip
 
 SMALL_SIDE = 96  # images in memory with a smaller side are not for networks made for photos
@@ -66,6 +67,7 @@ class Facts:
         uneven: Whether some features are far larger than most.
         pretrained: The pretrained backbone that is installed, if one is.
         images: Images of all splits.
+        notes: What the reader of the data noticed.
     """
 
     kind: str
@@ -80,6 +82,7 @@ class Facts:
     pretrained: str | None = None
     images: int = 0
     held_out: int = 0
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -256,7 +259,7 @@ def choose(facts: Facts, given: Mapping[str, Any]) -> tuple[Choice, ...]:
             _check_options(choice.settings["method"], given.get("options") or {}, named=False)
         chosen |= choice.settings
         choices.append(choice)
-    return (*choices, *(Choice({}, text) for text in _remarks(facts, now)))
+    return (*choices, *(Choice({}, text) for text in remarks(facts, now)))
 
 
 def _backbone(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
@@ -423,7 +426,7 @@ RULES: tuple[Rule, ...] = (
 IF_SOLVED: Mapping[Rule, bool] = {_head: True, _batch: False, _epochs: False, _rate: False}
 
 
-def _remarks(facts: Facts, now: Mapping[str, Any]) -> Iterator[str]:
+def remarks(facts: Facts, now: Mapping[str, Any]) -> Iterator[str]:
     """What the user should know about the data, a sentence each."""
     if facts.hidden and "observe" not in now:
         yield (
@@ -491,6 +494,7 @@ def facts_of(dataset: Dataset, val_share: float = 0.2) -> Facts:
     hidden = table.truth is not None and table.is_complete
     held_out = len(table.rows_of("val")) or len(rows) - items
     facts = Facts("files", items, rare, len(table.classes), hidden, held_out=held_out)
+    facts = replace(facts, notes=tuple(table.notes))
     features = dataset.features
     if features is not None and not (features.ndim == 4 and features.dtype == np.uint8):
         sample = features[rows[:: max(1, len(rows) // SAMPLE)]].astype(np.float64)

@@ -170,6 +170,10 @@ class RunResult(Record):
         lr: Learning rate.
         options: Options of the method.
         mode: "linear", "finetune", "linear_init" or "stages".
+        head: What is trained on features: "linear", "kernel" (a linear layer in its space), or the
+            name of a head of the method's own. Empty in results of earlier versions.
+        learned: How many items it learned from: the training items, in closed forms validation
+            items too. None in results of earlier versions.
         k: Expected positives per item that the method used.
         k_from: Where k comes from.
         recipe: All settings that are not defaults.
@@ -212,6 +216,8 @@ class RunResult(Record):
     lr: float
     options: dict[str, Any] = Field(default_factory=dict)
     mode: str = "linear"
+    head: str = ""
+    learned: int | None = None
     k: Number = None
     k_from: str = "none"
     recipe: dict[str, Any] = Field(default_factory=dict)

@@ -140,7 +140,8 @@ def test_wrong_settings_are_refused_before_anything_is_trained(arrays, tmp_path,
 
 
 def test_tuning_keeps_what_it_tried(arrays, tmp_path, run):
-    bench = run_bench(comparison(arrays, tune=True, lr=[0.1, 0.01]), tmp_path, run)
+    tuned = comparison(arrays, tune=True, lr=[0.1, 0.01], extend=False)
+    bench = run_bench(tuned, tmp_path, run)
     assert [row.seeds for row in bench.summary.rows] == [2, 2]
     assert len(bench.results) == 3 + 5  # an: 2 rates, a seed; em: 2 rates, 2 options, a seed
     chosen = {key for row in bench.summary.rows for key in row.keys}

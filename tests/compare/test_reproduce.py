@@ -307,5 +307,5 @@ def test_a_method_without_a_linear_recipe_keeps_its_own_options():
     assert [part.name for part in parts] == ["linear-batch8", "linear-batch16"]
     figures = {name: figure and figure.voc for name, figure in parts[0].figures.items()}
     assert figures == {"lasd": None, "an": 84.2, "n_ls": 85.0}
-    assert parts[1].spec.settings == {"batch_size": 16}
+    assert parts[1].spec.settings == {"batch_size": 16, "head": "linear"}
     assert parts[1].spec.lr == (1e-2, 1e-3, 1e-4, 1e-5)

@@ -30,7 +30,8 @@ VOC = {
 @pytest.fixture
 def summary(result):
     seen = {"scheme": "all", "seed": 1200, "digest": "cd"}
-    rows = [result("an_ls", seed, test=0.80 + 0.01 * seed, **VOC) for seed in (0, 1)]
+    released = {"options": {"variant": "released"}}
+    rows = [result("an_ls", seed, test=0.80 + 0.01 * seed, **VOC, **released) for seed in (0, 1)]
     rows += [result("gr", seed, test=0.802 + 0.012 * seed, **VOC) for seed in (0, 1)]
     rows += [result("wan", seed, test=0.5, options={"gamma": 1 / 3}, **VOC) for seed in (0, 1)]
     rows += [result("bce", seed, test=0.9, observation=seen, **VOC) for seed in (0, 1)]
@@ -44,12 +45,13 @@ def test_markdown(summary):
     assert lines[0] == "**VOC_2012, linear**"
     assert "published (ResNet-50)" in lines[2]
     rows = {line.split("|")[1].strip(): line for line in lines if line.startswith("| ")}
-    assert "| **80.80 ± 0.85** |" in rows["**gr**"]
-    assert "| 80.50 ± 0.71 = |" in rows["an_ls"]
-    assert "| 85.3 |" in rows["an_ls"]
-    assert "gamma 0.3333" in rows["wan"]
-    assert "=" not in rows["wan"]
-    assert "**" not in rows["bce"]
+    assert "| **80.80 ± 0.85** |" in rows["**GR, paper**"]
+    assert "| 80.50 ± 0.71 = |" in rows["AN-LS, released"]
+    assert "| 85.3 |" in rows["AN-LS, released"]
+    assert "gamma 0.3333" in rows["WAN"]
+    assert "=" not in rows["WAN"]
+    assert "**" not in rows["BCE"]
+    assert "does not contain the draw of the observed labels" in text
     assert "**50 % & more_{x}, linear**" in lines
     assert any(line.startswith("- published: an_ls, wan, bce: Cole et al.") for line in lines)
     assert "- published figures are of ResNet-50; ours: VOC_2012: features voc.npz" in lines
@@ -83,27 +85,28 @@ def test_columns_without_content_are_left_out(result):
 def test_terminals_show_what_fits(summary):
     (rows, untested) = summary.tables().values()
     heads = [cells_of(rows, "terminal", width)[0] for width in (60, 80, 120)]
-    assert heads[0] == ["method", "test mAP", "recovered", "seconds"]
-    assert set(heads[1]) - set(heads[0]) == {"sd", "val mAP", "lr"}
-    assert set(heads[2]) - set(heads[1]) == {"published", "options"}
+    assert heads[0] == ["method", "test mAP", "recovered"]
+    assert set(heads[1]) - set(heads[0]) == {"sd", "lr"}
+    assert set(heads[2]) - set(heads[1]) == {"published", "options", "val mAP", "seconds"}
     head, cells = cells_of(rows, "terminal")
     assert [line[head.index("test mAP")] for line in cells][:2] == ["= 80.50", "80.80"]
-    assert cells_of(untested, "markdown")[1][0][:2] == ["**an**", "**50.00**"]  # val mAP ranks
+    assert cells_of(untested, "markdown")[1][0][:2] == ["**AN**", "**50.00**"]  # val mAP ranks
 
 
 def test_latex(summary):
     text = latex_tables(summary, {"VOC_2012": "features voc_x.npz"}, ["a note"])
     assert text.startswith("% a note\n")
     assert r"\textbf{80.80 $\pm$ 0.85}" in text
-    assert r"an\_ls & \underline{80.50 $\pm$ 0.71}" in text
+    assert r"AN-LS, released & \underline{80.50 $\pm$ 0.71}" in text
+    assert r"\label{tab:plusone-voc-2012-linear}" in text
+    assert "$p$ (seeds) & Learning rate" in text
     assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 2
     assert r"50 \% \& more\_\{x\}" in text
     assert r"ours: features voc\_x.npz" in text
     first = text.split(r"\end{table}")[0]
-    assert first.index("wan") < first.rindex(r"\midrule") < first.index("bce &")
-    for line in first.splitlines():
-        if line.endswith(r"\\"):
-            assert line.count(" & ") == 5
+    assert first.index("WAN") < first.rindex(r"\midrule") < first.index("BCE &")
+    widths = {line.count(" & ") for line in first.splitlines() if line.endswith(r"\\")}
+    assert len(widths) == 1
     assert text.isascii()
 
 
@@ -161,6 +164,7 @@ def test_results_json(written):
         "data", "method", "mode", "lr", "options", "seeds", "val_map", "val_score", "test_map",
         "recovery_map", "seconds", "gap_closed", "published", "published_source", "best",
         "within_noise", "p_seeds", "p_classes", "keys", "test_sd", "if_negative", "if_positive",
+        "head", "learned", "searched", "at_edge", "improving", "draws", "protocol",
     } == whole["rows"][0].keys()  # fmt: skip
     assert whole["settings"]["rule"] == "by luck"
     assert whole["settings"]["observations"][0]["digest"] == "ab"

@@ -7,7 +7,6 @@ import math
 
 import pytest
 
-from plusone.compare.bench import best_settings
 from plusone.compare.rows import (
     PARTS_OF_NAMES,
     mean_per_class,
@@ -142,8 +141,6 @@ def test_the_score_decides_and_old_results_have_map_for_one(result):
 def test_everything_that_chooses_uses_it(result):
     high_map = result(lr=1e-2, val=0.9, val_score=0.1, test=0.3)
     high_score = result(lr=1e-3, val=0.2, val_score=0.8, test=0.6)
-    tried = [{"lr": 1e-2}, {"lr": 1e-3}]
-    assert best_settings(tried, [high_map, high_score]) == tried[1]
     assert outcome([high_map, high_score]).lr == 1e-3
     (row,) = summarise([high_map, high_score]).rows
     assert (row.lr, row.val_map, row.val_score) == (1e-3, 0.2, 0.8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -12,7 +12,7 @@ from plusone.cli import options as opt
 from plusone.cli.board import run_shown
 from plusone.cli.checks import check_folder
 from plusone.cli.comparison import finish
-from plusone.cli.printing import command_line
+from plusone.cli.printing import command_line, say
 from plusone.errors import InputError
 
 if TYPE_CHECKING:
@@ -73,6 +73,23 @@ def bench(
             "PLUSONE_STORAGE keeps its password off the command line.",
         ),
     ] = None,
+    protocol: Annotated[
+        Literal["papers", "product"] | None,
+        typer.Option(
+            help="papers (default): the same head and items for all rows; product: each row as "
+            "plusone train runs it."
+        ),
+    ] = None,
+    draws: Annotated[
+        bool, typer.Option("--draws", help="Seeds also draw observed labels and validation items.")
+    ] = False,
+    extend: Annotated[
+        bool | None,
+        typer.Option(
+            "--extend/--no-extend",
+            help="Try further learning rates where one at the edge is best; the default.",
+        ),
+    ] = None,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Parallel runs, one core each; default 2.")
     ] = None,
@@ -85,12 +102,15 @@ def bench(
 ) -> None:
     """Compare methods over data sets, modes and seeds.
 
-    What you do not set is chosen as plusone train chooses it, for each method.
-    Validation picks the learning rate, if --lr names several. With --tune the
-    first seed chooses the rate, then the method's own options at that rate (each
-    method has a small grid); with --search rate the rate alone, with --search
-    optuna both among trials.
-    The choice is trained with all seeds.
+    All rows have the same head and learn from the same items, unless --protocol
+    product runs each method as plusone train does. What you do not set is chosen
+    as plusone train chooses it: on features, validation picks the learning rate
+    among several, or among those of --lr, and further ones where the best is at
+    the edge. With --tune the first seed chooses the rate, then the method's own
+    options at that rate (each method has a small grid); with --search rate the
+    rate alone, with --search optuna both among trials.
+    The choice is trained with all seeds. With --draws each seed also draws which
+    labels are observed, so that the spread and the tests contain it.
 
     What is done is skipped when the command is run again. On features, all
     learning rates and seeds of a method are trained at once where it allows it.
@@ -115,6 +135,9 @@ def bench(
         "storage": storage,
         "workers": workers,
         "rules": rules,
+        "protocol": protocol,
+        "draws": True if draws else None,
+        "extend": extend,
     }
     flags = {name: value for name, value in flags.items() if value not in (None, [])}
     given_settings = parse_settings(opt.with_device(settings, device))
@@ -128,7 +151,7 @@ def bench(
     spec = _spec(data or ["digits"], block, flags, given_settings)
     if spec.search != "optuna" and (idle := [name for name, value in optuna_only.items() if value]):
         raise InputError(f"{idle[0]}: needs --search optuna")
-    done = run_bench(spec, to, lambda jobs: run_shown(jobs, to, spec.workers))
+    done = run_bench(spec, to, lambda jobs: run_shown(jobs, to, spec.workers), say)
     count = len(spec.seeds)
     names_of_data = dict.fromkeys(row.data for row in done.summary.rows)
     finish(

@@ -29,10 +29,17 @@ def finish(
 ) -> None:
     """Writes the results of a comparison and prints its tables."""
     from plusone.compare.results_files import FILES, alone, write_outputs
-    from plusone.compare.results_table import cells_of
+    from plusone.compare.results_table import cells_of, table_notes
 
     whole = write_outputs(
-        folder, spec, bench.results, bench.summary, title=title, command=command, rule=bench.rule
+        folder,
+        spec,
+        bench.results,
+        bench.summary,
+        title=title,
+        command=command,
+        rule=bench.rule,
+        remarks=bench.remarks,
     )
     if as_json:
         emit(whole)
@@ -44,6 +51,8 @@ def finish(
             for drawn, row in zip(grid.rows, rows, strict=True):
                 drawn.style = "bold" if row.best else None
             out.print(grid)
+            for note in table_notes(rows):
+                say(note)
         _print_legend(bench.summary.rows)
         say(f"settings: {bench.rule}")
     for data, count in {
@@ -59,13 +68,15 @@ def finish(
 
 
 def _print_legend(rows: Sequence[Row]) -> None:
-    from plusone.compare.results_table import NEAR, UNKNOWN
+    from plusone.compare.results_table import EDGE, NEAR, UNKNOWN
 
     if any(row.if_negative is not None for row in rows):
         say(UNKNOWN)
     say("recovered: mAP on the training items against all their labels, hidden ones included")
     if any(row.gap_closed is not None for row in rows):
         say("gap closed: 0 % is AN (unseen = negative), 100 % is training with all labels (bce)")
+    if any(row.at_edge for row in rows):
+        say(f"{EDGE.strip()}: the lowest or the highest of the learning rates tried")
     near = f"; {NEAR}within noise of it" if any(row.within_noise for row in rows) else ""
     if any(row.best for row in rows):
         say(f"bold: the best that sees one positive per item{near}")

@@ -56,7 +56,6 @@ STEPS_ONLY = frozenset(
     }
 )  # fmt: skip
 BETWEEN_MOVES = 0.1  # seconds between two updates of the progress bar
-NAMED = 5  # classes without a seen positive that are named
 K_FROM = {
     "validation": "counted on the validation items",
     "estimated": "estimated from the seen labels (plusone priors tells more)",
@@ -386,7 +385,7 @@ def _print(result: RunResult, data: str, *, closed: bool, verbose: bool) -> None
 
 def notes(task: Task) -> list[str]:
     """Warnings about the data, a sentence each."""
-    from plusone.data.checks import name_warnings
+    from plusone.data.checks import label_warnings
 
     sentences = []
     if task.val.of is not None:
@@ -394,13 +393,5 @@ def notes(task: Task) -> list[str]:
             f"validation looks at a sample: {len(task.val)} of {task.val.of} items, because "
             "figures of all would take much memory"
         )
-    seen = task.train.observed.per_class(1)
-    names = [name for name, count in zip(task.classes, seen, strict=True) if not count]
-    if names:
-        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        sentences.append(
-            "warning: no seen positive, so nothing can be learned of "
-            f"{'it' if len(names) == 1 else 'them'}: {', '.join(names[:NAMED])}{more}"
-        )
-    counts = dict(zip(task.classes, seen.tolist(), strict=True))
-    return sentences + [f"warning: {text}" for text in name_warnings(counts)]
+    seen = task.train.observed.per_class(1).tolist()
+    return sentences + [f"warning: {text}" for text in label_warnings(task.classes, seen)]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from plusone.autorecipe import Facts, compose, facts_of
+from plusone.autorecipe import Composed, Facts, compose, facts_of
 from plusone.data.shards import named_files
 from plusone.data.source import Source
 from plusone.errors import RunError
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 
 Settings = dict[str, Any]
+DRAWN = ("observe_seed", "split_seed")  # settings that a seed moves, where it draws the data too
 ARRAY_FILES = (".npz", ".arff", ".xml", ".parquet")  # formats that contain features
 
 
@@ -73,26 +74,41 @@ def make_jobs(
     settings: Settings,
     *,
     rules: bool = False,
+    draws: bool = False,
 ) -> list[Job]:
     """One job per method, settings to try and seed; wrong settings are refused at once.
+
+    With `draws` a seed also draws the observed labels and the validation items: seed 0 those of the
+    settings, others their own.
+    """
+    jobs = []
+    for name in methods:
+        for tried in grids[name]:
+            for seed in seeds:
+                made = composed(source, settings, {"method": name, "seed": seed}, tried, rules)
+                recipe = made.recipe
+                if draws:
+                    drawn = {key: getattr(recipe, key) + seed for key in DRAWN}
+                    recipe = recipe.model_copy(update=drawn)
+                jobs.append(Job(source, recipe, made.rules))
+    return jobs
+
+
+def composed(
+    source: Source, settings: Settings, fixed: Settings, tried: Settings, rules: bool
+) -> Composed:
+    """The recipe of a run and its reasons.
 
     Of the settings to try, the rules see only the learning rate, so that the other settings stay
     the same whatever is tried.
     """
-    facts = partial(_facts, source) if rules else None
-    jobs = []
-    for name in methods:
-        for tried in grids[name]:
-            rate = {key: tried[key] for key in ("lr",) if key in tried}
-            for seed in seeds:
-                fixed = {"method": name, "seed": seed}
-                composed = compose(facts, settings, rate, fixed, name=source.data, over=tried)
-                jobs.append(Job(source, composed.recipe, composed.rules))
-    return jobs
+    facts = partial(facts_about, source) if rules else None
+    rate = {key: tried[key] for key in ("lr",) if key in tried}
+    return compose(facts, settings, rate, fixed, name=source.data, over=tried)
 
 
 @lru_cache(maxsize=64)
-def _facts(source: Source, val_share: float) -> Facts:
+def facts_about(source: Source, val_share: float) -> Facts:
     """What the rules look at, read once per data set."""
     return facts_of(source.load(), val_share)
 

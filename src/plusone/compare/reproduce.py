@@ -274,9 +274,11 @@ def make_parts(
                 "seeds": seeds,
                 "modes": ["finetune" if mode == "labelwise" else mode],
                 "lr": lr,
-                "settings": {} if size is None else {"batch_size": size},
+                "settings": ({"head": "linear"} if linear else {})
+                | ({} if size is None else {"batch_size": size}),
                 "method": by_method,
                 "workers": workers,
+                "extend": False,  # the papers' grid
             } | ({"tune": True, "search": "rate"} if len(lr) > 1 else {})
             if figures:
                 spec = make_spec(values, source="settings")

@@ -14,7 +14,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from plusone.compare.results_table import UNKNOWN, latex_tables, markdown_tables
 from plusone.compare.rows import Row, Summary
 from plusone.compare.spec import BenchSpec
 from plusone.io.files import write_json, write_text
+from plusone.methods import plugin_of
 from plusone.prediction.tags import for_spreadsheet
 from plusone.version import __version__
 
@@ -31,7 +32,7 @@ RUN_COLUMNS = (
     "data", "method", "mode", "seed", "lr", "options", "val_map", "val_score", "selected_by",
     "test_map", "best_epoch", "seconds", "recovery_map", "hidden_map", "k", "stacked", "scheme",
     "observe_seed", "digest", "version", "key", "chosen",
-    "if_negative", "if_positive",
+    "if_negative", "if_positive", "head", "learned", "searched", "protocol",
 )  # fmt: skip
 FILES = ("results.json", "results.csv", "table.md", "table.tex", "bench.toml")
 
@@ -45,8 +46,12 @@ def write_outputs(
     title: str,
     command: str,
     rule: str,
+    remarks: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, Any]:
-    """Writes all files but the journal; returns the content of `results.json`."""
+    """Writes all files but the journal; returns the content of `results.json`.
+
+    `remarks` has sentences about each data set.
+    """
     inputs = {result.data: describe_inputs(result) for result in results}
     observations = {
         json.dumps([result.data, result.observation], sort_keys=True): {
@@ -55,6 +60,8 @@ def write_outputs(
         }
         for result in results
     }
+    plugins = plugins_of(result.method for result in results)
+    repeat = "plusone bench bench.toml" + "".join(f" --plugin {name}" for name in plugins)
     whole = {
         "kind": "bench",
         "title": title,
@@ -64,6 +71,8 @@ def write_outputs(
         "settings": {
             "rule": rule,
             "inputs": inputs,
+            "remarks": {data: list(sentences) for data, sentences in (remarks or {}).items()},
+            "plugins": plugins,
             "observations": list(observations.values()),
             **spec.model_dump(mode="json", exclude={"data", "workers", "storage"}),
             "data": [
@@ -88,13 +97,18 @@ def write_outputs(
             f"{seen['digest']}"
             for seen in observations.values()
         ),
-        f"to repeat: plusone bench bench.toml, the file beside this one (plusone {__version__})",
+        *(
+            f"{data}: {sentence}"
+            for data, sentences in (remarks or {}).items()
+            for sentence in sentences
+        ),
+        f"to repeat: {repeat}, the file beside this one (plusone {__version__})",
     ]
     write_json(folder / "results.json", plain)
     write_text(folder / "results.csv", runs_csv(results, summary.rows))
     write_text(folder / "table.md", markdown_tables(summary, inputs, notes))
     write_text(folder / "table.tex", latex_tables(summary, inputs, notes))
-    write_text(folder / "bench.toml", spec.to_toml(folder))
+    write_text(folder / "bench.toml", spec.to_toml(folder, plugins))
     return plain
 
 
@@ -103,11 +117,13 @@ def runs_csv(
 ) -> str:
     """CSV with one line per run; `chosen` ones contribute to a row of the table."""
     chosen = {key for row in rows for key in row.keys}
+    by_method = {(row.data, row.method, row.mode): row for row in rows}
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
     for result in {result.key: result for result in results}.values():
         seen, recovery = result.observation, result.recovery or {}
+        row = by_method.get((result.data, result.method, result.mode))
         negative, positive = result.test_if_negative or {}, result.test_if_positive or {}
         writer.writerow(
             result.model_dump(include=set(columns))
@@ -122,6 +138,8 @@ def runs_csv(
                 "chosen": str(result.key in chosen).lower(),
                 "if_negative": negative.get("map"),
                 "if_positive": positive.get("map"),
+                "searched": row.searched if row else "",
+                "protocol": row.protocol if row else "",
             }
         )
     return text.getvalue()
@@ -130,6 +148,11 @@ def runs_csv(
 def alone(results: Sequence[JobResult]) -> dict[str, str]:
     """Methods whose runs could not be stacked, and why."""
     return {result.method: result.alone for result in results if result.alone is not None}
+
+
+def plugins_of(methods: Iterable[str]) -> list[str]:
+    """The plug-ins that methods come from: names of files, or of installed packages."""
+    return [name for name in dict.fromkeys(map(plugin_of, methods)) if name is not None]
 
 
 def describe_inputs(result: JobResult) -> str:

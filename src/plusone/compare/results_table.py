@@ -1,17 +1,20 @@
-"""The columns of a results table, defined once for terminal, Markdown, LaTeX and report."""
+"""The columns and notes of a results table, defined once for every output."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from plusone.compare.protocol import PROTOCOLS, spread_of, warnings_about
 from plusone.compare.rows import BACKBONE, Row, Summary
 from plusone.io.text import percent
 
 Output = Literal["terminal", "markdown", "latex", "report"]
 
-NARROW, WIDE = 80, 120  # widths of the terminal from which more columns are shown
+NARROW, MEDIUM, WIDE = 80, 100, 120  # widths of the terminal from which more columns are shown
+EDGE = " !"  # behind a learning rate at the edge of those tried
 NEAR = "= "  # before a figure that is within noise of the best, in the terminal
 MARKS: Mapping[Output, tuple[str, str]] = {  # of the best figure, and of those within noise of it
     "terminal": ("{}", NEAR + "{}"),  # the line of the best is bold
@@ -23,6 +26,7 @@ LEGEND = (
     "bold: the best of the methods that see one positive per item; =: within noise of it; methods "
     "that see more labels are not ranked"
 )
+LATEX = {"p seeds": "$p$ (seeds)", "p classes": "$p$ (classes)", "lr": "learning rate"}
 UNKNOWN = (
     "test mAP leaves unknown test labels out; if negative, if positive: if all of them were so"
 )
@@ -86,13 +90,14 @@ class Column:
         if self.field == "val_score" and row.val_score == row.val_map:
             return None
         value = getattr(row, self.field)
-        return None if value == {} else value
+        return None if value in ({}, "") else value
 
     def title(self, output: Output) -> str:
         """The heading in an output."""
         if output == "latex":
             unit = f" ({latex_text(self.unit)})" if self.unit else ""
-            return self.heading[0].upper() + self.heading[1:] + unit
+            heading = LATEX.get(self.heading, self.heading)
+            return heading[0].upper() + heading[1:] + unit
         detail = f" ({self.detail})" if self.detail and output == "markdown" else ""
         return self.heading + detail
 
@@ -102,13 +107,18 @@ class Column:
         if value is None:
             return "-"
         text = self.form(value)
+        if self.field == "lr" and row.at_edge:
+            text += EDGE
         if self.field == "test_map" and output != "terminal":  # which has a column for it
             text = spread(value, row.test_sd, r"$\pm$" if output == "latex" else "±")
         if self.unit and output != "latex":
             text += f" {self.unit}"
+        if self.field == "method" and output in ("markdown", "latex"):
+            text = row.paper_name
+        if output == "latex" and isinstance(value, str):
+            return latex_text(text)
         if self.field == "method":
-            bold = row.best and output == "markdown"
-            return f"**{text}**" if bold else latex_text(text) if output == "latex" else text
+            return f"**{text}**" if row.best and output == "markdown" else text
         if self.field == row.ranked_by and (row.best or row.within_noise):
             text = MARKS[output][0 if row.best else 1].format(text)
         return text
@@ -125,7 +135,7 @@ COLUMNS = (
     Column("if_positive", "if positive", percent,
            "test mAP if all unknown test labels were positive, in %"),
     Column("val_map", "val mAP", percent, "on the validation items, in %", EVERYWHERE,
-           width=NARROW),
+           width=MEDIUM),
     Column("val_score", "val score", "{:.4f}".format,
            "score on the validation items that settings were chosen by"),
     Column("recovery_map", "recovered", percent,
@@ -138,14 +148,22 @@ COLUMNS = (
            f"published mAP for the same data, labels and mode, with a {BACKBONE}, in %",
            EVERYWHERE, width=WIDE, detail=BACKBONE),
     Column("p_seeds", "p seeds", _p, "paired t-test over seeds against the best",
-           ("markdown", "report")),
+           ("markdown", "latex", "report")),
     Column("p_classes", "p classes", _p,
-           "Wilcoxon's signed-rank test over classes against the best", ("markdown", "report")),
+           "Wilcoxon's signed-rank test over classes against the best",
+           ("markdown", "latex", "report")),
     Column("seeds", "seeds", str, "number of runs", ("report",)),
-    Column("lr", "lr", "{:.3g}".format, "learning rate", width=NARROW),
+    Column("head", "head", str,
+           "what is trained on features: a linear layer on them, or in the space of a kernel",
+           EVERYWHERE),
+    Column("learned", "items", "{:,}".format, "items that were learned from", EVERYWHERE),
+    Column("searched", "searched", str,
+           "how many learning rates and options were tried, of which validation chose", EVERYWHERE),
+    Column("lr", "lr", "{:.3g}".format,
+           "learning rate; !: the lowest or highest of those tried", EVERYWHERE, width=NARROW),
     Column("options", "options", options_text,
            "options of the method that differ from its defaults", width=WIDE),
-    Column("seconds", "seconds", "{:.1f}".format, "mean time of one run"),
+    Column("seconds", "seconds", "{:.1f}".format, "mean time of one run", width=MEDIUM),
 )  # fmt: skip
 
 
@@ -184,17 +202,29 @@ def markdown(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def markdown_tables(summary: Summary, inputs: Mapping[str, str], notes: Sequence[str]) -> str:
-    """One Markdown table per data set and mode, then a legend and the notes.
+    """One Markdown table per data set and mode with its notes, then a legend and the general notes.
 
     `inputs` describes the inputs of our models on each data set, to compare with published figures.
     """
-    parts = [
-        f"**{data}, {mode}**\n\n{markdown(*cells_of(rows, 'markdown'))}"
-        for (data, mode), rows in summary.tables().items()
-    ]
+    parts = []
+    for (data, mode), rows in summary.tables().items():
+        own = "".join(f"- {line}\n" for line in table_notes(rows))
+        table = markdown(*cells_of(rows, "markdown"))
+        parts.append(f"**{data}, {mode}**\n\n{table}" + (f"\n{own}" if own else ""))
     lines = [LEGEND, "p: against the best, over seeds (paired t-test) and over classes (Wilcoxon)"]
     lines += _published_notes(summary, inputs)
     return "\n".join(parts) + "\n" + "\n".join(f"- {line}" for line in (*lines, *notes)) + "\n"
+
+
+def table_notes(rows: Sequence[Row]) -> list[str]:
+    """What a table compares, what its spread contains, and what to know before citing it."""
+    protocols = dict.fromkeys(PROTOCOLS[row.protocol] for row in rows if row.protocol)
+    spread = spread_of(rows)
+    return [
+        *(f"protocol: {protocol}" for protocol in protocols),
+        *([spread] if spread else []),
+        *(f"note: {warning}" for warning in warnings_about(rows)),
+    ]
 
 
 def latex_tables(summary: Summary, inputs: Mapping[str, str], notes: Sequence[str]) -> str:
@@ -220,14 +250,32 @@ def _latex(data: str, mode: str, rows: Sequence[Row], inputs: Mapping[str, str])
         caption += (
             f" Published figures are of {BACKBONE}; ours: {latex_text(inputs.get(data, ''))}."
         )
+    for note in table_notes(rows):
+        text = latex_text(note.replace("±", "sd")).removeprefix("note: ")
+        caption += f" {text[0].upper()}{text[1:]}."
+    return latex_table(head, body, caption, label_of(data, mode))
+
+
+def latex_table(head: Sequence[str], body: str, caption: str, label: str) -> str:
+    """A `booktabs` table: headings, lines, caption and the label to refer to it by."""
     return "\n".join(
         [
-            r"\begin{table}", r"\centering", rf"\caption{{{caption}}}",
+            r"\begin{table}", r"\centering", rf"\caption{{{caption}}}", rf"\label{{{label}}}",
             rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\toprule",
             " & ".join(head) + r" \\", r"\midrule", body, r"\bottomrule", r"\end{tabular}",
             r"\end{table}",
         ]
     )  # fmt: skip
+
+
+def label_of(*names: str) -> str:
+    """The label of a LaTeX table.
+
+    >>> label_of("VOC 2012", "linear")
+    'tab:plusone-voc-2012-linear'
+    """
+    plain = re.sub(r"[^a-z0-9]+", "-", "-".join(names).lower()).strip("-")
+    return f"tab:plusone-{plain}"
 
 
 def _published_notes(summary: Summary, inputs: Mapping[str, str]) -> list[str]:

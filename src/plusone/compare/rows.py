@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from plusone.compare.jobs import JobResult
+from plusone.compare.jobs import DRAWN, JobResult
 from plusone.compare.noise import (
     Noise,
     is_near,
@@ -19,11 +19,13 @@ from plusone.compare.noise import (
     p_over_seeds,
     pooled_noise,
 )
+from plusone.compare.protocol import is_edge, searched, still_improving
 from plusone.data.observation import describe_scheme, parse_scheme
 from plusone.data.public import PUBLIC
 from plusone.methods import ALL_LABELS, ASSUME_NEGATIVE, METHODS
 from plusone.results import Number, Record, RunResult
 
+REPEATED = ("seed", *DRAWN)  # settings in which repetitions differ
 BACKBONE = "ResNet-50"  # of the published figures
 PARTS_OF_NAMES = {"voc": "voc", "coco": "coco", "nuswide": "nus", "cub": "cub"}
 
@@ -79,9 +81,23 @@ class Row(Outcome):
         within_noise: Whether it cannot be distinguished from the best one.
         p_seeds: Paired t-test over seeds against the best.
         p_classes: Wilcoxon's signed-rank test over classes against the best.
+        head: What was trained on features, see `RunResult.head`.
+        learned: How many items it learned from.
+        searched: How many learning rates and options were tried.
+        at_edge: Whether the learning rate is the lowest or the highest of those tried.
+        improving: Whether the best epoch of most runs is the last.
+        draws: How many draws of observed labels its runs have.
+        protocol: What all rows share, see `plusone.compare.protocol`.
     """
 
     mode: str = ""
+    head: str = ""
+    learned: int | None = None
+    searched: str = ""
+    at_edge: bool = False
+    improving: bool = False
+    draws: int = 1
+    protocol: str = ""
     options: dict[str, Any] = Field(default_factory=dict)
     val_score: Number = None
     recovery_map: Number = None
@@ -118,6 +134,16 @@ class Row(Outcome):
         return info is None or info.scheme == "single"
 
     @property
+    def paper_name(self) -> str:
+        """The method as papers write it, with the variant where it has several."""
+        info = METHODS.get(base(self.method))
+        if info is None:
+            return self.method
+        variant = self.options.get("variant", getattr(info.options(), "variant", None))
+        more = self.method.removeprefix(info.name)
+        return info.written + (f", {variant}" if variant else "") + more
+
+    @property
     def solved(self) -> bool:
         """Whether it was solved in closed form, without a learning rate and epochs."""
         info = METHODS.get(base(self.method))
@@ -148,8 +174,8 @@ def summarise(results: Iterable[JobResult]) -> Summary:
     groups: dict[tuple[str, str], dict[str, dict[str, list[JobResult]]]] = {}
     for result in results:
         methods = groups.setdefault((result.data, result.mode), {})
-        # All but the seed, so that only repetitions are averaged.
-        others = {name: value for name, value in result.recipe.items() if name != "seed"}
+        # All but the seed and what it draws, so that only repetitions are averaged.
+        others = {name: value for name, value in result.recipe.items() if name not in REPEATED}
         settings = json.dumps([result.lr, result.options, others], sort_keys=True)
         runs = methods.setdefault(result.method, {}).setdefault(settings, [])
         if result.key not in {run.key for run in runs}:
@@ -162,6 +188,20 @@ def summarise(results: Iterable[JobResult]) -> Summary:
         rows += compared
         tests += [{"data": data, "mode": mode} | asdict(noise)] if noise else []
     return Summary(tuple(rows), tuple(tests))
+
+
+def with_search(summary: Summary, results: Iterable[JobResult], protocol: str) -> Summary:
+    """The summary with what was searched for each row, among all runs of the comparison."""
+    tried: dict[tuple[str, str, str], list[JobResult]] = {}
+    for result in results:
+        tried.setdefault((result.data, result.method, result.mode), []).append(result)
+    rows = []
+    for row in summary.rows:
+        runs = tried[row.data, row.method, row.mode]
+        edge = not row.solved and is_edge(row.lr, runs)
+        values = {"searched": searched(runs), "at_edge": edge, "protocol": protocol}
+        rows.append(row.model_copy(update=values))
+    return Summary(tuple(rows), summary.tests)
 
 
 def compare(
@@ -233,6 +273,10 @@ def _row(runs: Sequence[JobResult]) -> Row:
         options=first.options,
         val_score=mean_score(runs),
         recovery_map=fmean(recovered) if recovered else None,
+        head=first.head,
+        learned=first.learned,
+        improving=still_improving(runs),
+        draws=len({str(run.observation.get("digest")) for run in runs}),
         seconds=fmean(run.seconds for run in runs),
         published=figure,
         published_source=source,
@@ -293,6 +337,8 @@ def published(result: RunResult) -> tuple[float, str] | None:
         return None
     if result.observation["scheme"] != describe_scheme(parse_scheme(info.scheme)):
         return None
+    if result.head.startswith("kernel"):
+        return None  # the papers' heads are layers on the features
     usual, special = vars(info.options()), {n for figure in info.published for n in figure.options}
     given = {n: v for n, v in result.options.items() if n in special and v != usual[n]}
     mode = "labelwise" if result.recipe.get("head") == "labelwise" else result.mode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -82,6 +82,9 @@ class BenchSpec(BaseModel):
         method: Recipe settings of single methods, by name.
         rules: Whether rules that look at the data choose what is not given, as in `plusone train`.
             A file describes a comparison in full: in it, rules are off unless switched on.
+        protocol: What rows share; see `plusone.compare.protocol`.
+        draws: Whether a seed also draws the observed labels and the validation items.
+        extend: Whether rates beyond the listed ones are tried where one at the edge is best.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -103,18 +106,24 @@ class BenchSpec(BaseModel):
     method: dict[str, Settings] = {}
     workers: int = Field(2, ge=1, le=MOST_PROCESSES)
     rules: bool = False
+    protocol: Literal["papers", "product"] = "papers"
+    draws: bool = False
+    extend: bool = True
 
-    def to_toml(self, folder: Path) -> str:
+    def to_toml(self, folder: Path, plugins: Sequence[str] = ()) -> str:
         """The spec as TOML for a file in `folder`; paths are relative to that folder.
 
-        The storage is left out: the address of a database may hold a password.
+        The storage is left out: the address of a database may hold a password. Plug-ins are named
+        in a comment alone: a file must not load code.
         """
         plain = self.model_dump(mode="json", exclude={"storage"})
         data, method = plain.pop("data"), _without_none(plain.pop("method"))
         plain["settings"] = _without_none(plain["settings"])
         if not self.tune:
             del plain["search"], plain["trials"]
-        lines = ["# The comparison of this folder; plusone bench bench.toml --out . continues it"]
+        more = "".join(f" --plugin {name}" for name in plugins)
+        again = f"plusone bench bench.toml --out .{more}"
+        lines = [f"# The comparison of this folder; {again} continues it"]
         filled = {name: value for name, value in plain.items() if value not in ([], {})}
         lines += [f"{name} = {to_toml_value(value)}" for name, value in filled.items()]
         for block in data:

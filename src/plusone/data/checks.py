@@ -296,6 +296,21 @@ def joined_names(classes: Iterable[str]) -> list[str]:
     return [name for name in classes if sum(map(bool, JOINED.split(name))) > 1]
 
 
+def label_warnings(classes: Sequence[str], seen: Sequence[int]) -> list[str]:
+    """A sentence about classes without a seen positive, and those about their names.
+
+    Args:
+        classes: Their names.
+        seen: How many seen positives each has.
+    """
+    names = [name for name, count in zip(classes, seen, strict=True) if not count]
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    which = "it" if len(names) == 1 else "them"
+    none = f"no seen positive, so nothing can be learned of {which}: "
+    nothing = [none + ", ".join(names[:SHOWN]) + more] if names else []
+    return nothing + name_warnings(dict(zip(classes, seen, strict=True)))
+
+
 def name_warnings(classes: Mapping[str, int]) -> list[str]:
     """A sentence about each kind of names that are probably mistakes.
 

@@ -321,6 +321,7 @@ class MethodInfo(Generic[O_co]):
         published: Published figures, one for each mode and table; where one figure is shown, it is
             the first of the mode.
         quick: Options with which a small training of a few epochs shows what it does, for tests.
+        title: Its name as papers write it, where that is not the short name in capitals.
     """
 
     name: str
@@ -349,6 +350,16 @@ class MethodInfo(Generic[O_co]):
     on_features: str = ""
     published: Sequence[PublishedFigure] = ()
     quick: Mapping[str, Any] = field(default_factory=dict)
+    title: str = ""
+
+    @property
+    def written(self) -> str:
+        """Its name in tables for people.
+
+        >>> MethodInfo("an_ls", Method, Options, "a paper", 2021, "a method").written
+        'AN-LS'
+        """
+        return self.title or self.name.upper().replace("_", "-")
 
     @property
     def stacks(self) -> bool:

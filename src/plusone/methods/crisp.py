@@ -96,6 +96,7 @@ class Crisp(Method[CrispOptions]):
 
 INFO = MethodInfo(
     name="crisp",
+    title="CRISP",
     build=Crisp,
     options=CrispOptions,
     paper="Liu et al., Can Class-Priors Help Single-Positive Multi-Label Learning?, arXiv",

@@ -144,6 +144,7 @@ INFOS = (
     ),
     MethodInfo(
         name="em_apl",
+        title="EM+APL",
         build=EmApl,
         options=EmAplOptions,
         paper=ZHOU,
@@ -174,6 +175,7 @@ INFOS = (
     ),
     MethodInfo(
         name="entmin",
+        title="EntMin",
         build=pointwise(entropy_minimization),
         options=EntropyMinimizationOptions,
         paper=ZHOU,

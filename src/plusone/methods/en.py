@@ -345,6 +345,7 @@ INFOS = (
     ),
     MethodInfo(
         name="en_cl",
+        title="EN+CL",
         build=EnConsistent,
         options=EnConsistencyOptions,
         paper=VERELST,
@@ -363,6 +364,7 @@ INFOS = (
     ),
     MethodInfo(
         name="en_scl",
+        title="EN+SCL",
         build=EnSpatial,
         options=EnSpatialOptions,
         paper=VERELST,

@@ -41,6 +41,7 @@ class ShiftedAsymmetric(Asymmetric):
 INFOS = (
     MethodInfo(
         name="focal",
+        title="Focal",
         build=pointwise(focal),
         options=Focal,
         paper=LIN,
@@ -72,6 +73,7 @@ INFOS = (
     ),
     MethodInfo(
         name="asl_ps",
+        title="ASL+PS",
         build=pointwise(asymmetric),
         options=ShiftedAsymmetric,
         paper=RIDNIK,

@@ -80,6 +80,7 @@ class FullWeighted(Method[FullWeightedOptions]):
 
 INFO = MethodInfo(
     name="full_weighted",
+    title="Full weighted",
     build=FullWeighted,
     options=FullWeightedOptions,
     paper="Zbinden et al., On the Selection and Effectiveness of Pseudo-Absences, Ecol. Inform.",

@@ -260,6 +260,7 @@ INFOS = (
     ),
     MethodInfo(
         name="gr_learned",
+        title="GR, learned",
         build=GrLearned,
         options=GrLearnedOptions,
         paper=CHEN,

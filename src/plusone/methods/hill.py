@@ -26,6 +26,7 @@ class Hill(Options):
 
 INFO = MethodInfo(
     name="hill",
+    title="Hill",
     build=pointwise(hill),
     options=Hill,
     paper=ZHANG,

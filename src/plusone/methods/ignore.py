@@ -175,6 +175,7 @@ def places_kept(
 
 INFO = MethodInfo(
     name="ignore",
+    title="Ignore",
     build=Ignore,
     options=IgnoreOptions,
     paper="Song et al., IGNORE: Information Gap-Based False Negative Loss Rejection, ECCV",

@@ -75,6 +75,7 @@ class Maxent(Method[MaxentOptions]):
 
 INFO = MethodInfo(
     name="maxent",
+    title="DeepMaxent",
     build=Maxent,
     options=MaxentOptions,
     paper="Ryckewaert et al., DeepMaxent, arXiv 2024",

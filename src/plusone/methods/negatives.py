@@ -227,6 +227,7 @@ INFOS = (
     ),
     MethodInfo(
         name="wan_sampled",
+        title="WAN, sampled",
         build=SampledNegative,
         options=Options,
         paper=COLE,

@@ -85,6 +85,7 @@ class Neighbours(Method[NeighboursOptions]):
 
 INFO = MethodInfo(
     name="neighbours",
+    title="Neighbours",
     build=Neighbours,
     options=NeighboursOptions,
     paper="Kim et al., An Action Is Worth Multiple Words, BMVC",

@@ -73,6 +73,7 @@ class Nnpu(Method[NnpuOptions]):
 
 INFO = MethodInfo(
     name="nnpu",
+    title="nnPU",
     build=Nnpu,
     options=NnpuOptions,
     paper="Kiryo et al., Positive-Unlabeled Learning with Non-Negative Risk Estimator, NeurIPS",

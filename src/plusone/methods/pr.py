@@ -13,6 +13,7 @@ from plusone.methods._pointwise import pointwise
 
 INFO = MethodInfo(
     name="pr",
+    title="Pairwise ranking",
     build=pointwise(pairwise_ranking),
     options=Options,
     paper=COLE,

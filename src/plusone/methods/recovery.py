@@ -141,6 +141,7 @@ NO_CURVE = "it is solved in closed form, without gradient steps"
 INFOS = (
     MethodInfo(
         name="ridge",
+        title="Ridge",
         build=RidgeRegression,
         options=RidgeOptions,
         paper="no paper: squared error on the seen labels",
@@ -153,6 +154,7 @@ INFOS = (
     ),
     MethodInfo(
         name="recovery",
+        title="Recovery",
         build=Recovery,
         options=RecoveryOptions,
         paper="no paper: docs/recovery.md",

@@ -33,6 +33,7 @@ class Softmax(Method[Options]):
 
 INFO = MethodInfo(
     name="softmax",
+    title="Softmax",
     build=Softmax,
     options=Options,
     paper="no paper: the multi-class baseline",

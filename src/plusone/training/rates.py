@@ -58,6 +58,15 @@ def begin_run(
     return composed, training, training.epochs()
 
 
+def rates_around(rate: float) -> list[float]:
+    """The learning rates that are tried around one.
+
+    >>> rates_around(0.01)
+    [0.001, 0.003, 0.01, 0.03]
+    """
+    return [float(f"{factor * rate:.0e}") for factor in FACTORS]
+
+
 def pick_rate(
     task: Task,
     recipe: Recipe,
@@ -86,7 +95,7 @@ def pick_rate(
         vectors = feature_task(task, recipe, tick, folder)
         trained = recipe.model_copy(update={"crops": "one"})  # which are in the features
         whole = Training(task, recipe, features=folder, on_extract=tick)
-    rates = [float(f"{factor * recipe.lr:.0e}") for factor in FACTORS]
+    rates = rates_around(recipe.lr)
     try:
         recipes = [trained.model_copy(update={"lr": rate}) for rate in rates]
         head = None if whole is None else whole.model.head.state_dict()

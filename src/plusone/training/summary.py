@@ -12,12 +12,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from plusone.closed_form.kernel import KernelHead, MappedHead
 from plusone.data.matrix import LabelMatrix
 from plusone.inputs.sampling import RECOVERY_LABELS, TEST_LABELS, blockwise, sample
 from plusone.inputs.task import Part, Task
 from plusone.metrics import average_precision, evaluate, evaluate_recovery
 from plusone.metrics.calibration_error import mean_and_rate
 from plusone.metrics.known import MEANINGS, against
+from plusone.models.heads import LinearHead
 from plusone.probabilities.calibration import Calibration, HeldOut, fit_calibration
 from plusone.probabilities.k import LabelsPerItem
 from plusone.probabilities.thresholds import Thresholds, find_thresholds
@@ -79,6 +81,8 @@ def summarise(
         "lr": recipe.lr,
         "options": dict(recipe.options),
         "mode": _mode(training),
+        "head": _head(training),
+        "learned": sum(len(part) for part in training.learned.parts),
         "k": training.k,
         "k_from": training.expected.source,
         "recipe": recipe.model_dump(mode="json", exclude_defaults=True),
@@ -196,6 +200,15 @@ def _mode(training: Training) -> str:
     if len(inputs) > 1:
         return "linear_init"
     return "linear" if inputs == {"features"} else "finetune"
+
+
+def _head(training: Training) -> str:
+    """The head: "linear", "kernel", or the name of a class of the method's own."""
+    head = training.model.head
+    own = type(head.inner if isinstance(head, MappedHead) else head)
+    name = "" if own in (LinearHead, KernelHead) else own.__name__.removesuffix("Head").lower()
+    space = "kernel" if training.plan.kernel else ""
+    return " + ".join(filter(None, (space, name))) or "linear"
 
 
 def pick_examples(
