@@ -130,6 +130,9 @@ def _from_single(dataset: Dataset, settings: list[str], seed: int) -> dict[str, 
     from plusone.features.extraction import vectors_of
     from plusone.features.feature_store import features_folder
     from plusone.inputs.task import make_task, numbered_groups
+=======
+    from plusone.inputs.task import make_task, named_of, numbered_groups
+    from plusone.inputs.task import make_task, named_of, numbered_groups
     from plusone.recipe import make_recipe, parse_settings
 
     recipe = make_recipe(parse_settings(settings), {"seed": seed})
@@ -148,7 +151,10 @@ def _from_single(dataset: Dataset, settings: list[str], seed: int) -> dict[str, 
         x = torch.cat([of(replace(task, train=p), r) for p, r in zip(parts, own, strict=True)])
     numbers = numbered_groups(parts)
     groups = None if numbers is None else numbers.numpy()[rows]
-    estimate = from_features(x, seen.take(rows), groups, seed=seed, picks=recipe.picks)
+    named = named_of(parts)
+    named = None if named is None else named.take(rows)
+    labels = seen.take(rows)
+    estimate = from_features(x, labels, groups, seed=seed, picks=recipe.picks, named=named)
     known = [part.truth for part in parts if part.truth is not None]
     true = None
     if len(known) == len(parts):

@@ -18,6 +18,8 @@ from plusone.closed_form.recover import recover_labels, with_test
 from plusone.closed_form.ridge import Ridge, pick_probabilities, seen_label_regression
 from plusone.data.groups import group_numbers
 from plusone.data.matrix import LabelMatrix
+from plusone.probabilities.answered_k import k_by_answers
+from plusone.probabilities.answers import mark_answers
 from plusone.probabilities.k import LabelsPerItem, Priors, from_single_positives, refuse_few
 from plusone.types import Picks
 
@@ -31,6 +33,7 @@ def from_features(
     *,
     seed: int = 0,
     picks: Picks = "auto",
+    named: LabelMatrix | None = None,
 ) -> Priors:
     """Estimates k, class priors, and how readily each class is named.
 
@@ -40,10 +43,15 @@ def from_features(
         groups: The group of each item, `[N]`, where items belong together.
         seed: Seed of the sample of items if there are more.
         picks: "uniform" takes picks as random; otherwise saliences are learned.
+        named: Which seen positives were named, where the others are answers.
     """
-    ridge, seen = _regression(x, observed, groups, seed)
+    ridge, seen = _regression(x, observed if named is None else named, groups, seed)
     estimate = _estimate(ridge, seen, picks, test=True)
-    return from_single_positives(ridge_scores(ridge, seen), seen, estimate)
+    scores = ridge_scores(ridge, seen)
+    if named is None:
+        return from_single_positives(scores, seen, estimate)
+    estimate = _by_answers(scores, estimate, observed, named, groups, seed)
+    return from_single_positives(scores, observed.take(usable_rows(named, seed)), estimate)
 
 
 def k_from_features(
@@ -53,9 +61,29 @@ def k_from_features(
     *,
     seed: int = 0,
     picks: Picks = "auto",
+    named: LabelMatrix | None = None,
 ) -> LabelsPerItem:
     """The k and the saliences of `from_features`, without class priors and without a test."""
-    return _estimate(*_regression(x, observed, groups, seed), picks, test=False)
+    ridge, seen = _regression(x, observed if named is None else named, groups, seed)
+    estimate = _estimate(ridge, seen, picks, test=False)
+    if named is None:
+        return estimate
+    return _by_answers(ridge_scores(ridge, seen), estimate, observed, named, groups, seed)
+
+
+def _by_answers(
+    scores: npt.NDArray[np.float64],
+    estimate: LabelsPerItem,
+    observed: LabelMatrix,
+    named: LabelMatrix,
+    groups: npt.ArrayLike | None,
+    seed: int,
+) -> LabelsPerItem:
+    """The estimate from what was named, with k by the answers."""
+    rows = usable_rows(named, seed)
+    marked = mark_answers(observed.take(rows), named.take(rows))
+    numbers = None if groups is None else group_numbers(np.asarray(groups)[rows])
+    return k_by_answers(scores, marked, estimate, numbers)
 
 
 def missed_labels(

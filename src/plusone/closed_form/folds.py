@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,10 +17,13 @@ from plusone.closed_form.kernel import principal_axes
 from plusone.closed_form.recover import with_test
 from plusone.closed_form.ridge import Ridge, Solution
 from plusone.data.groups import random_folds
+from plusone.probabilities.answered_k import k_by_answers
+from plusone.probabilities.answers import are_answers
 from plusone.seeds import generator
 
-Solve = Callable[[Ridge, Tensor], Solution]  # from labels [n, L]
+Solve = Callable[..., Solution]  # from a regression and labels [n, L]; `k`, where answers tell it
 FOLDS = 5
+SLOPE = 4.0  # from predictions to log-odds of scores
 MANY = 20_000  # items; with more, there are two folds
 
 
@@ -85,12 +90,21 @@ def solve(
     Args:
         solver: `Method.solve`.
         vectors: `[n, r]`, with centred, uncorrelated columns.
-        observed: Labels `[n, L]`.
+        observed: Labels `[n, L]`; 2 for positives that are answers (`mark_answers`).
         weights: How much each item counts, `[n]`.
         groups: Number of each item's group from 0, int64 `[n]`; its labels are not used either.
         leave_one_out: Whether the method's own leave-one-out predictions are free of them; else
             folds are predicted.
     """
+    marked = observed.cpu().numpy().astype(np.int8)
+    if (asked := are_answers(marked)).any():
+        picks = observed.masked_fill(torch.from_numpy(asked).to(observed.device), 0.0)
+        blind = solve(solver, vectors, picks, weights, groups, leave_one_out=leave_one_out)
+        if blind.estimate is not None:
+            scores = torch.sigmoid(SLOPE * (blind.left_out.double() - 0.5)).cpu().numpy()
+            numbers = None if groups is None else groups.numpy()
+            estimate = k_by_answers(scores, marked, blind.estimate, numbers)
+            solver = partial(solver, estimate=estimate)
     ridge = Ridge(vectors, weights, groups)
     solution = with_test(ridge, observed, solver(ridge, observed))
     if leave_one_out or len(vectors) < 2 or (groups is not None and not groups.any()):

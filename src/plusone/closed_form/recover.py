@@ -72,6 +72,7 @@ def recover_labels(
     observed: Tensor,
     *,
     k: float | None = None,
+    estimate: LabelsPerItem | None = None,
     rounds: int = 5,
     scoring: bool = True,
     picks: Picks = "auto",
@@ -82,8 +83,10 @@ def recover_labels(
 
     Args:
         ridge: The vectors.
-        observed: Labels, float `[n, L]` in {1, 0, -1}.
+        observed: Labels, float `[n, L]` in {1, 0, -1}; 2 for positives that are answers, which say
+            nothing about how labels are picked.
         k: Mean number of positives per item, if known.
+        estimate: The same with its range, where answers tell it.
         rounds: How often labels are recovered.
         scoring: Whether steps have the length of Fisher scoring; else T = R.
         picks: "uniform": all labels of an item are named with the same probability; else saliences
@@ -97,7 +100,7 @@ def recover_labels(
     """
     solution, penalty = seen_label_regression(ridge, observed, penalties)
     q = pick_probabilities(solution.left_out, observed)
-    estimate = first_estimate(q, observed, k)
+    estimate = first_estimate(q, observed, k) if estimate is None or k is not None else estimate
     first, top = estimate, q.argmax(1)
     p, e = q.mul_(estimate.k), None
     for _ in range(rounds):
@@ -117,7 +120,7 @@ def recover_labels(
         target = recovered
         if scoring:
             target = p.lerp_(recovered, step_length(p, observed, estimate.k))
-            target.masked_fill_(observed == -1, 0.0)
+            target = torch.where((observed == -1) | (observed > 1), recovered, target)
         solution = replace(ridge.solve(target, penalty), targets=recovered)
         p = solution.left_out
     if e is not None:
@@ -184,6 +187,7 @@ def recover(p: Tensor, observed: Tensor, e: Tensor | None = None) -> Tensor:
         e: Salience of each class, `[L]`; all the same by default.
     """
     seen = (observed == 1).sum(1, keepdim=True)
+    p = torch.where(observed > 1, 1.0, torch.where(observed == -1, 0.0, p))
     named = p if e is None else p * e
     expected = p.sum(1, keepdim=True)
     among = torch.maximum(expected, seen.clamp(min=1))
@@ -191,7 +195,7 @@ def recover(p: Tensor, observed: Tensor, e: Tensor | None = None) -> Tensor:
         among = among * named.sum(1, keepdim=True) / expected
     picked = (seen * named / among).clamp(max=CERTAIN)
     unseen = ((p - picked) / (1 - picked)).clamp(min=0)
-    return torch.where(observed == 1, 1.0, torch.where(observed == -1, 0.0, unseen))
+    return torch.where(observed >= 1, 1.0, torch.where(observed == -1, 0.0, unseen))
 
 
 def step_length(p: Tensor, observed: Tensor, k: float) -> Tensor:

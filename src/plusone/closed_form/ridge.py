@@ -177,15 +177,15 @@ def seen_label_regression(
 ) -> tuple[Solution, float]:
     """Ridge regression on the seen positives, with the penalty of least left-out error.
 
-    The targets of an item are 1 / m at its m seen positives and 0 elsewhere; items without any
+    The targets of an item are 1 / m at its m known positives and 0 elsewhere; items without any
     have the mean target.
 
     Args:
         ridge: The vectors.
-        observed: Labels, float `[n, L]` in {1, 0, -1}.
+        observed: Labels, float `[n, L]` in {1, 0, -1}; 2 for positives that are answers.
         penalties: To choose from.
     """
-    targets = (observed == 1).float()
+    targets = (observed >= 1).float()
     counts = targets.sum(1, keepdim=True)
     known = counts[:, 0] > 0
     targets /= counts.clamp(min=1)

@@ -511,7 +511,7 @@ def observe_table(
     if questions[0] is not None:
         asked = np.concatenate([part for part in questions if part is not None])
         record |= {"questions": int(asked.sum()), "questions_per_item": float(asked.mean())}
-    return replace(table, labels=seen, observation=record)
+    return replace(table, labels=seen, observation=record, named=None)
 
 
 def _for_rows(rule: Scheme, rows: npt.NDArray[np.int64]) -> Scheme:

@@ -20,7 +20,7 @@ Strings = npt.NDArray[np.str_]
 ID_COLUMNS = ("image", "id", "item", "file", "filename", "path", "image_id", "file_name")
 ID_ARRAYS = ("ids", "names", "image_ids")  # in npz files
 LABEL_COLUMNS = ("labels", "label", "tags", "classes", "class", "categories", "category", "cls")
-OTHER_COLUMNS = ("negatives", "truth", "split", "group")  # of the long form
+OTHER_COLUMNS = ("negatives", "truth", "named", "split", "group")  # of the long form
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,8 @@ class LabelTable:
         groups: Group of each item, `[N]`, which no split or fold divides; None if there are none.
         hints: Scores of elsewhere in [0, 1], float32 `[N, L]`, see `plusone.data.hints`; NaN where
             there is none, None if there are none at all.
+        named: Which seen positives people named, 1 in `[N, L]`; the others are answers to
+            questions. None if all of them were named.
     """
 
     ids: Strings
@@ -51,10 +53,16 @@ class LabelTable:
     notes: tuple[str, ...] = ()
     groups: Strings | None = None
     hints: npt.NDArray[np.float32] | None = None
+    named: LabelMatrix | None = None
 
     def __post_init__(self) -> None:
         n, n_classes = len(self.ids), len(self.classes)
-        tables = (("labels", self.labels), ("truth", self.truth), ("hints", self.hints))
+        tables = (
+            ("labels", self.labels),
+            ("truth", self.truth),
+            ("hints", self.hints),
+            ("named", self.named),
+        )
         for name, part in tables:
             if part is not None and part.shape != (n, n_classes):
                 raise ValueError(f"{name} have shape {part.shape}, expected {(n, n_classes)}")
@@ -92,6 +100,7 @@ class LabelTable:
             split=None if self.split is None else self.split[index],
             groups=None if self.groups is None else self.groups[index],
             hints=None if self.hints is None else self.hints[index],
+            named=None if self.named is None else self.named.take(index),
         )
 
     def with_classes(self, names: Sequence[str]) -> LabelTable:
@@ -101,8 +110,11 @@ class LabelTable:
         columns = [self.classes.index(name) for name in names]
         truth = None if self.truth is None else self.truth.columns(columns)
         hints = None if self.hints is None else self.hints[:, columns]
+        named = None if self.named is None else self.named.columns(columns)
         labels = self.labels.columns(columns)
-        return replace(self, classes=tuple(names), labels=labels, truth=truth, hints=hints)
+        return replace(
+            self, classes=tuple(names), labels=labels, truth=truth, hints=hints, named=named
+        )
 
     def rows_of(self, split: str) -> npt.NDArray[np.int64]:
         """Row numbers of one split, ascending; a table without splits is all "train"."""

@@ -26,6 +26,8 @@ from plusone.inputs.workers import ImageWorkers
 from plusone.methods import get_method
 from plusone.models.backbones import backbone_for
 from plusone.parallel.processes import main_process_first
+from plusone.probabilities.answers import mark_answers
+from plusone.probabilities.curve import States
 from plusone.recipe import Recipe
 
 HINT_LENGTH = 0.5  # of appended hints, over the length of the feature vector
@@ -44,6 +46,7 @@ class Part:
         of: Size of the whole split, if this is a sample of it.
         groups: The group of each, where items belong together.
         hints: Scores from elsewhere, float32 `[N, L]`, where the data has them.
+        named: Which observed positives were named, where the others are answers.
     """
 
     ids: Strings
@@ -54,9 +57,14 @@ class Part:
     of: int | None = None
     groups: Strings | None = None
     hints: npt.NDArray[np.float32] | None = None
+    named: LabelMatrix | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def marked(self) -> States:
+        """Observed labels, with positives that are answers marked, int8 `[N, L]`."""
+        return mark_answers(self.observed, self.named)
 
 
 @dataclass(frozen=True)
@@ -92,6 +100,15 @@ def numbered_groups(parts: Sequence[Part]) -> Tensor | None:
     if len(names) < len(parts):
         return None
     return torch.from_numpy(group_numbers(np.concatenate(names)))
+
+
+def named_of(parts: Sequence[Part]) -> LabelMatrix | None:
+    """Which observed positives of the parts were named; None if all of them were."""
+    if all(part.named is None for part in parts):
+        return None
+    return LabelMatrix.concatenate(
+        [part.observed.only_positives() if part.named is None else part.named for part in parts]
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,6 +198,7 @@ def make_task(dataset: Dataset, recipe: Recipe, tick: Callable[[], None] | None 
             of=of,
             groups=items.groups,
             hints=items.hints,
+            named=items.named,
         )
 
     for split in ("train", "val"):

@@ -33,6 +33,7 @@ from plusone.device import CPU
 from plusone.losses import reduce
 from plusone.methods._base import Method, MethodInfo, Options, Part
 from plusone.methods._tables import rows_of, set_columns
+from plusone.probabilities.k import LabelsPerItem
 from plusone.types import Batch, Clock, Outputs, TrainLabels
 
 SLOPE = 4.0  # scores in [0, 1] are sigmoid(SLOPE (z - 1/2))
@@ -110,11 +111,14 @@ class Recovery(RidgeRegression[RecoveryOptions]):
     def targets_of(self, batch: Batch) -> Tensor:
         return rows_of(self.targets, batch.index)
 
-    def solve(self, ridge: Ridge, observed: Tensor) -> Solution:
+    def solve(
+        self, ridge: Ridge, observed: Tensor, estimate: LabelsPerItem | None = None
+    ) -> Solution:
         return recover_labels(
             ridge,
             observed,
             k=self.labels.expected_positives,
+            estimate=estimate,
             rounds=self.options.rounds,
             scoring=self.options.scoring,
             picks=self.labels.picks,

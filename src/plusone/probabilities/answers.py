@@ -1,4 +1,10 @@
-"""Answers of an audit or a review: known labels that calibration can learn from."""
+"""Answers of an audit or a review: known labels that calibration can learn from.
+
+Who names a label picks it among the labels of the item; who answers a question says whether the
+item has that label, whatever else it has. Both make seen positives, but only the first are picks.
+Where a table says which were named (`LabelTable.named`), its other seen positives are marked with
+`ANSWERED`, and its seen negatives count as answers too.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +19,28 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 
+ANSWERED = 2  # a seen positive that was answered, not named
+FEWEST = 20  # answers that tell something
 LEAST_WEIGHT = 1e-3  # of an item that was sure to be drawn; 1 on average
+
+
+def mark_answers(observed: LabelMatrix, named: LabelMatrix | None) -> npt.NDArray[np.int8]:
+    """Labels `[N, L]` in {1, 0, -1}, and `ANSWERED` for seen positives that were not named.
+
+    >>> seen = LabelMatrix.from_dense([[1, 1, -1]])
+    >>> mark_answers(seen, LabelMatrix.from_dense([[1, 0, 0]])).tolist()
+    [[1, 2, -1]]
+    """
+    states = observed.dense()
+    if named is not None:
+        states[(states == 1) & (named.dense() != 1)] = ANSWERED
+    return states
+
+
+def are_answers(marked: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
+    """Which labels are answers, bool `[N, L]`; none where no positive is one."""
+    some = bool((marked == ANSWERED).any())
+    return np.asarray(((marked == ANSWERED) | (marked == -1)) & some)
 
 
 @dataclass(frozen=True)
@@ -87,6 +114,27 @@ class Answers:
         return replace(self, complete=complete, weight=weight)
 
 
+def answers_in(
+    marked: npt.NDArray[np.int8], groups: npt.NDArray[np.int64] | None = None
+) -> Answers | None:
+    """The answers among labels; None if they are too few to tell.
+
+    Args:
+        marked: What `mark_answers` gives, `[N, L]`.
+        groups: Number of each item's group, `[N]`.
+    """
+    row, label = np.nonzero(are_answers(marked))
+    if len(row) < FEWEST:
+        return None
+    return Answers(
+        row.astype(np.int64),
+        label.astype(np.int64),
+        marked[row, label] == ANSWERED,
+        np.zeros(0, dtype=np.int64),  # they were chosen, not drawn
+        None if groups is None else groups[row],
+    )
+
+
 def answers_from(audit: LabelTable, table: LabelTable, *, seed: int = 0) -> Answers:
     """Answers of an audit about labels of a table, except the seen labels of each item.
 
@@ -94,7 +142,8 @@ def answers_from(audit: LabelTable, table: LabelTable, *, seed: int = 0) -> Answ
     its 1 and -1 are answers, as in a table that `plusone review` exports.
 
     A run may have been trained with the answers: then all answers about an item are seen, and one
-    of its seen positives was seen first and is not an answer. It is not known which: one is drawn.
+    of its seen positives was seen first and is not an answer. Where the table does not say which
+    was named, one is drawn.
 
     Args:
         audit: The audited items; their names and classes must occur in `table`.
@@ -114,6 +163,7 @@ def answers_from(audit: LabelTable, table: LabelTable, *, seed: int = 0) -> Answ
     states = table.labels.dense(rows)
     seen, new = states == 1, (known != 0) & (states == 0)
     order = np.random.default_rng(seed).random(seen.shape)
+    order += 0 if table.named is None else table.named.dense(rows)
     first_seen = np.where(seen, order + 1, 0.0).argmax(axis=1)
     trained = ~new.any(axis=1)  # the run has seen the answers about these items
     answered = np.where(trained[:, None], known != 0, new)

@@ -23,6 +23,7 @@ from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.io.files import write_json
 from plusone.io.readers import read_json
+from plusone.probabilities.answers import are_answers, mark_answers
 from plusone.probabilities.curve import FEWEST, Curve, fit_curve, sample_rows
 from plusone.probabilities.k import LabelsPerItem
 from plusone.probabilities.picks import UNIFORM, PickModel, Salience
@@ -40,11 +41,13 @@ class HeldOut:
         log_odds: Log-odds of their scores, `[N, L]`.
         labels: Their labels; unobserved ones are 0.
         items: What the items are, for sentences.
+        named: Which seen positives were named, where the others are answers.
     """
 
     log_odds: Tensor
     labels: LabelMatrix
     items: str = "validation items"
+    named: LabelMatrix | None = None
 
 
 @dataclass(frozen=True)
@@ -123,11 +126,12 @@ def fit_calibration(
     n_classes = held_out.labels.n_classes
     k = None if estimate is None else estimate.k
     k_range, salience = None, None if estimate is None else estimate.salience
-    if estimate is not None and estimate.source == "estimated":
+    if estimate is not None and estimate.source != "given":
         k_range = (estimate.low, estimate.high)
     states, log_odds = _known(held_out)
     complete = (states != 0).all(axis=1)
     n_complete, n_seen = int(complete.sum()), int((~complete).sum())
+    n_answers = int(are_answers(states).sum())
     if max(n_complete, n_seen) < FEWEST or not (states == 1).any():
         return Calibration.none(
             n_classes,
@@ -141,16 +145,18 @@ def fit_calibration(
         k, salience, origin = None, None, "truth"
         note = f"all labels of {n_complete} {held_out.items}"
     else:
-        counted = n_complete >= FEWEST
+        by_answers = estimate is not None and estimate.source == "counted"
+        counted = n_complete >= FEWEST and not by_answers
         if counted:
             k = float((states[complete] == 1).sum(axis=1).mean())
         elif k is not None:
             k = max(k, float((states == 1).sum(axis=1).mean()))  # no less than what was seen
         if k is None:
             return Calibration.none(n_classes, "the number of labels per item is not known")
-        origin = "audit" if counted else "seen"
+        origin = "audit" if counted or by_answers else "seen"
         note = f"the seen labels of {n_seen} {held_out.items}"
-        note += f" and all labels of {n_complete}" if counted else ""
+        note += f" and all labels of {n_complete}" if n_complete >= FEWEST else ""
+        note += f", {n_answers} answers among them" if n_answers else ""
         k_range = None if counted else k_range
         between = "" if k_range is None else ", {:.3g} to {:.3g}".format(*k_range)
         note += f", with {k:.3g} labels per item ({'counted' if counted else k_note}{between})"
@@ -163,10 +169,11 @@ def fit_calibration(
 
 def _known(held_out: HeldOut) -> tuple[npt.NDArray[np.int8], Tensor]:
     """Labels and scores of the items that say something, at most as many as are fitted on."""
-    labels = held_out.labels
+    labels, named = held_out.labels, held_out.named
     informative = (labels.per_item(1) > 0) | (labels.per_item(0) == 0)
     rows = sample_rows(np.flatnonzero(informative), labels.n_classes)
-    return labels.dense(rows), held_out.log_odds[torch.from_numpy(rows)].double()
+    states = mark_answers(labels.take(rows), None if named is None else named.take(rows))
+    return states, held_out.log_odds[torch.from_numpy(rows)].double()
 
 
 def write_calibration(folder: Path, classes: Sequence[str], calibration: Calibration) -> None:

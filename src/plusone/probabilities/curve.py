@@ -21,8 +21,16 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from plusone.errors import InputError
+from plusone.probabilities.answers import are_answers
 from plusone.probabilities.log_odds import log_odds
-from plusone.probabilities.picks import CERTAIN, UNIFORM, Picking, given_seen, pick
+from plusone.probabilities.picks import (
+    CERTAIN,
+    UNIFORM,
+    Picking,
+    given_seen,
+    other_positives,
+    pick,
+)
 
 FEWEST = 20  # items with a seen positive that a fit needs
 QUANTILES = (0.2, 0.5, 0.8)  # of the scores of known positives: the knots of f
@@ -143,7 +151,9 @@ def fit_curve(
 
     Args:
         log_odds: Log-odds of out-of-sample scores, float64 `[N, L]`.
-        states: Labels, `[N, L]`; every item has a seen positive, or all labels.
+        states: Labels, `[N, L]`; every item has a seen positive, or all labels. Those that are
+            answers (`mark_answers`) enter by cross-entropy, and the pick by its likelihood given
+            them.
         k: Mean number of labels per item to hold, if given.
         complete: Which items enter by all their labels, bool `[N]`; none by default.
         picks: How labels are picked.
@@ -154,11 +164,13 @@ def fit_curve(
     unit = float(log_odds.std()) / SPREAD or 1.0
     x = log_odds / unit
     complete = np.zeros(len(states), dtype=np.bool_) if complete is None else complete
-    positive = torch.from_numpy(states == 1)
+    positive = torch.from_numpy(states >= 1)
     knots = torch.quantile(x[positive][:MOST], torch.tensor(QUANTILES, dtype=x.dtype))
     all_known, some_known = torch.from_numpy(complete), torch.from_numpy(~complete)
     picked = pick(states[~complete], np.random.default_rng(0))
-    others = positive[some_known].scatter(1, picked.label[:, None], False)
+    others = other_positives(states[~complete], picked)
+    asked = torch.from_numpy(are_answers(states) & ~complete[:, None])
+    yes = positive[asked].to(x.dtype)
     truth = positive[all_known].to(x.dtype)
 
     def curve(shift: Tensor, log_slopes: Tensor, offsets: Tensor) -> Tensor:
@@ -176,6 +188,8 @@ def fit_curve(
         total, means = ridge / 2, torch.sigmoid(z)
         if len(truth):
             total = total + binary_cross_entropy_with_logits(z[all_known], truth, reduction="sum")
+        if len(yes):
+            total = total + binary_cross_entropy_with_logits(z[asked], yes, reduction="sum")
         if len(picked):
             certain = z[some_known].masked_fill(others, CERTAIN)
             total = total - picks.log_likelihood(certain, picked).sum()

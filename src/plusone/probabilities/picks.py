@@ -243,14 +243,23 @@ def given_seen(
 
     Args:
         z: Logits of the labels, float64 `[N, L]`.
-        states: 1 (seen positive), 0 (unobserved) or -1 (seen negative), `[N, L]`.
+        states: 1 (seen positive), 0 (unobserved) or -1 (seen negative), `[N, L]`; seen positives
+            that were not named may be 2.
         picks: How labels are picked.
     """
-    picked, positive = pick(states), torch.from_numpy(states == 1)
-    others = positive.scatter(1, picked.label[:, None], False)
+    picked, named = pick(states), torch.from_numpy(states == 1)
+    others = other_positives(states, picked)
     after = picks.posterior(z.masked_fill(others, CERTAIN), picked)
-    p = torch.where(positive.any(dim=1, keepdim=True), after, picks.label_means(z, picked))
-    return np.where(states == 0, p.numpy(), states == 1)
+    p = torch.where(named.any(dim=1, keepdim=True), after, picks.label_means(z, picked))
+    return np.where(states == 0, p.numpy(), states >= 1)
+
+
+def other_positives(states: npt.NDArray[np.int8], picked: Picked) -> Tensor:
+    """Seen positives that do not count as picked, bool `[N, L]`."""
+    positive = torch.from_numpy(states >= 1)
+    named = torch.from_numpy((states == 1).any(axis=1))[:, None]
+    own = positive.gather(1, picked.label[:, None]) & ~named
+    return positive.scatter(1, picked.label[:, None], own)
 
 
 def learn_salience(p: Tensor, observed: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -264,15 +273,16 @@ def learn_salience(p: Tensor, observed: Tensor, weights: Tensor | None = None) -
 
     Args:
         p: Probability that each class is present, `[n, L]`.
-        observed: Labels, `[n, L]` in {1, 0, -1}.
+        observed: Labels, `[n, L]` in {1, 0, -1}; 2 for positives that were not named.
         weights: How much each item counts, `[n]`; all the same by default.
     """
     seen = (observed == 1).to(p.dtype)
     many = seen.sum(1)
-    tells = (many > 0) & (observed == 0).any(1)
+    tells = (many > 0) & ((observed == 0) | (observed > 1)).any(1)
     share = torch.where(tells, 1 / many.clamp(min=1), 0.0)
     share = share if weights is None else share * weights.to(p.dtype)
-    present = torch.maximum(p.clamp(FAINT, 1), seen).masked_fill_(observed == -1, 0.0)
+    certain = (observed >= 1).to(p.dtype)
+    present = torch.maximum(p.clamp(FAINT, 1), certain).masked_fill_(observed == -1, 0.0)
     named, items = share @ seen, share * many
     e = p.new_ones(p.shape[1])
     for _ in range(MM_STEPS):

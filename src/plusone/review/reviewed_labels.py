@@ -21,7 +21,8 @@ def apply_answers(
     """The table with the answers as seen labels.
 
     An answer replaces an earlier seen label; of several answers about one label the last counts.
-    The truth, if there is one, is not changed. `observation` holds the number of answers.
+    The truth, if there is one, is not changed. What was named before stays so, unless an answer
+    says that it is wrong. `observation` holds the number of answers.
 
     Args:
         table: The items and their seen labels.
@@ -54,7 +55,12 @@ def apply_answers(
     count = len(key) + (earlier if isinstance(earlier, int) else 0)
     observation = {"scheme": "given"} | dict(table.observation)
     observation |= {"digest": matrix.digest(), "answers": count}
-    return replace(table, labels=matrix, observation=observation)
+    named = (table.named or before).only_positives()
+    kept = ~np.isin(named.row_of_entry() * n_classes + named.indices, key[value == -1])
+    named = LabelMatrix.from_entries(
+        named.row_of_entry()[kept], named.indices[kept], 1, before.shape
+    )
+    return replace(table, labels=matrix, observation=observation, named=named)
 
 
 @dataclass(frozen=True)

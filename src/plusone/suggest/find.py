@@ -26,7 +26,7 @@ from plusone.prediction.evaluate import difference
 from plusone.prediction.load import load_run
 from plusone.prediction.run_folder import read_recipe
 from plusone.probabilities.accept import Accepted, accept, accept_none
-from plusone.probabilities.answers import answers_from
+from plusone.probabilities.answers import answers_from, answers_in, mark_answers
 from plusone.probabilities.calibration import read_calibration
 from plusone.probabilities.drawing import draw_audit
 from plusone.probabilities.hint_prior import with_prior
@@ -257,7 +257,8 @@ def find(
     table = dataset.table.take(rows)
     if not (table.labels.per_item(0) > 0).any():
         raise InputError(f"{dataset.name}: every label of its items is known; nothing is missing")
-    answers = None
+    groups = None if table.groups is None else group_numbers(table.groups)
+    answers = answers_in(mark_answers(table.labels, table.named), groups)
     if audit is not None:
         tested = np.isin(audit.ids, dataset.table.ids[dataset.table.rows_of("test")])
         if tested.all():
@@ -312,7 +313,9 @@ def _k(
         rows = usable_rows(table.labels)  # a sample where there are more than it needs
         x = torch.from_numpy(np.asarray(fit.features[rows], dtype=np.float32))
         groups = None if table.groups is None else table.groups[rows]
-        estimate = k_from_features(x, table.labels.take(rows), groups, picks=recipe.picks)
+        labels, named = table.labels.take(rows), table.named
+        named = None if named is None else named.take(rows)
+        estimate = k_from_features(x, labels, groups, picks=recipe.picks, named=named)
     if known is None:
         return estimate
     return replace(LabelsPerItem.given(known), salience=estimate.salience)
@@ -353,7 +356,13 @@ def run_k(run: Path, table: LabelTable) -> LabelsPerItem | None:
         return None
     learned = table.take(np.setdiff1d(np.arange(len(table)), table.rows_of("test")))
     items = min(int((learned.labels.per_item(1) > 0).sum()), ITEMS)
-    return LabelsPerItem(calibration.k, *calibration.k_range, items, salience=calibration.salience)
+    return LabelsPerItem(
+        calibration.k,
+        *calibration.k_range,
+        items,
+        "counted" if calibration.origin == "audit" else "estimated",
+        calibration.salience,
+    )
 
 
 def run_recipe(
@@ -400,7 +409,11 @@ def run_labels(run: Path, data: LabelTable, recipe: Recipe) -> LabelTable:
     order[at] = len(table) + source
     labels = table.labels
     stacked = LabelMatrix.concatenate([labels, seen.labels.with_default(labels.default)])
-    return replace(table, labels=stacked.take(order))
+    named = None
+    if seen.named is not None:  # of other items, all seen positives
+        both = LabelMatrix.concatenate([table.labels.only_positives(), seen.named])
+        named = both.take(order)
+    return replace(table, labels=stacked.take(order), named=named)
 
 
 def head_only(

@@ -17,7 +17,7 @@ from plusone.closed_form.folds import solve
 from plusone.closed_form.ridge import Solution
 from plusone.data.matrix import LabelMatrix
 from plusone.device import CPU
-from plusone.inputs.task import Task
+from plusone.inputs.task import Task, named_of
 from plusone.methods import get_method
 from plusone.models.classifier import Classifier
 from plusone.models.heads import LinearHead
@@ -64,7 +64,7 @@ class ClosedFormFit(Training):
         assert self.inputs.space is not None
         assert isinstance(self.model.head, LinearHead)
         learned, space = self.learned, self.inputs.space
-        observed = torch.cat([torch.from_numpy(part.observed.dense()) for part in learned.parts])
+        observed = torch.cat([torch.from_numpy(part.marked()) for part in learned.parts])
         observed = observed.to(self.device).float()
         with torch.no_grad():
             solution = solve(
@@ -80,7 +80,7 @@ class ClosedFormFit(Training):
             self.method.after_solving(solution)
             self.model.head.weight.copy_(solution.weight)
             self.model.head.bias.copy_(solution.bias)
-        error = (solution.left_out - observed.clamp(min=0)).square().mean()
+        error = (solution.left_out - observed.clamp(0, 1)).square().mean()
         self.left_out, self.estimate = solution.left_out.to(CPU), solution.estimate
         return {"left_out_error": float(error)}
 
@@ -108,7 +108,8 @@ class ClosedFormFit(Training):
             z = torch.cat([z, self.log_odds(self.task.val)])
         labels = self.validator.labels.with_default(self.task.train.observed.default)
         known = LabelMatrix.concatenate([self.task.train.observed, labels])
-        return HeldOut(z, known, "items that were each left out")
+        named = named_of((self.task.train, self.task.val))
+        return HeldOut(z, known, "items that were each left out", named)
 
     def other_state(self) -> State:
         if self.left_out is None:

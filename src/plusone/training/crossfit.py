@@ -245,6 +245,7 @@ def _key(dataset: Dataset, recipe: Recipe) -> str:
     ]
     parts += [table.labels.digest(), table.classes, table.ids.tolist()]
     parts += [None if table.split is None else table.split.tolist()]
+    parts += [] if table.named is None else [table.named.digest()]
     parts += [] if table.groups is None else [table.groups.tolist()]
     parts += [] if table.hints is None else [content_key(table.hints)]
     if x is not None:

@@ -221,11 +221,13 @@ def estimated(
     if known and key in _estimates:
         return _estimates[key]
     try:
-        rows = usable_rows(task.train.observed)
+        named = task.train.named
+        rows = usable_rows(task.train.observed if named is None else named)
         of = vectors or partial(vectors_of, recipe, task, tick=tick, folder=folder)
         groups = None if task.train.groups is None else task.train.groups[rows]
         seen = task.train.observed.take(rows)
-        k = k_from_features(of(rows), seen, groups, picks=recipe.picks)
+        named = None if named is None else named.take(rows)
+        k = k_from_features(of(rows), seen, groups, picks=recipe.picks, named=named)
     except InputError as error:
         raise InputError(
             f"the method {recipe.method} needs the expected number of positives per item, and "
@@ -249,4 +251,5 @@ def _key(recipe: Recipe, task: Task) -> str:
     if part.groups is not None:
         contents.append("\n".join(part.groups.tolist()))
     ids = "\n".join(part.ids.tolist())
+    contents += [] if part.named is None else [part.named.digest()]
     return content_key(part.observed.digest(), ids, recipe.picks, *contents)

@@ -105,6 +105,7 @@ def _key(recipe: Recipe, parts: Sequence[Part], vectors: Sequence[Tensor]) -> st
     for part, x in zip(parts, vectors, strict=True):
         groups = None if part.groups is None else part.groups.tolist()
         contents += [(part.ids.tolist(), groups, part.observed.digest(), tuple(x.shape)), x]
+        contents += [] if part.named is None else [part.named.digest()]
         contents += [] if part.hints is None else [part.hints]
         contents += [] if part.weights is None else [part.weights]
     return content_key(*contents)

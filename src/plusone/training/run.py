@@ -35,7 +35,7 @@ from plusone.data.formats import write as write_table
 from plusone.data.table import LabelTable
 from plusone.errors import DivergedError, InputError, RunError
 from plusone.inputs.loader import ArrayInputs, FileInputs, MappedInputs
-from plusone.inputs.task import Part, Task
+from plusone.inputs.task import Part, Task, named_of
 from plusone.io.files import clear_leftovers, write_json, write_text
 from plusone.io.jsonl import append_jsonl, read_jsonl, write_jsonl
 from plusone.io.keys import content_key, file_sample, file_state
@@ -310,6 +310,7 @@ def observed_table(task: Task) -> LabelTable:
         split=np.repeat([name for name, _ in parts], [len(part) for _, part in parts]),
         observation=task.observation,
         groups=np.concatenate(groups) if groups else None,
+        named=named_of([part for _, part in parts]),
     )
 
 

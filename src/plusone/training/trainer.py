@@ -274,7 +274,9 @@ class Training:
 
     def held_out(self) -> HeldOut:
         """Scores of items that the model was not trained on, and the labels that may be used."""
-        return HeldOut(self.log_odds(self.task.val), self.validator.labels)
+        return HeldOut(
+            self.log_odds(self.task.val), self.validator.labels, named=self.task.val.named
+        )
 
     def _evaluate(self) -> tuple[Validation, str, Classifier]:
         """The validation of the better of raw and averaged weights, and that model."""

@@ -34,7 +34,7 @@ __all__ = ["FORMATS", "Format", "ReadOptions", "detect", "read", "write"]
 # Order matters: `detect` returns the first format that recognises a path.
 FORMATS: dict[str, Format] = {
     "csv-long": Format(
-        "CSV, image,labels[,negatives][,truth][,split][,group], names separated by |",
+        "CSV, image,labels[,negatives][,truth][,named][,split][,group], names separated by |",
         csv_long,
         csv_long.write,
         (".csv",),
@@ -42,7 +42,7 @@ FORMATS: dict[str, Format] = {
     "csv-wide": Format("CSV, one column of 1, 0, -1 or empty per class", csv_wide, csv_wide.write),
     "npz": Format("npz: plusone's own, y [N, L], or xtr ytr xte yte", npz, npz.write, (".npz",)),
     "parquet": Format(
-        "parquet: id, labels, negatives, truth, split, group (needs pyarrow)",
+        "parquet: id, labels, negatives, truth, named, split, group (needs pyarrow)",
         parquet,
         parquet.write,
         PARQUET,

@@ -1,6 +1,7 @@
 """The long form, shared by CSV and parquet: lists of class names per item.
 
-Each item has its seen positives, its seen negatives and, optionally, the truth. `*` instead of the
+Each item has its seen positives, its seen negatives and, optionally, the truth, and which of its
+seen positives were named (the others are answers). `*` instead of the
 negatives means that every other class is a seen negative; if every row has it, all labels are seen
 and are the truth as well.
 """
@@ -73,11 +74,11 @@ class ClassCodes:
 
 def assemble(
     codes: ClassCodes, columns: Mapping[str, Lists], lines: Sequence[int] | None
-) -> tuple[tuple[str, ...], LabelMatrix, LabelMatrix | None]:
-    """Converts lists to classes, labels and truth; contradictions are reported as problems.
+) -> tuple[tuple[str, ...], LabelMatrix, LabelMatrix | None, LabelMatrix | None]:
+    """Converts lists to classes, labels, truth and named labels; contradictions are problems.
 
-    The columns are the seen positives (`labels`) and, if the file has them, seen `negatives` and
-    all positives (`truth`).
+    The columns are the seen positives (`labels`) and, if the file has them, seen `negatives`, all
+    positives (`truth`) and the seen positives that were `named`.
     """
     classes, final = codes.in_order()
     shape = (len(columns["labels"].counts), len(classes))
@@ -96,13 +97,17 @@ def assemble(
     if "truth" in keys and "negatives" in keys:
         both = np.intersect1d(keys["negatives"], keys["truth"])
         _record(both, classes, codes.problems, lines, "is both in negatives and in truth")
+    if "named" in keys:
+        other = np.setdiff1d(keys["named"], keys["labels"])
+        _record(other, classes, codes.problems, lines, "is in named but not in labels")
     codes.problems.raise_if_any()
     seen = keys["labels"]
+    named = _matrix(keys["named"], shape, 1, default=0) if "named" in keys else None
     starred = columns["negatives"].starred if "negatives" in columns else np.zeros(0, np.int64)
     labels = _matrix(seen, shape, 1, default=-1 if len(starred) == shape[0] else 0)
     true = _matrix(keys["truth"], shape, 1, default=-1) if "truth" in keys else None
     if len(starred) == shape[0]:
-        return classes, labels, true if true is not None else labels
+        return classes, labels, true if true is not None else labels, named
     negative_keys = keys.get("negatives", np.zeros(0, np.int64))
     if len(starred):
         if len(starred) * shape[1] > MOST_STARRED:
@@ -118,7 +123,7 @@ def assemble(
     if len(negative_keys):
         values = np.repeat(np.array([1, -1], np.int8), [len(seen), len(negative_keys)])
         labels = _matrix(np.concatenate([seen, negative_keys]), shape, values, default=0)
-    return classes, labels, true
+    return classes, labels, true, named
 
 
 def _matrix(

@@ -91,7 +91,7 @@ def shard_table(
     split = images.splits() if split is None else check_splits(split, problems, lines)
     if groups is not None:
         check_groups(groups, problems, lines)
-    classes, labels, truth = assemble(codes, lists, lines)
+    classes, labels, truth, _ = assemble(codes, lists, lines)
     if not classes:
         raise InputError(f"{problems.source}: no image has a class")
     return LabelTable(ids, classes, labels, truth, split, images.root, notes=notes, groups=groups)

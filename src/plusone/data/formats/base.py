@@ -67,7 +67,8 @@ def as_labels(table: LabelTable, mode: str) -> LabelTable:
     if mode == "complete" and not (table.is_complete and table.truth is not None):
         truth = (table.truth or table.labels).only_positives(default=-1)
         note = "labels were read as complete, as requested: all that are not positive are negative"
-        return replace(table, labels=truth, truth=truth, observation={}, notes=(*table.notes, note))
+        notes = (*table.notes, note)
+        return replace(table, labels=truth, truth=truth, observation={}, named=None, notes=notes)
     if mode == "seen" and table.truth is not None:
         labels = table.labels.only_positives() if table.is_complete else table.labels
         note = "labels were read as seen, as requested: all that are not given are unobserved"

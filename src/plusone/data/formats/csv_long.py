@@ -1,7 +1,8 @@
-"""CSV in long form: `image,labels[,negatives][,truth][,split][,group]`, names separated by `|`.
+"""CSV in long form: `image,labels[,negatives][,truth][,named][,split][,group]`, names with `|`.
 
 `labels` are seen positives, `negatives` seen negatives (`*`: every other class), `truth` all
-positives, `group` the group that an item belongs to. The classes are the names that occur, sorted;
+positives, `named` the seen positives that people named (the others are answers to questions),
+`group` the group that an item belongs to. The classes are the names that occur, sorted;
 a file `<file>.classes.txt` or `classes.txt` beside it (one name per line) fixes them, and other
 names are then errors.
 """
@@ -104,8 +105,8 @@ def read(path: Path, options: ReadOptions) -> Dataset:
     _check_header(header, id_at, at, problems, line)
     problems.raise_if_any()
     codes = ClassCodes(_class_list(path, options), problems)
-    names = {name: _Names(codes) for name in COLUMNS[:3] if at[name] is not None}
-    labels_at, negatives_at, truth_at, split_at, group_at = (at[name] for name in COLUMNS)
+    names = {name: _Names(codes) for name in COLUMNS[:4] if at[name] is not None}
+    labels_at, negatives_at, truth_at, named_at, split_at, group_at = (at[name] for name in COLUMNS)
     lines, splits = array("i"), bytearray()
     groups: list[str] = []
     group_names: dict[str, str] = {}  # one string for the items of a group
@@ -123,6 +124,8 @@ def read(path: Path, options: ReadOptions) -> Dataset:
             names["negatives"].add_or_star(row[negatives_at], line)
         if truth_at is not None:
             names["truth"].add(row[truth_at], line)
+        if named_at is not None:
+            names["named"].add(row[named_at], line)
         if split_at is not None:
             split = split_name(row[split_at])
             if split is None:
@@ -143,12 +146,20 @@ def read(path: Path, options: ReadOptions) -> Dataset:
         check_groups(group_array, problems, lines)
     root, notes = images_root(ids, csv_text.sidecar_root(ids, path), options, problems, lines)
     lists = {name: cells.lists() for name, cells in names.items()}
-    classes, labels, truth = assemble(codes, lists, lines)
+    classes, labels, truth, named = assemble(codes, lists, lines)
     if not classes:
         raise InputError(f"{path}: no row names a class")
     split_array = None if split_at is None else np.array(kinds)[np.frombuffer(splits, np.uint8)]
     table = LabelTable(
-        ids, classes, labels, truth, split_array, root, notes=notes, groups=group_array
+        ids,
+        classes,
+        labels,
+        truth,
+        split_array,
+        root,
+        notes=notes,
+        groups=group_array,
+        named=named,
     )
     return Dataset(csv_text.with_sidecar(table, path), name=path.stem)
 
@@ -188,6 +199,8 @@ def write(data: Dataset, path: Path) -> None:
         cells["negatives"] = _cells(columns.negatives, table.classes)
     if columns.truth is not None:
         cells["truth"] = _cells(columns.truth, table.classes)
+    if table.named is not None:
+        cells["named"] = _cells(table.named, table.classes)
     if table.split is not None:
         cells["split"] = _texts(table.split)
     if table.groups is not None:

@@ -65,7 +65,8 @@ def write(data: Dataset, path: Path) -> None:
         "observation": np.array(json.dumps(dict(table.observation))),
         "notes": np.array(json.dumps(table.notes)),
     }
-    for name, matrix in (("labels", table.labels), ("truth", table.truth)):
+    parts = (("labels", table.labels), ("truth", table.truth), ("named", table.named))
+    for name, matrix in parts:
         if matrix is not None and not (name == "truth" and matrix is table.labels):
             arrays[f"{name}_indptr"] = matrix.indptr.astype(np.int64)
             arrays[f"{name}_indices"] = matrix.indices.astype(np.int32)
@@ -99,6 +100,7 @@ def _own(path: Path, arrays: Arrays, options: ReadOptions) -> Dataset:
         truth = labels if bool(arrays["truth_is_labels"]) else None
         if "truth_indptr" in arrays:
             truth = _matrix(arrays, "truth")
+        named = _matrix(arrays, "named") if "named_indptr" in arrays else None
         observation = dict(parse_json(str(arrays["observation"])))
         notes = tuple(str(note) for note in parse_json(str(arrays["notes"])))
         split, groups = arrays.get("split"), arrays.get("group")
@@ -123,7 +125,7 @@ def _own(path: Path, arrays: Arrays, options: ReadOptions) -> Dataset:
         problems.raise_if_any()
         notes = (*notes, *more)
         table = LabelTable(
-            ids, classes, labels, truth, split, root, observation, notes, groups, hints
+            ids, classes, labels, truth, split, root, observation, notes, groups, hints, named
         )
     except InputError:
         raise

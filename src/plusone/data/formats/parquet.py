@@ -1,4 +1,4 @@
-"""Parquet in long form: `id`, `labels`, `negatives`, `truth` (lists of names), `split`, `group`.
+"""Parquet in long form: lists `labels`, `negatives`, `truth`, `named`; `id`, `split`, `group`.
 
 Needs pyarrow. The ordered classes, the observation, the notes and the image folder are stored in
 the file's metadata. Files from elsewhere need no metadata: their classes are the names that occur,
@@ -64,6 +64,8 @@ def write(data: Dataset, path: Path) -> None:
         out["negatives"] = lists(columns.negatives)
     if columns.truth is not None:
         out["truth"] = lists(columns.truth)
+    if table.named is not None:
+        out["named"] = lists(table.named)
     if table.split is not None:
         out["split"] = pa.array(table.split.tolist(), pa.string())
     if table.groups is not None:
@@ -102,7 +104,7 @@ def _read(pa: Any, path: Path, options: ReadOptions) -> Dataset:
     codes = ClassCodes(class_list, problems)
     lists = {
         name: name_lists(pa, arrow.column(lowered[name]), name, lowered[name], codes)
-        for name in ("labels", "negatives", "truth")
+        for name in ("labels", "negatives", "truth", "named")
         if name in lowered
     }
     split = groups = None
@@ -115,11 +117,13 @@ def _read(pa: Any, path: Path, options: ReadOptions) -> Dataset:
     del arrow
     check_ids(ids, problems, lines)
     root, notes = images_root(ids, root_of(ids, path, meta.root), options, problems, lines)
-    classes, labels, truth = assemble(codes, lists, lines)
+    classes, labels, truth, named = assemble(codes, lists, lines)
     if meta.default is not None:
         labels = labels.with_default(meta.default)
     notes = (*meta.notes, *notes)
-    table = LabelTable(ids, classes, labels, truth, split, root, meta.observation, notes, groups)
+    table = LabelTable(
+        ids, classes, labels, truth, split, root, meta.observation, notes, groups, named=named
+    )
     return Dataset(table, name=path.stem)
 
 

@@ -1,0 +1,63 @@
+"""The number of labels per item, by answers.
+
+Questions are asked about labels in doubt, so the share of yes among the answers is not that of
+other labels. But given its probability, whether a label was asked about says nothing more of it. So
+answers correct the probabilities with which they were chosen, those of a model that has not seen
+them, and k is the mean sum of all labels: known ones, and corrected probabilities of the others
+(the regression estimator of survey sampling).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from plusone.probabilities.answers import answers_in, are_answers
+from plusone.probabilities.curve import States, fit_to_picks
+from plusone.probabilities.k import LabelsPerItem
+from plusone.probabilities.unseen_labels import correct
+
+NOISE = 1.64  # standard errors of k on both sides
+LOWEST = 0.05  # share of the answers that may be below what counts as asked about
+
+
+def k_by_answers(
+    scores: npt.ArrayLike,
+    marked: States,
+    estimate: LabelsPerItem,
+    groups: npt.NDArray[np.int64] | None = None,
+) -> LabelsPerItem:
+    """The number of labels per item, by answers where there are enough of them.
+
+    Its range allows for the noise of the correction (a jackknife over parts of the answers), and
+    for labels so improbable that none of them was asked about: there may be none, or twice as many.
+
+    Args:
+        scores: Out-of-sample scores in [0, 1] of a model without the answers, `[N, L]`.
+        marked: What `mark_answers` gives, `[N, L]`.
+        estimate: k and saliences, without the answers.
+        groups: Number of each item's group, `[N]`.
+    """
+    answers = answers_in(marked, groups)
+    if answers is None or estimate.source == "given":
+        return estimate
+    values, picks = np.asarray(scores, dtype=np.float64), estimate.picks
+    without = np.where(are_answers(marked), 0, marked).astype(np.int8)
+    curve = fit_to_picks(values, without, estimate.k, picks=picks)
+    before = curve.given_seen(values, marked, picks)
+    asked = curve.given_seen(values, without, picks)[answers.row, answers.label]
+    found = correct(before, marked, answers, asked)
+    assert found.checked is not None
+    known, n = marked != 0, len(marked)
+    certain = float((marked >= 1).sum()) / n
+    k = float(found.probabilities.sum()) / n
+    parts = np.array([float(part(before)[~known].sum()) / n for part in found.checked.corrections])
+    noise = NOISE * float(np.sqrt((len(parts) - 1) * parts.var()))
+    improbable = ~known & (before < np.quantile(asked, LOWEST))
+    doubt = noise + float(found.probabilities[improbable].sum()) / n
+    low, high = max(k - doubt, certain, 1.0), max(k + doubt, 1.0)
+    return replace(
+        estimate, k=max(k, low), low=low, high=min(high, marked.shape[1]), source="counted"
+    )
