@@ -129,9 +129,6 @@ def _from_single(dataset: Dataset, settings: list[str], seed: int) -> dict[str, 
     from plusone.data.matrix import LabelMatrix
     from plusone.features.extraction import vectors_of
     from plusone.features.feature_store import features_folder
-    from plusone.inputs.task import make_task, numbered_groups
-=======
-    from plusone.inputs.task import make_task, named_of, numbered_groups
     from plusone.inputs.task import make_task, named_of, numbered_groups
     from plusone.recipe import make_recipe, parse_settings
 
