@@ -7,11 +7,15 @@ sample) shows that the harmonic mean of |Y| is at most 1 / a. The mean, k, is la
 harmonic mean where items differ, and smaller than 1 / a suggests where the model errs about Y.
 How much of 1 / a - 1 is labels, and how much is error, cannot be told from seen labels: it may all
 be error, so the range of k begins at what is seen. The shares below (`MIDDLE`, `HIGHEST`) come from
-data sets whose labels are known (docs/evidence/promises.md).
+data sets whose labels are known (docs/evidence/promises.md). The more classes there are to confuse,
+the more of it is error: with C effective classes (exp of the entropy of the seen classes), more
+than `FEW_CLASSES`, the share of the estimate is multiplied by sqrt(`FEW_CLASSES` / C); not that of
+the upper end, which only data sets with few classes could settle.
 
 People do not pick at random: they name what is large, common or striking. Where first choices are
 e times as readily named as the labels beside them (`plusone.probabilities.picks`), 1 / a - 1 counts
-each hidden label as 1 / e, so k - 1 is e times as large (`LabelsPerItem.scaled`).
+each hidden label as 1 / e, so k - 1 is e times as large (`LabelsPerItem.scaled`); at most 1.5
+times, because a class that is hard to predict looks like one that is seldom named.
 """
 
 from __future__ import annotations
@@ -35,11 +39,12 @@ from plusone.probabilities.picks import UNIFORM, PickModel, Salience, learn_sali
 MIDDLE = (0.5, 1.0)  # share of 1 / a - 1 that is labels: for a model without skill, and with it
 HIGHEST = (2.0, 2.5)  # the same for the upper end of the range
 NEAR_ONE = 0.5  # hidden labels per item, as estimated, of which class priors believe half
+FEW_CLASSES = 16.0  # effective number of classes, as the sets with 6 to 30 classes have at most
 SKILL = 1.8  # a model has skill if it is right this many times as often as the commonest class
 CAUTION = 1000  # items for which the cautious estimate is halfway to the lower end
 BLOCK = 1024  # items at once
 NOISE = 1.64  # standard errors of a that the range allows for
-RATIOS = (0.5, 3.0)  # of the salience of first choices to that of hidden labels, least and most
+RATIOS = (0.5, 1.5)  # of the salience of first choices to that of hidden labels, least and most
 
 Floats = npt.NDArray[np.float64]
 Source = Literal["given", "estimated", "counted"]
@@ -211,13 +216,14 @@ def labels_per_item(scores: npt.ArrayLike, observed: LabelMatrix) -> LabelsPerIt
     a, error = max(float(right.mean()), commonest), NOISE * float(right.std()) / len(rows) ** 0.5
     skill = min(max((a / commonest - 1) / (SKILL - 1), 0.0), 1.0)
     fewest, most = float(per_item.mean()), float(observed.n_classes)
+    effective = math.exp(-float(by_class @ np.log(np.maximum(by_class, SMALLEST))))
 
-    def at(shares: tuple[float, float], accuracy: float) -> float:
-        share = (1 - skill) * shares[0] + skill * shares[1]
+    def at(shares: tuple[float, float], accuracy: float, believed: float = 1.0) -> float:
+        share = believed * ((1 - skill) * shares[0] + skill * shares[1])
         return min(max(1 + share * (1 / accuracy - 1), fewest), most)
 
     return LabelsPerItem(
-        k=at(MIDDLE, a),
+        k=at(MIDDLE, a, min(FEW_CLASSES / effective, 1.0) ** 0.5),
         low=fewest,
         high=at(HIGHEST, max(a - error, 0.5 / most)),
         items=len(rows),

@@ -43,6 +43,11 @@ ERRORS = 0.07  # spread of log e that errors of a model explain, on five data se
 FAINT = 1e-3  # least probability that a class is present
 SURE = 0.05  # p values up to which picks are said not to be random
 NOISE = 1.64  # standard errors on both sides of a salience
+DRAWS = 199  # of picks at random, that those of audited items are compared with
+DOUBT = (
+    "the model may also recognise some classes more easily, and seen labels cannot tell which; an "
+    "audit can"
+)
 
 
 @dataclass(frozen=True)
@@ -53,11 +58,14 @@ class Salience:
         values: Relative to the average class, `[L]`.
         error: Standard error of the logarithm of each, `[L]`; None where it was not estimated.
         p_value: Of the test against picks at random; None where it was not made.
+        audited: Number of audited items whose picks were tested; None if the picks were compared
+            with what a model recovers, whose errors can look like a bias.
     """
 
     values: tuple[float, ...]
     error: tuple[float, ...] | None = None
     p_value: float | None = None
+    audited: int | None = None
 
     @property
     def found(self) -> bool:
@@ -71,8 +79,9 @@ class Salience:
 
     def finding(self, classes: Sequence[str], most: int = 3) -> str:
         """What it says about the annotators, and about the labels that are missing."""
+        items = "" if self.audited is None else f" on {self.audited} audited items"
         if not self.found:
-            test = "" if self.p_value is None else f" (p = {self.p_value:.2g})"
+            test = "" if self.p_value is None else f" (p = {self.p_value:.2g}{items})"
             return f"no sign that some classes are named more readily than others{test}"
         order = sorted(range(len(self.values)), key=lambda label: -self.values[label])
 
@@ -81,11 +90,16 @@ class Salience:
             return f"{classes[label]} {self.values[label]:.2g} x ({low:.2g} to {high:.2g})"
 
         most = min(most, len(order) // 2)
+        what = "labels seem not to have" if self.audited is None else "labels have not"
+        doubt = (
+            DOUBT
+            if self.audited is None
+            else ("more of the labels that are missing are of the classes that are seldom named")
+        )
         return (
-            f"labels were not picked at random (p = {self.p_value:.2g}): named when present, "
+            f"{what} been picked at random (p = {self.p_value:.2g}{items}): named when present, "
             f"beside the average class: {', '.join(map(named, order[:most]))}; least: "
-            f"{', '.join(map(named, order[::-1][:most]))} (90 % intervals). More of the labels "
-            "that are missing are of the classes that are seldom named"
+            f"{', '.join(map(named, order[::-1][:most]))} (90 % intervals); {doubt}"
         )
 
     @classmethod
@@ -93,12 +107,13 @@ class Salience:
         """What `to_dict` gave."""
         error = content["error"]
         errors = None if error is None else tuple(error)
-        return cls(tuple(content["values"]), errors, content["p_value"])
+        return cls(tuple(content["values"]), errors, content["p_value"], content.get("audited"))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         error = None if self.error is None else list(self.error)
-        return {"values": list(self.values), "error": error, "p_value": self.p_value}
+        test = {"p_value": self.p_value, "audited": self.audited}
+        return {"values": list(self.values), "error": error} | test
 
 
 @dataclass(frozen=True)
@@ -289,6 +304,43 @@ def learn_salience(p: Tensor, observed: Tensor, weights: Tensor | None = None) -
         e = (named + PSEUDO) / ((items / (present @ e).clamp(min=1e-12)) @ present + PSEUDO)
         e = e / e.mean()
     return e
+
+
+def random_picks_p_value(
+    present: npt.NDArray[np.bool_], picked: npt.NDArray[np.bool_], seed: int = 0
+) -> float | None:
+    """Exact p value of picks among known labels, if each was picked at random; None without any.
+
+    The score test of equal saliences: the sum over classes of (picks - expected picks)^2 over the
+    variance of the picks, compared with `DRAWS` draws of as many picks from the same items.
+
+    Args:
+        present: Which labels the items have, `[n, L]`.
+        picked: Which of them were picked, `[n, L]`.
+        seed: Of the draws.
+
+    >>> both = np.ones((30, 2), dtype=bool)
+    >>> random_picks_p_value(both, both & [True, False])
+    0.005
+    """
+    many, all_many = picked.sum(axis=1), present.sum(axis=1)
+    rows = (many > 0) & (many < all_many)
+    if not rows.any():
+        return None
+    labels, number = present[rows], many[rows, None]
+    chance = labels * (number / all_many[rows, None])
+    expected, variance = chance.sum(axis=0), (chance * (1 - chance)).sum(axis=0).clip(1e-12)
+
+    def unlike(picks: npt.NDArray[np.bool_]) -> float:
+        return float(((picks.sum(axis=0) - expected) ** 2 / variance).sum())
+
+    rng, own = np.random.default_rng(seed), unlike(picked[rows])
+    extreme = 0
+    for _ in range(DRAWS):
+        keys = np.where(labels, rng.random(labels.shape), 2.0)
+        last = np.take_along_axis(np.sort(keys, axis=1), number - 1, axis=1)
+        extreme += unlike(keys <= last) >= own - 1e-9
+    return (1 + extreme) / (1 + DRAWS)
 
 
 def shrunken_salience(e: Tensor, observed: Tensor, weights: Tensor | None = None) -> Tensor:

@@ -20,7 +20,7 @@ from plusone.probabilities.answers import Answers
 from plusone.probabilities.correction import Correction, counted_once, fit_correction
 from plusone.probabilities.curve import FEWEST, Floats, States, fit_to_picks
 from plusone.probabilities.k import LabelsPerItem
-from plusone.probabilities.picks import learn_salience
+from plusone.probabilities.picks import learn_salience, random_picks_p_value
 
 PARTS = 10  # of the audited items
 DOUBT = 5.0  # audited items that the saliences learned from seen labels are worth
@@ -172,7 +172,8 @@ def counted(estimate: LabelsPerItem, answers: Answers, picked: States) -> Labels
 
     What was named among known labels dominates: the logarithm of a salience is the mean of those of
     the audit and of the estimate, weighted by the audited items in which the class is present
-    beside others, and by `DOUBT` such items.
+    beside others, and by `DOUBT` such items. Whether they were picked at random is tested on these
+    items alone.
 
     Args:
         estimate: What is known without the answers.
@@ -196,7 +197,14 @@ def counted(estimate: LabelsPerItem, answers: Answers, picked: States) -> Labels
         beside = present[sizes > 1].sum(axis=0)
         share = beside / (beside + DOUBT)
         e = np.exp(share * np.log(e) + (1 - share) * np.log(estimate.salience.values))
-        salience = replace(estimate.salience, values=tuple((e / e.mean()).tolist()))
+        test = random_picks_p_value(known[rows], picked[rows] == 1)
+        values = tuple((e / e.mean()).tolist())
+        if test is None:
+            salience = replace(estimate.salience, values=values)
+        else:
+            salience = replace(
+                estimate.salience, values=values, p_value=test, audited=int((sizes > 1).sum())
+            )
     if estimate.source == "given":
         return replace(estimate, salience=salience)
     k = max(k, least)
