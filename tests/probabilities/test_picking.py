@@ -1,5 +1,6 @@
 """The pick models against sums over all label sets, and saliences against picks of known labels."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 
 from plusone.probabilities.picks import (
+    DOUBT,
     ERRORS,
     EXPLICIT,
     UNIFORM,
@@ -15,6 +17,7 @@ from plusone.probabilities.picks import (
     Salience,
     given_seen,
     learn_salience,
+    random_picks_p_value,
     shrunken_salience,
 )
 
@@ -134,7 +137,38 @@ def test_a_finding_in_words():
     assert low < 1.8 < high
     sentence = salience.finding(["person", "ball"])
     assert sentence.index("person 1.8 x") < sentence.index("ball 0.2 x")
-    assert Salience.from_dict(salience.to_dict()) == salience
+    assert "seem" in sentence
+    assert DOUBT in sentence
+    assert "cannot be told" in replace(salience, p_value=None).finding(["person", "ball"])
+    audited = replace(salience, audited=60)
+    assert "60 audited items" in audited.finding(["person", "ball"])
+    assert DOUBT not in audited.finding(["person", "ball"])
+    for each in (salience, audited):
+        assert Salience.from_dict(each.to_dict()) == each
+
+
+@pytest.mark.parametrize("many", [1, 2])
+def test_picks_among_known_labels_are_tested_exactly(many):
+    """At 5 %, whatever the labels are; a class that is always alone is no bias."""
+    found = {}
+    for name, e in (("random", np.ones(6)), ("biased", np.array([6.0, 3, 1, 1, 1, 0.3]))):
+        values = []
+        for seed in range(60):
+            rng = np.random.default_rng(seed)
+            truth = rng.random((100, 6)) < 0.4
+            truth[np.arange(100), rng.integers(5, size=100)] = True
+            truth[:20] = np.eye(6, dtype=bool)[5]
+            order = np.where(truth, np.log(e) + rng.gumbel(size=truth.shape), -np.inf)
+            last = np.sort(order, axis=1)[:, -many, None]
+            values.append(random_picks_p_value(truth, truth & (order >= last), seed))
+        found[name] = np.mean(np.array(values) <= 0.05)
+    assert found["random"] <= 0.12
+    assert found["biased"] >= 0.9
+
+
+def test_items_with_one_label_say_nothing_of_picks():
+    alone = np.eye(3, dtype=bool)
+    assert random_picks_p_value(alone, alone) is None
 
 
 @pytest.mark.parametrize("e", [(1.0, 0.0), (1.0, -1.0), (1.0, float("nan")), ((1.0,),)])

@@ -31,6 +31,19 @@ def test_the_largest_set_is_found():
     assert largest_set(np.zeros(0), 0.8).shape == (0,)
 
 
+def test_few_parts_of_an_audit_charge_more_than_two_standard_errors():
+    p, parts = np.full(20, 0.95), 10
+    spread = np.where(np.arange(parts) < parts / 2, -1, 1)
+
+    def accepted(errors):
+        """With a jackknife by which the target is so many standard errors below the mean."""
+        size = 0.05 / errors / (parts - 1) ** 0.5
+        return largest_set(p, 0.9, [p + size * sign for sign in spread]).sum()
+
+    assert accepted(2.1) == 0  # enough for the normal distribution
+    assert accepted(2.5) == 20
+
+
 def test_seen_labels_are_never_accepted_and_all_classes_share_the_target():
     found, observed = some()
     made = accept(found, observed, 0.85)

@@ -213,6 +213,8 @@ def test_an_audit_counts_k_and_says_how_classes_are_named(made):
     assert k.low < made.truth.sum(1).mean() < k.high
     values = np.array(k.salience.values)
     assert values[0] > 2 * values[1:].max()
+    assert k.salience.found  # tested on what was named among the labels of audited items
+    assert k.salience.audited == (made.truth[rows].sum(1) > 1).sum()
 
 
 def test_saturated_scores_do_not_tie():

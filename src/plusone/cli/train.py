@@ -58,7 +58,8 @@ STEPS_ONLY = frozenset(
 BETWEEN_MOVES = 0.1  # seconds between two updates of the progress bar
 K_FROM = {
     "validation": "counted on the validation items",
-    "estimated": "estimated from the seen labels (plusone priors tells more)",
+    "estimated": "estimated from the seen labels, which cannot tell hidden labels from errors of "
+    "the model (plusone priors tells more)",
 }
 
 

@@ -48,7 +48,13 @@ from plusone.closed_form.ridge import (
 )
 from plusone.data.matrix import LabelMatrix
 from plusone.probabilities.curve import FEWEST
-from plusone.probabilities.k import LabelsPerItem, labels_per_item, salience_ratio
+from plusone.probabilities.k import (
+    FEW_CLASSES,
+    LabelsPerItem,
+    effective_classes,
+    labels_per_item,
+    salience_ratio,
+)
 from plusone.probabilities.picks import Salience, learn_salience, shrunken_salience
 from plusone.seeds import generator
 from plusone.types import Picks
@@ -216,7 +222,8 @@ def with_test(ridge: Ridge, observed: Tensor, solution: Solution) -> Solution:
     known only with doubt. Models of real data also err about some classes more than about others,
     which simulations do not show: without bias, saliences spread up to `SLACK` times as far. The p
     value is the share of simulations, and the data itself, whose saliences then spread as far as
-    those of the data.
+    those of the data. There is none with more than `FEW_CLASSES` effective classes, where saliences
+    spread farther than `SLACK` allows for.
 
     Args:
         ridge: The vectors.
@@ -250,7 +257,9 @@ def with_test(ridge: Ridge, observed: Tensor, solution: Solution) -> Solution:
     def spread(logs: Tensor) -> Tensor:
         return (share * logs.square()).sum(-1)
 
-    p_value = (1 + int((SLACK * spread(null) >= spread(own)).sum())) / (1 + SIMULATED)
+    p_value = None
+    if effective_classes((share / share.sum()).numpy()) <= FEW_CLASSES:
+        p_value = (1 + int((SLACK * spread(null) >= spread(own)).sum())) / (1 + SIMULATED)
     final = torch.tensor(estimate.salience.values, dtype=torch.float64).log()
     final = final - (share * final).sum() / share.sum()
     longer = float((spread(final) / spread(own).clamp(min=1e-12)).sqrt().clamp(min=1.0))

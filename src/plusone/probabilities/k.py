@@ -216,18 +216,29 @@ def labels_per_item(scores: npt.ArrayLike, observed: LabelMatrix) -> LabelsPerIt
     a, error = max(float(right.mean()), commonest), NOISE * float(right.std()) / len(rows) ** 0.5
     skill = min(max((a / commonest - 1) / (SKILL - 1), 0.0), 1.0)
     fewest, most = float(per_item.mean()), float(observed.n_classes)
-    effective = math.exp(-float(by_class @ np.log(np.maximum(by_class, SMALLEST))))
 
     def at(shares: tuple[float, float], accuracy: float, believed: float = 1.0) -> float:
         share = believed * ((1 - skill) * shares[0] + skill * shares[1])
         return min(max(1 + share * (1 / accuracy - 1), fewest), most)
 
     return LabelsPerItem(
-        k=at(MIDDLE, a, min(FEW_CLASSES / effective, 1.0) ** 0.5),
+        k=at(MIDDLE, a, min(FEW_CLASSES / effective_classes(by_class), 1.0) ** 0.5),
         low=fewest,
         high=at(HIGHEST, max(a - error, 0.5 / most)),
         items=len(rows),
     )
+
+
+def effective_classes(shares: Floats) -> float:
+    """The number of classes, equally frequent, that would be as diverse: exp of the entropy.
+
+    Args:
+        shares: How often each class is seen, `[L]`, 1 in sum.
+
+    >>> round(effective_classes(np.array([0.5, 0.5, 0.0])), 6)
+    2.0
+    """
+    return math.exp(-float(shares @ np.log(np.maximum(shares, SMALLEST))))
 
 
 def refuse_few(items: int) -> None:

@@ -80,9 +80,13 @@ class Salience:
     def finding(self, classes: Sequence[str], most: int = 3) -> str:
         """What it says about the annotators, and about the labels that are missing."""
         items = "" if self.audited is None else f" on {self.audited} audited items"
+        if self.p_value is None:
+            return (
+                "whether labels were picked at random cannot be told from them; an audit can tell"
+            )
         if not self.found:
-            test = "" if self.p_value is None else f" (p = {self.p_value:.2g}{items})"
-            return f"no sign that some classes are named more readily than others{test}"
+            test = f"p = {self.p_value:.2g}{items}"
+            return f"no sign that some classes are named more readily than others ({test})"
         order = sorted(range(len(self.values)), key=lambda label: -self.values[label])
 
         def named(label: int) -> str:
