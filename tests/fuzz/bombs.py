@@ -1,4 +1,4 @@
-"""Files that claim or become far more than they are, each read within little memory.
+"""Files that claim or become far more than they are, each read within little memory and time.
 
 A script of its own: the bound on memory holds for the whole process. It prints what readers said.
 """
@@ -7,10 +7,13 @@ import io
 import json
 import os
 import resource
+import signal
 import struct
 import sys
+import tarfile
 import zipfile
 import zlib
+from importlib.util import find_spec
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -21,19 +24,27 @@ import pyarrow.parquet as pq
 import torch  # noqa: F401 (before the bound)
 
 from plusone.data.features import read_features
-from plusone.data.formats import read
+from plusone.data.formats import read, write
 from plusone.data.images import decode
+from plusone.data.matrix import LabelMatrix
+from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.inputs.task import make_task
 from plusone.prediction import checkpoint
 from plusone.prediction.load import load_run
-from plusone.prediction.run_folder import read_metrics, read_recipe
+from plusone.prediction.run_folder import (
+    read_description,
+    read_metrics,
+    read_observed,
+    read_recipe,
+)
 from plusone.recipe import make_recipe
 from plusone.review.pictures import thumbnail
 from plusone.suggest.folder import read_suggestions
 from plusone.training.run import train
 
 ROOM = 2**30 + 2**29
+SECONDS = 8.0  # of processor time for each
 
 
 def array(shape, rest=b"\0" * 64, kind="|i1"):
@@ -202,6 +213,109 @@ def huge_model(path):
     (path / "data.json").write_text(json.dumps(about | {"shape": [2**24]}))
 
 
+def equal_ids(path):
+    path.write_text("image,labels\n" + "same,x\n" * 100_000)
+
+
+def equal_ids_in_npz(path):
+    np.savez_compressed(path, y=np.ones((200_000, 2), np.int8), ids=np.array(["same"] * 200_000))
+
+
+def many_splits(path):
+    path.write_text("image,labels,split\n" + "".join(f"{n},x,s{n}\n" for n in range(50_000)))
+
+
+def many_groups(path):
+    rows = "".join(f"{n},x,g{n}\x01\n" for n in range(50_000))
+    path.write_text("image,labels,group\n" + rows)
+
+
+def pax_of_digits(path):
+    header, body = tarfile.TarInfo("x"), b"0" * 100_000
+    header.type, header.size = tarfile.XHDTYPE, len(body)
+    path.write_bytes(header.tobuf() + body + bytes(-len(body) % 512) + bytes(1024))
+
+
+def pax_without_end(path):
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.XHDTYPE, 2**32
+    path.write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
+
+
+def empty_array(shape, kind="|i1", name="y"):
+    def make(path):
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr(f"{name}.npy", array(shape, b"", kind))
+
+    return make
+
+
+def equal_hashes(path):
+    images = [{"id": n * (2**61 - 1), "file_name": f"{n}.jpg"} for n in range(50_000)]
+    content = {"images": images, "annotations": [], "categories": [{"id": 1, "name": "x"}]}
+    path.write_text(json.dumps(content))
+
+
+def voc_of_short_lists(path):
+    lists = path / "ImageSets" / "Main"
+    lists.mkdir(parents=True)
+    (lists / "a_train.txt").write_text("".join(f"{n} 1\n" for n in range(200_000)))
+    for number in range(300):
+        (lists / f"b{number}_train.txt").write_text("0 1\n")
+
+
+def dense_arff(path):
+    path.with_name("bomb.xml").write_text('<labels><label name="a0"/></labels>')
+    head = "".join(f"@attribute a{number} numeric\n" for number in range(25_000))
+    path.write_text(head + "@data\n" + "{}\n" * 15_000)
+
+
+def heic_grid(path):
+    """A HEIC file whose grid claims 60,000 x 60,000 pixels."""
+    pillow_heif = __import__("pillow_heif")
+    picture = pillow_heif.from_bytes("RGB", (64, 64), bytes(64 * 64 * 3))
+    picture.save(path)
+    size = struct.pack(">II", 64, 64)
+    path.write_bytes(
+        path.read_bytes().replace(
+            b"ispe\0\0\0\0" + size, b"ispe\0\0\0\0" + struct.pack(">II", 60_000, 60_000)
+        )
+    )
+
+
+def small_run(path, shape=(4,), items=None):
+    huge_model(path)
+    about = json.loads((path / "data.json").read_text()) | {"shape": shape}
+    (path / "data.json").write_text(json.dumps(about | ({"items": items} if items else {})))
+
+
+def huge_inputs(path):
+    small_run(path, (3, 40_000, 40_000))
+
+
+def more_items(path):
+    """A run whose labels are those of 200,000 items."""
+    small_run(path)
+    classes = json.loads((path / "data.json").read_text())["classes"]
+    write(LabelTable(
+        np.arange(200_000).astype(str), tuple(classes),
+        LabelMatrix.from_entries([0], [0], 1, (200_000, len(classes))),
+    ), path / "observed.npz")  # fmt: skip
+
+
+def huge_memory(path):
+    """A run of 200,000 items and 20,000 classes in 2 MB, which a method would remember."""
+    small_run(path)
+    shape = (200_000, 20_000)
+    about = json.loads((path / "data.json").read_text())
+    about |= {"classes": [f"c{n}" for n in range(shape[1])], "items": {"train": shape[0]}}
+    (path / "data.json").write_text(json.dumps(about))
+    write(LabelTable(
+        np.arange(shape[0]).astype(str), tuple(about["classes"]),
+        LabelMatrix.from_entries([0], [0], 1, shape), split=np.repeat("train", shape[0]),
+    ), path / "observed.npz")  # fmt: skip
+
+
 def huge_picture(path):
     picture(path, 30_000)
 
@@ -229,9 +343,32 @@ BOMBS = {
     "weights that claim 4 TB": (weights_shape, "bomb.safetensors", checkpoint.load),
     "image of 30,000 x 30,000": (huge_picture, "bomb.png", lambda p: decode(p, 8)),
     "run of a model that is not in it": (huge_model, "", load_run),
+    "run whose inputs are enormous": (huge_inputs, "", read_description),
+    "run with the labels of others": (more_items, "", read_observed),
+    "run of 4 billion labels": (huge_memory, "", lambda p: load_run(p, memory=True)),
+    "csv of one id": (equal_ids, "bomb.csv", read),
+    "npz of one id": (equal_ids_in_npz, "bomb.npz", read),
+    "csv of many splits": (many_splits, "bomb.csv", read),
+    "csv of many groups": (many_groups, "bomb.csv", read),
+    "pax header of digits": (pax_of_digits, "bomb.tar", read),
+    "pax header of 4 GB": (pax_without_end, "bomb.tar", read),
+    "npz with (n, 0) values": (empty_array((10**12, 0)), "bomb.npz", read),
+    "npz with (0, n) values": (empty_array((0, 10**12)), "bomb.npz", read),
+    "ids of no byte": (empty_array((10**12,), "|S0", "ids"), "bomb.npz", read),
+    "COCO ids of one hash": (equal_hashes, "bomb.json", read),
+    "VOC lists of one line": (voc_of_short_lists, "", read),
+    "arff of 1.5 GB": (dense_arff, "bomb.arff", read),
+    "HEIC of 60,000 x 60,000": (heic_grid, "bomb.heic", lambda p: decode(p, 8)),
 }
 
+
+def stop(*_):
+    raise TimeoutError(f"more than {SECONDS:g} seconds of processor time")
+
+
 if __name__ == "__main__":
+    if find_spec("pillow_heif") is None:
+        del BOMBS["HEIC of 60,000 x 60,000"]
     made = {}
     for number, (name, (make, file, _)) in enumerate(BOMBS.items()):
         folder = Path(sys.argv[1]) / str(number)
@@ -240,14 +377,18 @@ if __name__ == "__main__":
         make(made[name])
     used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, resource.RLIM_INFINITY))
+    signal.signal(signal.SIGPROF, stop)
     said = {}
     for name, (_, _, reader) in BOMBS.items():
         try:
+            signal.setitimer(signal.ITIMER_PROF, SECONDS)
             reader(made[name])
             said[name] = "ACCEPTED"
         except InputError as error:
             said[name] = f"InputError: {error}"
         except BaseException as error:
             said[name] = f"{type(error).__name__}: {error}"
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
     assert thumbnail(made["image of 30,000 x 30,000"], 100) is None
     print(json.dumps(said))

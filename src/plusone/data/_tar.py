@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, cast
 
 from plusone.errors import InputError
 
 LARGEST = 2**29  # bytes of a member that is read
+LONGEST_HEADER = 2**20  # bytes
+# Digits in a row; Python 3.11.9 and earlier take time quadratic in it for a pax header.
+NUMBER = re.compile(rb"[0-9]{129}")
 MAGIC = {b"\x1f\x8b": "gzip", b"BZ": "bzip2", b"\xfd7": "xz", b"(\xb5": "zstd"}
 
 
@@ -53,10 +57,26 @@ def index(path: Path) -> dict[str, Member]:
     return members
 
 
+class _Headers:
+    """A tar file of which only headers are read: `ValueError` for one that would take too long."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self.raw, self.seek, self.tell = raw, raw.seek, raw.tell
+
+    def read(self, size: int) -> bytes:
+        """The next bytes."""
+        if size > LONGEST_HEADER:
+            raise ValueError(f"a header has {size:,} bytes, more than {LONGEST_HEADER:,}")
+        content = self.raw.read(size)
+        if NUMBER.search(content):
+            raise ValueError("a header has more than 128 digits in a row")
+        return content
+
+
 def _headers(raw: BinaryIO, size: int) -> Iterator[tarfile.TarInfo]:
     """The members that are no folders; `ValueError` if one is not wholly within the file."""
     end = 0
-    with tarfile.open(fileobj=raw, mode="r:") as archive:
+    with tarfile.open(fileobj=cast(BinaryIO, _Headers(raw)), mode="r:") as archive:
         while (info := archive.next()) is not None:
             archive.members.clear()  # type: ignore[attr-defined]  # it keeps all of them
             if info.offset_data < end or info.size < 0:

@@ -102,15 +102,21 @@ def check_ids(ids: Strings, problems: Problems, lines: Sequence[int] | None = No
 
 def check_groups(groups: Strings, problems: Problems, lines: Sequence[int] | None = None) -> None:
     """Reports names of groups that are empty, unprintable or too long."""
-    for name in np.unique(groups).tolist():
-        fault = name_fault(name)
-        if fault == "is empty":
-            fault = "is empty; an item of no group needs a name of its own there, such as its id"
-        if fault is None and len(name) >= LONGEST_ID:
-            fault = f"has {LONGEST_ID} or more characters"
-        for row in np.flatnonzero(groups == name) if fault else ():
-            where = "group" if lines is not None else f"group[{row}]"
-            problems.add(f"{where} {short(name)} {fault}", row=line_of(lines, int(row)))
+    names, name_of = np.unique(groups, return_inverse=True)
+    faults = [_group_fault(name) for name in names.tolist()]
+    for row in np.flatnonzero(np.array([fault is not None for fault in faults])[name_of]).tolist():
+        where = "group" if lines is not None else f"group[{row}]"
+        fault = f"{short(str(groups[row]))} {faults[name_of[row]]}"
+        problems.add(f"{where} {fault}", row=line_of(lines, row))
+
+
+def _group_fault(name: str) -> str | None:
+    fault = name_fault(name)
+    if fault == "is empty":
+        return "is empty; an item of no group needs a name of its own there, such as its id"
+    if fault is None and len(name) >= LONGEST_ID:
+        return f"has {LONGEST_ID} or more characters"
+    return fault
 
 
 def id_array(names: Sequence[str], source: Path | str, what: str = "ids") -> Strings:
@@ -143,12 +149,9 @@ def repeats(ids: npt.NDArray[Any]) -> list[tuple[int, int]]:
     for start in range(1, len(ids), step):  # in pieces: a sorted copy of all ids is large
         piece = ids[order[start - 1 : start + step]]
         is_repeat[start : start + len(piece) - 1] = piece[1:] == piece[:-1]
-    pairs = []
-    for position in np.flatnonzero(is_repeat):
-        first = position
-        while is_repeat[first]:
-            first -= 1
-        pairs.append((int(order[position]), int(order[first])))
+    firsts = np.maximum.accumulate(np.where(is_repeat, 0, np.arange(len(ids))))
+    repeated = np.flatnonzero(is_repeat)
+    pairs = zip(order[repeated].tolist(), order[firsts[repeated]].tolist(), strict=True)
     return sorted(pairs)
 
 
@@ -168,15 +171,13 @@ def check_splits(
 ) -> Strings:
     """The splits under their usual names; other names are reported."""
     texts = values.astype(np.str_)
-    out = np.full(len(texts), "", dtype="<U5")
-    for text in np.unique(texts).tolist():
-        name = split_name(text)
-        out[texts == text] = name or ""
-        for row in np.flatnonzero(texts == text) if name is None else ():
-            where = "split" if lines is not None else f"split[{row}]"
-            problems.add(
-                f"{where} {text!r} is not train, val or test", row=line_of(lines, int(row))
-            )
+    names, name_of = np.unique(texts, return_inverse=True)
+    known = np.array([split_name(text) or "" for text in names.tolist()], dtype="<U5")
+    out: Strings = known[name_of]
+    for row in np.flatnonzero(out == "").tolist():
+        where = "split" if lines is not None else f"split[{row}]"
+        what = f"{where} {short(str(texts[row]))} is not train, val or test"
+        problems.add(what, row=line_of(lines, row))
     return out
 
 

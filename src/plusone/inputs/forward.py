@@ -18,6 +18,7 @@ from plusone.types import Outputs
 
 ROWS = {"features": 65_536, "images": 8}  # per batch; for a CPU larger batches of images are slower
 IMAGES_ON_DEVICE = 128  # per batch of an accelerator, unless its memory has room for fewer
+PIXELS = 8 * 512 * 512  # of a piece on a CPU, whose networks need about 1 kB for each
 CROPPED, CROPPED_ON_DEVICE = 2, 32  # images of several crops each, all forwarded at once
 # Of a head, per batch: tensors of 16 MB, whose memory the C library uses again. Larger ones take
 # fresh pages each time, which makes a head with a network for each class three times as slow.
@@ -111,6 +112,8 @@ class Fitting:
         rows = self.rows or len(batch)
         if batch.ndim == 5:
             rows = min(rows, self.cropped)
+        if batch.ndim >= 4 and self.device.type == "cpu":
+            rows = min(rows, max(1, PIXELS // max(1, batch[0, ..., 0, :, :].numel())))
         start, parts = 0, []
         while start < len(batch):
             try:

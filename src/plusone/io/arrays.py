@@ -22,6 +22,7 @@ from plusone.io.readers import UNPACKED_RATIO, unpacked_limit
 
 MOST_ARRAYS = 10_000
 SHOWN = 200
+MOST_EMPTY = 2**16  # rows or columns of an array that has no bytes
 LAST_CHARACTER = 0x10FFFF
 LOCAL_HEADER = struct.Struct("<4s22xHH")  # of a zip member: signature, lengths of name and extra
 MARK = b"PK\x03\x04"
@@ -116,6 +117,8 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         raise ValueError(f"an array has the shape {str(shape)[:SHOWN]}")
     if dtype.hasobject:
         raise ValueError("it holds pickled objects")
+    if not (dtype.itemsize and math.prod(shape)) and max(shape, default=1) > MOST_EMPTY:
+        raise ValueError(f"an array without a byte claims the shape {str(shape)[:SHOWN]}")
     return shape, fortran, dtype
 
 

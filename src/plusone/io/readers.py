@@ -11,7 +11,7 @@
 | arrow and parquet with images | no more rows than bytes |
 | arrow | mapped; compressed files are refused |
 | tar | a member at a time: 512 MiB, labels 16 MiB; compressed files are refused |
-| sparse ARFF | 2 GiB, or 100 times the size of the file if that is more |
+| sparse ARFF | 1 GiB, or 100 times the size of the file if that is more |
 | names of items in memory | 2 GiB: their number x the longest |
 | images | 178,956,970 pixels, 65,535 a side |
 """

@@ -12,7 +12,6 @@ import torch
 
 from plusone.build import plan_of
 from plusone.data.dataset import Dataset
-from plusone.data.formats import read
 from plusone.data.table import hold_out_validation
 from plusone.errors import InputError
 from plusone.inputs.loader import SomeInputs
@@ -22,6 +21,7 @@ from plusone.metrics.calibration_error import mean_and_rate
 from plusone.metrics.known import MEANINGS, against
 from plusone.prediction.items import inputs_for
 from plusone.prediction.load import Predictor
+from plusone.prediction.run_folder import OBSERVED, read_observed
 from plusone.recipe import Recipe
 from plusone.results import finite
 
@@ -90,10 +90,9 @@ def existing_split(dataset: Dataset, *, own: bool) -> str:
 
 def trained_on(dataset: Dataset, run: Path) -> int:
     """How many items have the name of a training item of a run; 0 if it does not say."""
-    path = run / "observed.npz"
-    if not path.is_file():
+    if not (run / OBSERVED).is_file():
         return 0
-    seen = read(path, check_images=False).table
+    seen = read_observed(run)
     return int(np.isin(dataset.table.ids, seen.ids[seen.rows_of("train")]).sum())
 
 
@@ -110,10 +109,10 @@ def as_in_training(dataset: Dataset, run: Path, recipe: Recipe) -> Dataset:
     shifts the rows, and would move training items into the validation split. In that case the
     splits of the run are used, and items that it did not have are in neither.
     """
-    table, path = dataset.table, run / "observed.npz"
-    if len(table.rows_of("val")) or not path.is_file():
+    table = dataset.table
+    if len(table.rows_of("val")) or not (run / OBSERVED).is_file():
         return dataset
-    seen = read(path, check_images=False).table
+    seen = read_observed(run)
     drawn = hold_out_validation(table, share=recipe.val_share, seed=recipe.split_seed).split
     if seen.split is None or drawn is None:
         return dataset
@@ -132,10 +131,10 @@ def as_named_in_run(dataset: Dataset, run: Path, split: str) -> Dataset:
     Validation items drawn from such data anew would be training items of the run for the most part.
     Data with validation items of its own keeps its splits, if the run did not train on those.
     """
-    table, path = dataset.table, run / "observed.npz"
+    table = dataset.table
     hint = "--split all evaluates all items"
     own = len(table.rows_of("val")) > 0
-    seen = read(path, check_images=False).table if path.is_file() else None
+    seen = read_observed(run) if (run / OBSERVED).is_file() else None
     if seen is None or seen.split is None or not len(seen.rows_of("val")):  # published folders
         if own:
             return dataset

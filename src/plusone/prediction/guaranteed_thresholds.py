@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from plusone.data.formats import read as read_table
 from plusone.data.groups import group_numbers
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.prediction import checkpoint
 from plusone.prediction.load import MEMORY
+from plusone.prediction.run_folder import read_observed
 from plusone.probabilities.bound import Floats, counted
 from plusone.probabilities.calibration import Calibration
 from plusone.probabilities.guarantees import (
@@ -291,7 +291,7 @@ def _held_out(
             f"{run}: holds no scores of held-out items, from which a guarantee follows; exported "
             "models and runs of earlier versions have none: train again, or use the run itself"
         )
-    table = read_table(run / "observed.npz").table
+    table = read_observed(run)
     if audit is not None:
         kept = _with_audit(kept, table, audit)
     offsets = torch.tensor(calibration.offsets)[kept.label.long()]

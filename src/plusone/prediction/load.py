@@ -14,7 +14,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from plusone.build import below, blank_labels, build
 from plusone.closed_form.kernel import KernelMap, StandardMap, kind_of
-from plusone.data.formats import read as read_table
 from plusone.data.images import Crops
 from plusone.device import allowing_tf32, autocasts, device_of, resolve
 from plusone.errors import InputError, first_line
@@ -27,6 +26,7 @@ from plusone.prediction import checkpoint
 from plusone.prediction.run_folder import (
     is_unfinished,
     read_description,
+    read_observed,
     read_recipe,
     refuse_diverged,
 )
@@ -141,11 +141,13 @@ def load_run(
     labels = blank_labels(len(description.classes), description.k, recipe.seed, shape)
     tensors, _ = checkpoint.load(weights)
     if memory:
-        table = read_table(folder / "observed.npz").table
-        labels = replace(labels, observed=table.take(table.rows_of("train")).labels)
+        table = read_observed(folder)
         if (tables := folder / MEMORY).exists():
             tensors |= checkpoint.load(tables, "method.")[0]
             size += tables.stat().st_size
+        limit = AllocationLimit(size, str(folder))
+        limit.take((len(table), len(table.classes)))  # no operation of torch may say so later
+        labels = replace(labels, observed=table.take(table.rows_of("train")).labels)
     landmarks = [len(value) for key, value in tensors.items() if key.endswith(LANDMARKS)]
     # All weights are in the run: pretrained weights need not be loaded.
     with AllocationLimit(size, str(folder)):
@@ -207,10 +209,11 @@ class AllocationLimit(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         if func.__name__.startswith(FACTORIES):
-            self._take(next((arg for arg in args if isinstance(arg, (list, tuple))), ()))
+            self.take(next((arg for arg in args if isinstance(arg, (list, tuple))), ()))
         return func(*args, **(kwargs or {}))
 
-    def _take(self, shape: Sequence[int]) -> None:
+    def take(self, shape: Sequence[int]) -> None:
+        """Counts a tensor of a shape."""
         self.left -= 4 * math.prod(shape)
         if self.left < 0:
             raise InputError(

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import Any
 
+from plusone.data.formats import read as read_table
+from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.io.readers import read_json
 from plusone.recipe import FORMAT, Recipe, make_recipe, read_toml
 from plusone.results import Record, RunDescription, RunResult
 from plusone.version import __version__, is_newer, refuse_newer
 
+OBSERVED = "observed.npz"
 STOPPED = "stopped.json"
+MOST_VALUES = 2**25  # of one input: an image of 2048 x 2048 pixels has 12.6 million
 
 
 class Divergence(Record):
@@ -118,7 +123,27 @@ def read_description(folder: Path) -> RunDescription:
     description = RunDescription.from_json(value, str(path))
     if len(set(description.classes)) < len(description.classes):
         raise InputError(f"{path}: names a class twice; train again")
+    if math.prod(description.shape) > MOST_VALUES:
+        shape = " x ".join(map(str, description.shape))
+        raise InputError(f"{path}: an input of {shape} values is larger than {MOST_VALUES:,}")
     return description
+
+
+def read_observed(folder: Path) -> LabelTable:
+    """The observed labels of a run, with its items and their splits.
+
+    Raises:
+        InputError: They have other classes than the run, or more items: what a reader allocates
+            follows from the description of the run.
+    """
+    description, path = read_description(folder), folder / OBSERVED
+    table = read_table(path, check_images=False).table
+    if table.classes != description.classes:
+        raise InputError(f"{path}: has other classes than data.json beside it; train again")
+    items = sum(description.items.values())
+    if description.items and len(table) > max(items, 1):  # an export has a blank row
+        raise InputError(f"{path}: has {len(table):,} items, data.json beside it {items:,}")
+    return table
 
 
 def _read_object(path: Path) -> dict[str, Any]:

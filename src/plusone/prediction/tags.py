@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from plusone.data.formats.csv_text import SEPARATOR
-from plusone.data.images import NO_FILE, decode_crops
+from plusone.data.images import CROPS, NO_FILE, decode_crops
 from plusone.errors import InputError
 from plusone.features.extraction import key_of
 from plusone.features.feature_store import FeatureStore
@@ -30,7 +30,9 @@ from plusone.prediction.load import Predictor
 from plusone.probabilities.thresholds import Thresholds
 from plusone.recipe import Recipe
 
-BATCH = 32  # images decoded and predicted at a time
+BATCH = 32  # images decoded and predicted at a time, fewer if they are large
+IMAGE_VALUES = 1 << 26  # in the images of a batch: 32 of 836 x 836 pixels
+IMAGE_VALUES = 1 << 26  # in the images of a batch: 32 of 836 x 836 pixels
 NUMBERS = 1 << 23  # inputs and probabilities held at a time, for other inputs
 PREFETCHED = 2  # batches of images decoded while the model predicts
 THREADS = 4  # that decode
@@ -112,7 +114,7 @@ def _all_gather(
         yield from batches
         return
     none = Predictions((), predictor.classes, torch.zeros(0, len(predictor.classes)))
-    for _ in range(0, n, size * BATCH):
+    for _ in range(0, n, size * _batch(predictor)):
         with single_process():
             own = next(batches, none)
         gathered: list[Any] = all_gather_values(
@@ -147,18 +149,18 @@ def _from_files(
     predictor: Predictor, items: Items, share: tuple[int, int], folder: Path | None
 ) -> Iterator[Predictions]:
     """Predictions of this process's image files; threads decode the next batches meanwhile."""
-    rank, processes = share
+    (rank, processes), batch = share, _batch(predictor)
     size, shown = predictor.shape[-1], predictor.shown
     known = _Known(predictor, folder)
 
-    starts = deque(range(rank * BATCH, len(items), processes * BATCH))
+    starts = deque(range(rank * batch, len(items), processes * batch))
     waiting: deque[tuple[int, list[Future[Tensor | str] | Tensor]]] = deque()
     pool = ThreadPoolExecutor(THREADS)
     try:
         while starts or waiting:
             while starts and len(waiting) < PREFETCHED:
                 start = starts.popleft()
-                paths = items.paths[start : start + BATCH]
+                paths = items.paths[start : start + batch]
                 features = known.features(paths)
                 decoding = [
                     pool.submit(decoded, path, size, shown) if x is None else x
@@ -179,6 +181,12 @@ def _from_files(
             yield Predictions(kept.ids, predictor.classes, scores, skipped, kept.paths)
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _batch(predictor: Predictor) -> int:
+    """How many images are decoded and predicted at a time."""
+    crops = len(CROPS[predictor.shown.crops])
+    return min(BATCH, max(1, IMAGE_VALUES // (crops * int(np.prod(predictor.shape)))))
 
 
 class _Known:

@@ -11,10 +11,9 @@ import numpy as np
 
 from plusone.compare.jobs import JobResult
 from plusone.compare.rows import mean_per_class
-from plusone.data.formats import read
 from plusone.errors import InputError
 from plusone.methods import ALL_LABELS, ASSUME_NEGATIVE
-from plusone.prediction.run_folder import read_description
+from plusone.prediction.run_folder import read_description, read_observed
 from plusone.probabilities.calibration import read_calibration
 from plusone.probabilities.thresholds import read_thresholds
 from plusone.report.blocks import Block, Cell, Drawing, Section, Table
@@ -100,7 +99,7 @@ def _seen(run: JobResult, classes: Sequence[str]) -> list[int] | list[None]:
     if run.labels is not None and list(run.labels.classes) == list(classes):
         return list(run.labels.seen)
     try:
-        table = read(Path(run.run or "") / "observed.npz", check_images=False).table
+        table = read_observed(Path(run.run or ""))
     except (InputError, OSError):
         return [None] * len(classes)
     counts = dict(zip(table.classes, table.labels.per_class(1).tolist(), strict=True))

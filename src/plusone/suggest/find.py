@@ -12,7 +12,6 @@ import torch
 
 from plusone.closed_form.estimates import ITEMS, k_from_features, usable_rows
 from plusone.data.dataset import Dataset
-from plusone.data.formats import read
 from plusone.data.formats import write as write_table
 from plusone.data.groups import group_numbers
 from plusone.data.matrix import LabelMatrix
@@ -24,7 +23,7 @@ from plusone.io.files import replacing, write_json
 from plusone.io.readers import read_json
 from plusone.prediction.evaluate import difference
 from plusone.prediction.load import load_run
-from plusone.prediction.run_folder import read_recipe
+from plusone.prediction.run_folder import read_observed, read_recipe
 from plusone.probabilities.accept import Accepted, accept, accept_none
 from plusone.probabilities.answers import answers_from, answers_in, mark_answers
 from plusone.probabilities.calibration import read_calibration
@@ -393,7 +392,7 @@ def run_labels(run: Path, data: LabelTable, recipe: Recipe) -> LabelTable:
         data: The table of the run or other data with the same classes.
         recipe: The run's settings; they determine the seen labels of other items.
     """
-    seen = read(run / "observed.npz").table
+    seen = read_observed(run)
     if set(seen.classes) != set(data.classes):
         raise InputError(
             f"{run}: was trained on other classes than the data has; in the data "

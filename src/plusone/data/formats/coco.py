@@ -24,6 +24,7 @@ from plusone.errors import InputError, Problems
 from plusone.io.readers import LARGE_FILE, parse_json, read_text
 
 PATTERN = "instances_*.json"
+LARGE_NUMBER = 2**60
 
 
 @dataclass
@@ -92,10 +93,15 @@ def read(path: Path, options: ReadOptions) -> Dataset:
     return Dataset(table, name=path.stem)
 
 
+def _key(number: object) -> object:
+    """An id as the key of a dictionary: many large numbers can have the same hash, texts cannot."""
+    return str(number) if isinstance(number, int) and abs(number) >= LARGE_NUMBER else number
+
+
 def _lean(item: dict[str, Any]) -> object:
     """Reduces an annotation to its image and category while the file is being parsed."""
     if "image_id" in item and "category_id" in item:
-        return (item["image_id"], item["category_id"])
+        return (_key(item["image_id"]), _key(item["category_id"]))
     return item
 
 
@@ -124,7 +130,7 @@ def _add_categories(
     numbers = {name: number for number, name in categories.items()}
     for place, item in enumerate(items):
         number, name = (item.get("id"), item.get("name")) if isinstance(item, dict) else (None, "")
-        if type(number) is not int or not isinstance(name, str):
+        if type(number) is not int or abs(number) >= LARGE_NUMBER or not isinstance(name, str):
             problems.add(f"category {place} needs a number 'id' and a 'name'", source=file)
         elif fault := name_fault(name):
             problems.add(f"category {number} has the name {name!r}, which {fault}", source=file)
@@ -156,6 +162,7 @@ def _add_images(
     groups: dict[object, str] = {}
     for place, item in enumerate(content["images"]):
         number, name = (item.get("id"), item.get("file_name")) if isinstance(item, dict) else (0, 0)
+        number = _key(number)
         if not isinstance(number, int | str) or not isinstance(name, str):
             problems.add(f"image {place} needs an 'id' and a 'file_name'", source=file)
         elif number in names:

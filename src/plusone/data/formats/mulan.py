@@ -23,7 +23,7 @@ from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
 from plusone.io.readers import UNPACKED_RATIO, parse_xml
 
-LARGEST = 2**31  # bytes of all values; sparse text data can be this wide
+LARGEST = 2**30  # bytes of the values of a file; sparse text data can be this wide
 NUMERIC = ("numeric", "real", "integer")
 ATTRIBUTE = re.compile(
     r"""@attribute\s+('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+)\s+(.+)""", re.IGNORECASE
@@ -209,7 +209,9 @@ def read(path: Path, options: ReadOptions) -> Dataset:
     splits: list[str] = []
     truths = []
     features = []
-    for kind, arff in loaded.items():
+    whole = ALL in loaded
+    for kind in [*loaded]:
+        arff = loaded.pop(kind)  # so that its values are let go
         truths.append(_truth(arff, columns, problems))
         features.append(np.delete(arff.values, columns, axis=1))
         ids.extend(f"{kind}-{row:05d}" for row in range(1, len(arff.values) + 1))
@@ -219,9 +221,10 @@ def read(path: Path, options: ReadOptions) -> Dataset:
         ids,
         labels,
         LabelMatrix.concatenate(truths),
-        split=None if ALL in loaded else np.asarray(splits, dtype="<U5"),
+        split=None if whole else np.asarray(splits, dtype="<U5"),
     )
-    return Dataset(table, np.ascontiguousarray(np.concatenate(features)), name=xml.stem)
+    x = np.concatenate(features) if len(features) > 1 else features[0]
+    return Dataset(table, np.ascontiguousarray(x), name=xml.stem)
 
 
 def _find(path: Path) -> tuple[Path, dict[str, Path]]:

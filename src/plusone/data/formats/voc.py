@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from plusone.data.checks import check_ids, id_array
+from plusone.data.checks import check_ids, id_array, short
 from plusone.data.dataset import Dataset
 from plusone.data.formats.base import ReadOptions, images_root
 from plusone.data.matrix import LabelMatrix
@@ -67,12 +67,14 @@ def read(path: Path, options: ReadOptions) -> Dataset:
             if name not in states:
                 problems.add(f"{name}_{split}.txt is missing")
         every = sorted(set().union(*states.values()))
-        for name, state_of in states.items():
-            for image in every if len(state_of) < len(every) else ():
-                if image not in state_of:
-                    problems.add(f"has no line for image {image!r}", source=files[name, split])
-            column = classes.index(name)
-            hits = [i for i, image in enumerate(every, len(ids)) if state_of.get(image) == 1]
+        row_of = {image: row for row, image in enumerate(every, len(ids))}
+        for column, (name, state_of) in enumerate(states.items()):
+            if missing := len(every) - len(state_of):
+                first = next(image for image in every if image not in state_of)
+                more = f" and {missing - 1} more" if missing > 1 else ""
+                what = f"has no line for image {short(first)}{more}"
+                problems.add(what, source=files[name, split])
+            hits = sorted(row_of[image] for image, state in state_of.items() if state == 1)
             rows.extend(hits)
             columns.extend([column] * len(hits))
         ids.extend(f"{image}.jpg" for image in every)
