@@ -14,7 +14,7 @@ from plusone.errors import InputError
 from plusone.methods import get_method
 from plusone.methods._base import Method, MethodInfo, make_options
 from plusone.methods._labelwise import LabelwiseOptions
-from plusone.models.backbones import backbone_for, feature_dim
+from plusone.models.backbones import backbone_for, feature_dim, frozen_parts
 from plusone.models.classifier import Classifier
 from plusone.models.heads import Head, LabelwiseHead, LinearHead
 from plusone.recipe import Recipe
@@ -32,6 +32,7 @@ class Plan:
         solves: Whether stages on fixed features are solved in closed form.
         closed_form: Whether the whole run is one solution in closed form.
         kernel: Whether the head works in the space of a kernel.
+        remarks: What a user should know of these settings, as sentences.
     """
 
     stages: tuple[Stage, ...]
@@ -39,6 +40,7 @@ class Plan:
     solves: bool
     closed_form: bool
     kernel: bool
+    remarks: tuple[str, ...] = ()
 
 
 def plan_of(recipe: Recipe, *, images: bool) -> Plan:
@@ -48,7 +50,7 @@ def plan_of(recipe: Recipe, *, images: bool) -> Plan:
         InputError: The method or a setting does not suit the inputs of a stage.
     """
     info = get_method(recipe.method)
-    stages = recipe.resolved_stages(images=images, phases=info.phases)
+    stages = recipe.resolved_stages(images=images, phases=info.phases_of(recipe.options))
     kinds = {stage.inputs for stage in stages}
     on_features, solves = kinds == {"features"}, info.closed_form
     if not info.trains_on(kinds):
@@ -89,6 +91,7 @@ def plan_of(recipe: Recipe, *, images: bool) -> Plan:
         solves=solves,
         closed_form=solves and on_features,
         kernel=recipe.head == "kernel" or (recipe.head == "auto" and solves and on_features),
+        remarks=info.make_options(recipe.options).remarks([stage.epochs for stage in stages]),
     )
 
 
@@ -160,6 +163,8 @@ def build(
         if images and backbone is None:
             row = backbone_for(recipe.backbone)
             backbone = row.build(shape[0], shape[-1], weights or recipe.weights)
+        if backbone is not None and not plan.on_features:
+            frozen_parts(backbone, recipe.freeze, recipe.freeze_norm)  # before anything is trained
         dim = feature_dim(backbone) if backbone is not None else shape[-1]
         if plan.kernel:
             dim = landmarks or n_landmarks(labels.n_items)

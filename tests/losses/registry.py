@@ -222,12 +222,12 @@ CASES = [
     Case(
         "entmin",
         lambda z, y: losses.entropy_minimization(z, y, alpha=0.2),
-        each(lp, lambda z: ln(z) + 0.2 * entropy(z)),
+        each(lp, lambda z: 0.2 * entropy(z)),
     ),
     Case(
-        "entmin without negatives",
-        lambda z, y: losses.entropy_minimization(z, y, alpha=0.2, negatives=False),
-        each(lp, lambda z: 0.2 * entropy(z)),
+        "entmin with negatives",
+        lambda z, y: losses.entropy_minimization(z, y, alpha=0.2, negatives=True),
+        each(lp, lambda z: ln(z) + 0.2 * entropy(z)),
     ),
     _gr((0.01, 0.01, 1.0)),
     _gr((0.01, 0.01, 1.0), variant="released"),

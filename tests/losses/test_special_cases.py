@@ -30,7 +30,7 @@ def test_limits_that_are_assume_negative(z, y):
         losses.assume_negative_smoothed(z, y, eps_p=0.0, eps_n=0.0),
         losses.focal(z, y, gamma=0.0),
         losses.asymmetric(z, y, gamma_neg=0.0, gamma_pos=0.0),
-        losses.entropy_minimization(z, y, alpha=0.0),
+        losses.entropy_minimization(z, y, alpha=0.0, negatives=True),
         losses.observed_bce(z, 2 * y - 1),
     ):
         torch.testing.assert_close(same, an, rtol=1e-12, atol=1e-14)

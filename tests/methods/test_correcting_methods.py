@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch.nn.functional import softplus
 
-from plusone.data import LabelMatrix
+import plusone
+from plusone.data import Dataset, LabelMatrix
 from plusone.errors import InputError
 from plusone.methods import METHODS
 from plusone.models.heads import LinearHead, SpatialHead
@@ -87,6 +88,9 @@ def test_role_starts_as_published():
 def test_lasd_uses_three_views_only_when_it_compares_them():
     assert make("lasd", LABELS).views == ("plain", "weak", "weak")
     assert make("lasd", LABELS, alpha=0.0).views == ("weak",)
+    assert make("lasd", LABELS, augment="strong").views == ("plain", "strong", "strong")
+    with pytest.raises(InputError, match="augment must be one of"):
+        make("lasd", LABELS, augment="crop")
     with pytest.raises(InputError, match="expected_positives"):
         make("lasd", LABELS, k=None)
 
@@ -117,6 +121,19 @@ def test_apl_counts_are_exact_and_labels_are_never_revised():
                 torch.testing.assert_close(method.soft[new, column], p[new])
         before = method.soft.clone()
     assert (method.soft[torch.from_numpy(labels == 1)] < 0).all()
+
+
+def test_em_apl_without_an_epoch_after_its_warm_up_says_that_it_is_em():
+    options = METHODS["em_apl"].make_options({"warmup": 5})
+    assert options.remarks([5, 6]) == ()
+    assert "this is em" in options.remarks([3, 5])[0]
+    x, y = (
+        np.random.default_rng(0).normal(size=(40, 4)).astype("f"),
+        np.eye(4, dtype=int)[[0, 1] * 20],
+    )
+    data = Dataset.from_arrays(x, y, complete=True)
+    with pytest.warns(UserWarning, match="this is em"):
+        plusone.fit(data, "em_apl", rules=False, epochs=2)
 
 
 def test_lasd_takes_its_views_from_the_options_of_the_stage():

@@ -39,6 +39,12 @@ def test_the_papers_schedule_runs_from_start_to_end(make):
     assert method.schedule(at(0, 1)) == pytest.approx(START)
 
 
+def test_the_schedule_as_written_stops_short_of_its_end(make):
+    method = make("gr", options=OPTIONS | {"reach_end": False}).method
+    for epoch in range(EPOCHS):
+        assert method.schedule(at(epoch)) == pytest.approx(between(epoch / EPOCHS))
+
+
 def test_the_released_schedule_lags_for_w_and_b(make):
     method = make("gr", options=OPTIONS | {"variant": "released"}).method
     for epoch in range(EPOCHS):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
+from torch.nn import functional
 
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.losses import assume_negative, label_aware_contrast, pseudo_label_consistency, reduce
 from plusone.methods import METHODS
+from plusone.methods.lac import TABLE
 from plusone.types import Clock, Stage, TrainLabels
 
 CLOCK = Clock(0, 0, 2, 0, 3)
@@ -77,16 +81,57 @@ def test_the_queue_keeps_the_newest_embeddings(lac, size):
 
 
 @pytest.mark.rounding
-def test_labels_beyond_the_capacity_do_not_count(lac, monkeypatch):
+def test_labels_beyond_the_capacity_do_not_count(lac):
     case = lac(queue=0, delta=1.0)
     batch = case.batch()
     outs = case.outputs(batch)
     z, classes = used(case.method, outs, batch)
-    monkeypatch.setattr("plusone.methods.lac.CAPACITY", 2)
+    case.method.options = replace(case.method.options, capacity=2)
     fewer, kinds = used(case.method, outs, batch)
     half = len(z) // 2
     torch.testing.assert_close(fewer, torch.cat((z[:2], z[half : half + 2])))
     assert torch.equal(kinds, torch.cat((classes[:2], classes[half : half + 2])))
+
+
+def test_all_positives_of_64_birds_are_contrasted_by_default(lac):
+    options = lac(queue=512).method.options
+    assert options.contrasted >= 64 * 31
+    n = options.contrasted
+    assert 2 * n * (2 * n + 512) <= TABLE < 2 * (n + 1) * (2 * n + 2 + 512)
+    with pytest.raises(InputError, match="capacity must be at least 1"):
+        lac(capacity=0)
+
+
+def test_eq_7_to_the_letter(lac):
+    """One embedding per label; the second view takes part where a label meets itself."""
+    case = lac(second_view="self", delta=0.55, queue=4)
+    batch = case.batch()
+    weak, strong = batch.views[0], 3 * batch.views[0].flip(0) + 1
+    outs, y = (case.model(weak), case.model(strong)), batch.observed
+    ours = case.method.loss(outs, batch, CLOCK)["lac"]
+    anchors = [
+        (i, j)
+        for i in range(len(y))
+        for j in range(y.shape[1])
+        if y[i, j] == 1 or outs[0].logits[i, j].sigmoid() >= 0.55
+    ]
+
+    def z(view, i, j):
+        return functional.normalize(case.method.projector(outs[view].embeddings[i, j]), dim=0)
+
+    total = torch.zeros(())
+    for i, j in anchors:
+        rivals = [z(0, i, j) @ z(0, *t) / 0.5 for t in anchors if t[1] != j]
+        below = torch.stack(rivals).exp().sum().log()
+        for other in anchors:
+            if other[1] == j:
+                mate = z(1, i, j) if other == (i, j) else z(0, *other)
+                total = total + below - z(0, i, j) @ mate / 0.5
+    torch.testing.assert_close(ours, total / y.numel())
+    with torch.no_grad():
+        case.method.after_step(outs, batch, CLOCK)
+        newest = torch.stack([z(0, *anchor) for anchor in anchors[-4:]])
+    torch.testing.assert_close(case.method.queue, newest)
 
 
 def test_an_empty_queue_and_no_queue(lac):
@@ -119,16 +164,14 @@ def test_the_first_phase_has_no_contrast_and_leaves_the_projection_alone(lac):
     assert all(weight.grad is not None for weight in case.method.projector.parameters())
 
 
-def test_end_to_end_contrasts_from_the_first_phase_on(lac):
+def test_end_to_end_is_one_phase_of_all_terms(lac):
+    info = METHODS["lac"]
+    assert len(info.phases_of({})) == 2
+    (phase,) = info.phases_of({"end_to_end": True})
     case = lac(end_to_end=True, lam_lac=0.3)
-    batch = case.batch()
-    terms = []
-    for options in METHODS["lac"].phases:
-        case.method.begin_stage(Stage(inputs="features", epochs=2, lr=1e-3, options=options))
-        assert case.method.options.lam_lac == 0.3
-        terms.append(case.terms(batch))
-    assert set(terms[0]) == {"an", "plc", "lac"}
-    torch.testing.assert_close(terms[0], terms[1])
+    case.method.begin_stage(Stage(inputs="features", epochs=2, lr=1e-3, options=phase))
+    assert case.method.options.lam_lac == 0.3
+    assert set(case.terms(case.batch())) == {"an", "plc", "lac"}
 
 
 @pytest.mark.parametrize(
@@ -140,6 +183,8 @@ def test_end_to_end_contrasts_from_the_first_phase_on(lac):
         ({"width": 8.5}, "width must be a whole number, got 8.5"),
         ({"dropout": 2.0}, "dropout must lie in"),
         ({"delta": 0.3}, "must lie between 0.5 and 1"),
+        ({"second_view": "none"}, "second_view must be all or self"),
+        ({"second_view": "self", "variant": "released"}, "no variant"),
         ({"temperature": 0.0}, "temperature must be positive"),
     ],
 )

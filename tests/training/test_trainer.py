@@ -541,3 +541,9 @@ def test_scores_on_seen_labels_do_not_tie_where_probabilities_round(val, name):
     z = torch.randn(len(val), val.observed.n_classes, generator=torch.Generator().manual_seed(0))
     validator = Validator(val, make_recipe({"select_on": "observed", "select_by": name}))
     assert validator(z * 10 + 200).score == pytest.approx(validator(z).score)
+
+
+def test_a_frozen_part_that_is_not_there_is_refused_before_the_first_stage(training, image_data):
+    stages = [{"inputs": "features", "epochs": 1}, {"inputs": "images", "epochs": 1}]
+    with pytest.raises(InputError, match="freeze: the backbone has no part 'conv1'; its parts"):
+        training(image_data(16), backbone=True, freeze=["conv1"], stages=stages)

@@ -85,7 +85,9 @@ def choose(
     stages = [
         stage
         for recipe in recipes
-        for stage in recipe.resolved_stages(images=True, phases=get_method(recipe.method).phases)
+        for stage in recipe.resolved_stages(
+            images=True, phases=get_method(recipe.method).phases_of(recipe.options)
+        )
     ]
     with resume_hint(KEPT), progress("training", None) as bar_and_task:
         steps = Steps(*bar_and_task)

@@ -220,7 +220,9 @@ def _find(
     from plusone.suggest.find import find
 
     images = dataset.features is None or dataset.features.ndim == 4
-    stages = recipe.resolved_stages(images=images, phases=get_method(recipe.method).phases)
+    stages = recipe.resolved_stages(
+        images=images, phases=get_method(recipe.method).phases_of(recipe.options)
+    )
     if images and any(stage.inputs == "images" for stage in stages):
         say(f"fine-tuning {folds} models; --linear trains only heads on the run's features")
     epochs = sum(stage.epochs for stage in stages)

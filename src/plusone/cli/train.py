@@ -231,13 +231,15 @@ def _announce(task: Task, composed: Composed, remarks: Sequence[str], asked: set
     )
     if (scheme := task.observation.get("scheme", "given")) != "given":
         say(f"labels of the training items were hidden (observation scheme {scheme})")
-    for note in (*(f"note: {text}" for text in remarks), *notes(task)):
+    plan = plan_of(recipe, images=task.images)
+    warned = (f"warning: {text}" for text in plan.remarks)
+    for note in (*(f"note: {text}" for text in remarks), *notes(task), *warned):
         say(note)
     for choice in composed.choices:
         say(f"rule: {choice}")
     if not task.images and (idle := sorted(IMAGES_ONLY & recipe.model_fields_set)):
         say(f"ignored (features, not images): {', '.join(idle)}")
-    if plan_of(recipe, images=task.images).closed_form and (idle := sorted(STEPS_ONLY & asked)):
+    if plan.closed_form and (idle := sorted(STEPS_ONLY & asked)):
         say(f"ignored (closed-form method): {', '.join(idle)}")
     say(f"device: {describe(resolve(recipe.device))}")
     if recipe.compile and (problem := compiler_problem(recipe.device)) is not None:

@@ -19,7 +19,8 @@ its authors' program differ, see `variant`:
 | over anchors | sum / number of embeddings of the batch, used or not | mean |
 
 The paper's queue widens the matrices to `B x (B + K)`: past embeddings are compared with, but are
-no anchors. In both variants an embedding is no positive of itself, and an anchor that has no
+no anchors. In both variants an embedding is no positive of itself (with
+`second` its other view is one, as Eq. 7 says of k = k'), and an anchor that has no
 positive, or nothing to be contrasted with, costs nothing. No gradient reaches the queue.
 """
 
@@ -76,6 +77,7 @@ def label_aware_contrast(
     embeddings: Tensor,
     classes: Tensor,
     *,
+    second: Tensor | None = None,
     queue: Tensor | None = None,
     queue_classes: Tensor | None = None,
     temperature: float = 0.5,
@@ -90,6 +92,9 @@ def label_aware_contrast(
     Args:
         embeddings: Unit vectors `[..., n, d]`, one per used (item, class, view).
         classes: Their classes, int64 `[..., n]`.
+        second: The same labels on another view `[..., n, d]`. Then an embedding is a positive of
+            itself, with its second view in its place (k = k' in Eq. 7, read literally); "paper"
+            alone.
         queue: Past unit vectors `[..., K, d]`.
         queue_classes: Their classes `[..., K]`.
         temperature: tau.
@@ -107,6 +112,8 @@ def label_aware_contrast(
     released = is_released(variant)
     if temperature <= 0:
         raise ValueError(f"temperature must be positive, got {temperature}")
+    if released and second is not None:
+        raise ValueError("a second view as Eq. 7 has it belongs to the variant paper")
     z, kinds = embeddings.to(torch.promote_types(embeddings.dtype, torch.float32)), classes
     if queue is not None and queue_classes is not None:
         z = torch.cat((z, queue.detach().to(z.dtype)), -2)
@@ -122,10 +129,14 @@ def label_aware_contrast(
         positive = (kind == other) & ~itself & (other >= 0)
         against = (~itself if released else kind != other) & (other >= 0)
         n_positive = positive.sum(-1)
+        pull = torch.where(positive, similar, 0.0).sum(-1)
+        if second is not None:
+            again = second[..., start:end, :].to(z.dtype)
+            pull = pull + (z[..., start:end, :] * again).sum(-1) / temperature
+            n_positive = n_positive + 1
         anchor = (kind[..., 0] >= 0) & (n_positive > 0) & against.any(-1)
         # A large number and not infinity: rows without a rival keep finite gradients.
         rivals = torch.where(against, similar, -torch.finfo(z.dtype).max / 4)
-        pull = torch.where(positive, similar, 0.0).sum(-1)
         cost = n_positive * rivals.logsumexp(-1) - pull
         if released:
             cost = cost / n_positive.clamp(min=1)

@@ -37,6 +37,15 @@ class Options:
         """Whether these settings ask for class maps, where `MethodInfo.has_maps` does not."""
         return False
 
+    @property
+    def one_phase(self) -> bool:
+        """Whether these settings leave out all but the last of `MethodInfo.phases`."""
+        return False
+
+    def remarks(self, epochs: Sequence[int]) -> tuple[str, ...]:
+        """What a user should know of these settings in stages of so many epochs, as sentences."""
+        return ()
+
 
 O_co = TypeVar("O_co", bound=Options, covariant=True, default=Options)
 
@@ -369,6 +378,10 @@ class MethodInfo(Generic[O_co]):
     def gives_maps(self, options: Mapping[str, Any]) -> bool:
         """Whether its head gives class maps with these options."""
         return self.has_maps or self.make_options(options).gives_maps
+
+    def phases_of(self, options: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+        """Its phases with these options."""
+        return self.phases[-1:] if self.make_options(options).one_phase else self.phases
 
     def trains_on(self, inputs: Iterable[str]) -> bool:
         """Whether it can be trained in stages with these inputs, "features" or "images"."""

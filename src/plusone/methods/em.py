@@ -9,13 +9,16 @@ labels, those with the lowest probability get that probability as a soft label. 
 theta / (T - warmup) of the class's initially unobserved labels, rounded down. They accumulate and
 are never revised.
 
+The released program ends a run at the first epoch without a better validation mAP; here all epochs
+are trained unless the recipe says `patience = 1`, and the best one is kept in either case.
+
 Deviation: the released program writes them as negative numbers into the observed labels; here they
 are a buffer of the method's own, float32 `[N, L]`, -1 where there is none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -54,7 +57,7 @@ NEVER = 1_000_000  # an epoch that does not come
 
 @dataclass(frozen=True)
 class EntropyOptions(Options):
-    """`em`: weight of the entropy; published: VOC 0.2, COCO and NUS 0.1, CUB 0.01."""
+    """`em`: weight of the entropy; published: VOC 0.2, COCO and NUS 0.1 (the default), CUB 0.01."""
 
     alpha: float = 0.1
 
@@ -67,6 +70,15 @@ class EmAplOptions(Options):
     beta: float = 0.02
     warmup: int = 5
     theta: float = 0.9
+
+    def remarks(self, epochs: Sequence[int]) -> tuple[str, ...]:
+        """Soft labels need an epoch after the warm-up."""
+        if max(epochs) > self.warmup:
+            return ()
+        return (
+            f"em_apl makes soft labels after {self.warmup} epochs (warmup), and no stage has more "
+            f"than {max(epochs)}: this is em with its alpha; train longer or lower warmup",
+        )
 
 
 @dataclass(frozen=True)

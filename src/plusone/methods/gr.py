@@ -4,11 +4,16 @@ Chen et al. 2024, Boosting Single Positive Multi-label Classification with Gener
 Loss, IJCAI, Eq. 4-14.
 
 The paper moves w, b, mu and sigma along a line from their start to their end (Eq. 9, 10, 12, 13).
-Here ("paper") all four have their start in the first epoch and their end in the last. In the
+Here ("paper") all four have their start in the first epoch and their end in the last: of T epochs,
+epoch t (from 0) has t / (T - 1). With `reach_end=False` it has t / T, as Eq. 9 is written, with
+which the last epoch, T - 1, stops short of the ends. In the
 released program w and b lag one epoch behind mu and sigma: of T epochs, epoch t (from 0) has w, b
 at t / T and mu, sigma at (t + 1) / T; `variant="released"` does that, and charges seen positives
 -log p. The released program also gives the linear layer 10 times the learning rate: set
 `head_lr_mult` in the recipe for that.
+
+Eq. 4 sums over classes; here, as in the released program, the loss is the mean over them. The
+factor L changes nothing in Adam's steps but the part of its epsilon (1e-8).
 
 The paper keeps q1, q2, q3 constant and names it a limitation that they do not move (section 5).
 `q2_end` and `q3_end` let q2 and q3 move along the same line; that is ours and off by default.
@@ -59,6 +64,7 @@ class RobustOptions(Options):
     q2_end: float | None = None
     q3_end: float | None = None
     variant: Variant = "paper"
+    reach_end: bool = True
 
     def __post_init__(self) -> None:
         if min(self.sigma, self.sigma_start) <= 0:
@@ -99,7 +105,7 @@ class Robust(Method[R_co]):
     def scheduled_weight(self, clock: Clock) -> dict[str, float | Tensor]:
         """The part of the schedule that shapes v: mu and sigma."""
         o = self.options
-        at = (clock.epoch + 1) / clock.epochs if o.variant == "released" else _line(clock)
+        at = (clock.epoch + 1) / clock.epochs if o.variant == "released" else self._line(clock)
         return {
             "mu": linear(at, o.mu_start, o.mu),
             "sigma": linear(at, o.sigma_start, o.sigma),
@@ -107,7 +113,7 @@ class Robust(Method[R_co]):
 
     def robustness(self, clock: Clock) -> dict[str, float]:
         """q1, q2 and q3 in an epoch; an end that is None leaves its q where it is."""
-        o, at = self.options, _line(clock)
+        o, at = self.options, self._line(clock)
         if min(o.q2_end or 0.0, o.q3_end or 0.0) < 0:
             raise ValueError(f"q2_end and q3_end must not be negative: {o.q2_end}, {o.q3_end}")
         return {
@@ -115,6 +121,10 @@ class Robust(Method[R_co]):
             "q2": o.q2 if o.q2_end is None else linear(at, o.q2, o.q2_end),
             "q3": o.q3 if o.q3_end is None else linear(at, o.q3, o.q3_end),
         }
+
+    def _line(self, clock: Clock) -> float:
+        """0 in the first epoch of a stage, and 1 in its last or just after it."""
+        return clock.epoch / max(clock.epochs - self.options.reach_end, 1)
 
     def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
         at = self.schedule(clock)
@@ -136,7 +146,7 @@ class Gr(Robust[GrOptions]):
 
     def schedule(self, clock: Clock) -> Mapping[str, float | Tensor]:
         o = self.options
-        at = clock.epoch / clock.epochs if o.variant == "released" else _line(clock)
+        at = clock.epoch / clock.epochs if o.variant == "released" else self._line(clock)
         trust: dict[str, float | Tensor] = {
             "w": linear(at, o.w_start, o.w),
             "b": linear(at, o.b_start, o.b),
@@ -182,11 +192,6 @@ def linear(progress: float, start: float, end: float) -> float:
     2.0
     """
     return start + (end - start) * progress
-
-
-def _line(clock: Clock) -> float:
-    """0 in the first epoch of a stage, 1 in its last."""
-    return clock.epoch / max(clock.epochs - 1, 1)
 
 
 INFOS = (

@@ -9,8 +9,12 @@ seen and confident labels with each other and with a queue of past ones (LAC). T
 phases, each of the recipe's epochs, the second from the best weights of the first: AN + PLC, then
 all three. In the first phase the projection has no term and so does not move.
 
-`variant = "released"` follows the authors' program where it differs, see `losses/contrastive.py`
-and `losses/pseudo_consistency.py`; all its terms are means where the paper has sums over classes.
+`variant = "released"` follows the authors' program where it differs, see `losses/contrastive.py`;
+all its terms are means where the paper has sums over classes.
+
+Both views of a label give an embedding that takes part. Read literally, Eq. 7 has one embedding for
+each label, and the second view only where a label meets itself (k = k'): `second_view="self"`, with
+the weak view as the first.
 
 Deviations: the projection belongs to the method, not to the head (it is not needed to predict), so
 weight decay does not reach it. The one-cycle schedule moves the learning rate only, not Adam's
@@ -21,7 +25,9 @@ single token, so they have the same embedding.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -46,9 +52,10 @@ from plusone.methods._base import (
 from plusone.methods._labelwise import FIXED, LabelwiseOptions
 from plusone.methods._papers import XIE, XIE_TABLE_2
 from plusone.models.heads import Head, LabelwiseHead
-from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
+from plusone.types import Batch, Clock, Outputs, TrainLabels
 
-CAPACITY = 1024  # labels of a batch, seen or confident, that are contrasted in each view
+TABLE = 1 << 25  # similarities of a step, 128 MB, where no capacity is given
+SecondView = Literal["all", "self"]
 
 
 @dataclass(frozen=True)
@@ -60,10 +67,14 @@ class LacOptions(LabelwiseOptions):
     width, heads, feedforward, encoder_layers, decoder_layers and projection size the model; the
     released program has 2048, 4, 8192, 1, 2 and 128.
 
-    end_to_end contrasts in the first phase too: the comparison of Table 3, published as worse.
+    end_to_end trains all three terms in one phase: the comparison of Table 3, published as worse.
+
+    second_view says what Eq. 7 compares, see above. capacity: how many labels of a batch, seen or
+    confident, are contrasted, the first ones if there are more; None takes as many as have their
+    similarities to each other and to the queue in 128 MB, 2,771 with the default queue.
     """
 
-    SIZES = (*LabelwiseOptions.SIZES, "projection")
+    SIZES = (*LabelwiseOptions.SIZES, "projection", "capacity")
     COUNTS = (*LabelwiseOptions.COUNTS, "queue")
 
     delta_first: float = 0.6
@@ -75,9 +86,24 @@ class LacOptions(LabelwiseOptions):
     variant: Variant = "paper"
     projection: int = 128
     end_to_end: bool = False
+    second_view: SecondView = "all"
+    capacity: int | None = None
+
+    @property
+    def one_phase(self) -> bool:
+        return self.end_to_end
+
+    @property
+    def contrasted(self) -> int:
+        """The highest n with 2 n (2 n + queue) similarities in `TABLE`, or the capacity."""
+        return self.capacity or int((math.sqrt(self.queue**2 + 4 * TABLE) - self.queue) / 4)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.second_view not in get_args(SecondView):
+            raise ValueError(f"second_view must be all or self, got {self.second_view}")
+        if self.second_view == "self" and self.variant == "released":
+            raise ValueError('second_view = "self" reads the paper; it has no variant "released"')
         if not (0.5 <= self.delta <= 1 and 0.5 <= self.delta_first <= 1):
             raise ValueError("delta and delta_first must lie between 0.5 and 1")
         if self.temperature <= 0:
@@ -105,11 +131,6 @@ class Lac(Method[LacOptions]):
     def make_head(self, dim: int) -> Head:
         return LabelwiseHead(dim, self.labels.n_classes, **self._first_options.head)
 
-    def begin_stage(self, stage: Stage) -> None:
-        super().begin_stage(stage)
-        if self.options.end_to_end:
-            self.options = replace(self.options, lam_lac=self._first_options.lam_lac)
-
     def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
         o, (weak, strong), y = self.options, outs, batch.observed
         reduction: Reduction = "mean" if o.variant == "released" else "item"
@@ -121,13 +142,16 @@ class Lac(Method[LacOptions]):
             )
         if o.lam_lac:
             embeddings, classes = self._embeddings(outs, y)
+            literal = o.second_view == "self"
+            first, second = embeddings.chunk(2) if literal else (embeddings, None)
             terms["lac"] = o.lam_lac * label_aware_contrast(
-                embeddings,
-                classes,
+                first,
+                classes[: len(first)],
+                second=second,
                 queue=self.queue,
                 queue_classes=self.queue_classes,
                 temperature=o.temperature,
-                total=len(outs) * y.numel(),
+                total=y.numel() if literal else len(outs) * y.numel(),
                 variant=o.variant,
             )
         return terms
@@ -137,6 +161,8 @@ class Lac(Method[LacOptions]):
         if not self.options.lam_lac or not size:
             return
         embeddings, classes = self._embeddings(outs, batch.observed)
+        if self.options.second_view == "self":
+            embeddings, classes = embeddings.chunk(2)[0], classes.chunk(2)[0]
         embeddings = torch.cat((self.queue, embeddings))
         classes = torch.cat((self.queue_classes, classes))
         newest = torch.argsort((classes >= 0).int(), stable=True)[-size:]  # padding comes first
@@ -147,11 +173,11 @@ class Lac(Method[LacOptions]):
         """Projected unit vectors `[n, d]` of the seen and the confident labels, both views.
 
         Their number is fixed, so that no size is read on the host: the chosen labels come first,
-        and padding has the class -1. Of more than `CAPACITY` labels the first ones count.
+        and padding has the class -1.
         """
         likely = outs[0].logits.detach().sigmoid() >= self.options.delta
         chosen = ((y == 1) | (likely & (y == 0))).flatten()
-        places = torch.argsort(~chosen, stable=True)[:CAPACITY]
+        places = torch.argsort(~chosen, stable=True)[: self.options.contrasted]
         classes = torch.where(chosen[places], places % y.shape[-1], -1)
         embeddings = []
         for out in outs:

@@ -5,7 +5,10 @@ Annotations (submission to ICLR 2023), Eq. 5-8, Theorem 5.4.
 
 lambda- is no free option: it follows from lambda+, the expected number of positives k and the
 number of classes (Theorem 5.4), so `lasd` needs `expected_positives`. The consistency term compares
-the plain image with two augmentations; on feature vectors, which have no augmentation, it is zero,
+the plain image with two augmentations. The paper does not say which: here each is a mirror image
+with probability 1/2, the augmentation of Cole et al., so that all three are equal for a quarter of
+the images of a step. `augment="strong"` uses the strong view instead (mirror, Cutout, RandAugment,
+colours), our own choice as well; on feature vectors, which have no augmentation, it is zero,
 so set `alpha=0` there to save two of three forward passes.
 
 Text and figures of the paper's Table 3 disagree about what is switched off: rows A and B have the
@@ -16,6 +19,7 @@ The ablation has both readings.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from torch import Tensor
 
@@ -24,6 +28,8 @@ from plusone.losses import balanced_lambda, consistency, leveraged_asymmetric, r
 from plusone.methods._base import Method, MethodInfo, Options, Part, PublishedFigure, Range
 from plusone.methods._papers import LASD, LASD_TABLE_2
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
+
+Augment = Literal["mirror", "strong"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,12 @@ class LasdOptions(Options):
     alpha: float = 0.70
     gamma_pos: float = 0.0
     gamma_neg: float = 4.0
+    augment: Augment = "mirror"
+
+    def __post_init__(self) -> None:
+        if self.augment not in get_args(Augment):
+            listed = ", ".join(get_args(Augment))
+            raise ValueError(f"augment must be one of {listed}, got {self.augment}")
 
 
 class Las(Method[LasOptions]):
@@ -98,7 +110,11 @@ class Lasd(Method[LasdOptions]):
 
 
 def _views(options: LasdOptions) -> tuple[str, ...]:
-    return ("plain", "weak", "weak") if options.alpha else ("weak",)
+    if not options.alpha:
+        return ("weak",)
+    return (
+        ("plain", "strong", "strong") if options.augment == "strong" else ("plain", "weak", "weak")
+    )
 
 
 INFOS = (
@@ -127,7 +143,8 @@ INFOS = (
         grid=({"lam_plus": 0.03}, {"tau": 0.7}, {"gamma_neg": 2.0}),
         search_space={
             "lam_plus": Range(0.003, 0.3, log=True),
-            "tau": Range(0.5, 0.98),
+            "tau": Range(0.85, 0.99),
+            "alpha": Range(0.01, 1.0, log=True),
             "gamma_neg": Range(0.5, 6.0),
         },
         ablation=(

@@ -274,7 +274,7 @@ def freeze_weights(backbone: nn.Module, names: Sequence[str], *, norm: bool) -> 
             weights (`pos_embed`).
         norm: Whether all its batch norms are frozen as well.
     """
-    modules, weights = _frozen_parts(backbone, names, norm)
+    modules, weights = frozen_parts(backbone, names, norm)
     for module in modules:
         module.requires_grad_(False)
     for weight in weights:
@@ -283,13 +283,14 @@ def freeze_weights(backbone: nn.Module, names: Sequence[str], *, norm: bool) -> 
 
 def freeze_statistics(backbone: nn.Module, names: Sequence[str], *, norm: bool) -> None:
     """Puts the frozen parts into evaluation mode; to be called after every `train()`."""
-    for module in _frozen_parts(backbone, names, norm)[0]:
+    for module in frozen_parts(backbone, names, norm)[0]:
         module.eval()
 
 
-def _frozen_parts(
+def frozen_parts(
     backbone: nn.Module, names: Sequence[str], norm: bool
 ) -> tuple[list[nn.Module], list[nn.Parameter]]:
+    """The modules and single weights of these names; refuses names that there are not."""
     net = core(backbone)
     modules, weights = dict(net.named_modules()), dict(net.named_parameters())
     modules.pop("")

@@ -254,7 +254,7 @@ class LossOf:
         )
         self.method.move(self._device, memory=recipe.memory)
         stages = recipe.resolved_stages(
-            images=predictor.images, phases=get_method(recipe.method).phases
+            images=predictor.images, phases=get_method(recipe.method).phases_of(recipe.options)
         )
         self.stage: Stage = stages[-1]
         self.method.begin_stage(self.stage)

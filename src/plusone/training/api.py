@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from plusone.autorecipe import compose, facts_of
+from plusone.build import plan_of
 from plusone.data.dataset import Dataset, as_inputs
 from plusone.data.source import load_source
 from plusone.errors import InputError
@@ -154,6 +155,8 @@ def fit(
     if recipe.compile and (problem := compiler_problem(recipe.device)) is not None:
         warnings.warn(problem, stacklevel=2)
     task = make_task(dataset, recipe)
+    for remark in plan_of(recipe, images=task.images).remarks:
+        warnings.warn(remark, stacklevel=2)
     with closing(task.workers):
         composed, training, epochs = begin_run(task, composed, module)
         records = []
