@@ -1,9 +1,10 @@
 """Features of images from a backbone: extracted once, then read from the store.
 
-`FeatureCache` serves every run, cross-fitting and estimate; `plusone.features.feature_store` keeps what it
-extracts, in pieces, so that a stopped extraction continues. Features are found by the content of
-their image, and by a key of everything else that they depend on: the weights of the backbone, what
-the head pools of its output, and the crops of an image. `extract_to_file` writes them for users.
+`FeatureCache` serves every run, cross-fitting and estimate; `plusone.features.feature_store` keeps
+what it extracts, in pieces, so that a stopped extraction continues. Features are found by the
+content of their image, and by a key of everything else that they depend on: the weights of the
+backbone, what the head pools of its output, and the crops of an image. `extract_to_file` writes
+them for users.
 """
 
 from __future__ import annotations
