@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -24,7 +25,10 @@ for words in json.loads(sys.argv[1]):
 
 def picture(path, kind=None):
     path.parent.mkdir(parents=True, exist_ok=True)
-    noise = np.random.default_rng(len(path.name)).integers(0, 255, (24, 24, 3), dtype=np.uint8)
+    name = "/".join(path.parts[-2:])
+    noise = np.random.default_rng(crc32(name.encode())).integers(
+        0, 255, (24, 24, 3), dtype=np.uint8
+    )
     Image.fromarray(noise).save(path, format=kind)
 
 
@@ -32,7 +36,8 @@ def heic(path):
     import pillow_heif
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    smooth = np.linspace(0, 255, 64 * 64 * 3).reshape(64, 64, 3).astype(np.uint8)
+    smooth = np.linspace(crc32(path.parent.name.encode()) % 99, 255, 64 * 64 * 3)
+    smooth = smooth.reshape(64, 64, 3).astype(np.uint8)
     pillow_heif.from_pillow(Image.fromarray(smooth)).save(path, quality=90)
 
 
@@ -81,13 +86,11 @@ def test_the_level_above_can_be_meant(cli, tmp_path):
 
 
 @pytest.mark.parametrize("header", ["filename,tag", "image,tags,split"])
-def test_a_column_of_tags_by_another_name(bad, tmp_path, header):
+def test_a_column_of_tags_by_another_name(cli, tmp_path, header):
     split = ",train" if header.endswith("split") else ""
     (tmp_path / "t.csv").write_text(f"{header}\n1.jpg,cat{split}\n2.jpg,dog{split}\n")
-    answer = bad("inspect", tmp_path / "t.csv")
-    assert answer.err.count("not 1, 0, -1 or empty") == 1
-    assert "has 'cat' in it" in answer.err
-    assert "name the column 'labels'" in answer.err
+    answer = cli("inspect", tmp_path / "t.csv", "--json").json
+    assert [one["name"] for one in answer["per_class"]] == ["cat", "dog"]
 
 
 def test_names_that_are_probably_mistakes_are_listed(cli, tmp_path):

@@ -10,6 +10,9 @@ import shutil
 import numpy as np
 import pytest
 
+from plusone.data.features import read_features
+from plusone.data.formats import read
+
 
 def test_evaluate_gives_the_test_map_of_the_run(cli, run_folder):
     answer = cli("evaluate", run_folder, "--json")
@@ -162,6 +165,31 @@ def test_predict_computes_a_photo_once_for_all_models(
     (tmp_path / "moved").symlink_to(folder / "photos")
     monkeypatch.setattr("plusone.prediction.tags.decoded", None)  # nothing is decoded again
     assert cli("predict", tmp_path / "second", tmp_path / "moved").out == first
+
+
+def test_features_of_photos_without_tags(cli, folder, stored, tmp_path):
+    photos, words = tmp_path / "year", ("--backbone", "cnn", "--size", 16, "--out")
+    (photos / "june").mkdir(parents=True)
+    for number, path in enumerate(sorted((folder / "photos").rglob("*.png"))):
+        shutil.copy(path, photos / ("june" if number else "") / f"{number}.png")
+    (photos / "june" / "no.png").write_bytes(b"no picture" * 9)
+    shutil.copy(path, photos / "june" / "copy.png")
+    list_ = tmp_path / "list.csv"
+    list_.write_text("image\nyear/june/copy.png\n")
+    for data, names in (
+        (photos, {"0.png", "june/copy.png"} | {f"june/{number}.png" for number in range(1, 24)}),
+        (list_, {"year/june/copy.png"}),
+    ):
+        answer = cli("features", data, *words, tmp_path / f"{data.name}.npz")
+        assert answer.code == 0, answer.err
+        found = read_features([tmp_path / f"{data.name}.npz"])
+        assert {*found.ids.tolist()} == names
+        assert len(stored()) == 24
+    assert "june/no.png" in cli("features", photos, *words, tmp_path / "again.npz").err
+    tagged = cli("features", folder / "photos", *words, tmp_path / "tagged.npz")
+    assert tagged.code == 0, tagged.err
+    ids = read_features([tmp_path / "tagged.npz"]).ids.tolist()
+    assert ids == read(folder / "photos").table.ids.tolist()
 
 
 def test_predict_some_images_at_once(cli, bad, folder, photo_run, tmp_path):

@@ -201,9 +201,13 @@ def test_row_numbers_count_lines_inside_quotes(tmp_path: Path) -> None:
         (b"id,x\n", "t.csv: has a header but no rows"),
         (b"id,split\na,train\n", "t.csv, row 1: has no class column"),
         (b"name,labels\na,x\n", "t.csv, row 1: no id column in the header (name, labels); name"),
-        (b"image;labels\na;x\n", "cells must be separated by commas"),
+        (b"image/labels\na/x\n", "cells are separated by commas, semicolons or tabs"),
         (b"id,labels,negative\na,x,y\n", "t.csv, row 1: column 'negative' is not one of labels"),
-        (b"id,labels\na,caf\xe9\n", "t.csv, row 2: byte 0xe9 after 'a,caf' is not UTF-8; save"),
+        (
+            b"id,labels\na,caf\xe9\nb,caf\xc3\xa9\n",  # UTF-8 but for a byte
+            "t.csv, row 2: byte 0xe9 after 'a,caf' is not UTF-8; save",
+        ),
+        (b"id,labels\na,caf\x81\n", "t.csv, row 2: byte 0x81 after 'a,caf' is not UTF-8; save"),
         ("id,labels\n".encode("utf-16"), "t.csv: is encoded as UTF-16; save it as UTF-8"),
         (b'id,labels\na,"x\n', "t.csv, row 2: cannot be read as CSV: unexpected end of data"),
         (b"id,labels\n" + b"a" * 5000 + b",x\n", "has 1024 or more characters"),
@@ -212,6 +216,36 @@ def test_row_numbers_count_lines_inside_quotes(tmp_path: Path) -> None:
 def test_broken_files(tmp_path: Path, content: bytes, sentence: str) -> None:
     found = sentences(put(tmp_path, content))
     assert any(sentence in line for line in found), found
+
+
+@pytest.mark.parametrize(
+    ("content", "given", "notes"),
+    [
+        ('Filename,Keywords\na.jpg,"dog, sea, "\nb.jpg,"café,dog,dog"\n', None, ("','",)),
+        ('Filename,Title,Keywords\na.jpg,"A, b",dog;sea\nb.jpg,"",café; dog\n', None, ("Title",)),
+        ("Filename;Keywords\na.jpg;dog,sea\nb.jpg;café,dog\n", None, ("','",)),
+        ('"Filename"\t"Tags"\na.jpg\tdog|sea\nb.jpg\tcafé|dog\n', None, ("'|'",)),
+        ("image,labels\na.jpg,dog/sea\nb.jpg,café/dog\n", "/", ()),
+    ],
+)
+def test_keywords_of_photo_programs(
+    tmp_path: Path, content: str, given: str | None, notes: tuple[str, ...]
+) -> None:
+    for encoding in ("utf-8", "latin-1"):
+        path = put(tmp_path, content.encode(encoding))
+        assert detect(path) == "csv-long"
+        table = read(path, separator=given).table
+        assert table.ids.tolist() == ["a.jpg", "b.jpg"]
+        assert table.classes == ("café", "dog", "sea")
+        assert table.labels.dense().tolist() == [[0, 1, 1], [1, 1, 0]]
+        more = (*notes, "Windows-1252") if encoding == "latin-1" else notes
+        assert all(any(word in note for note in table.notes) for word in more), table.notes
+
+
+def test_a_class_called_tag_is_no_column_of_keywords(tmp_path: Path) -> None:
+    path = put(tmp_path, "image,dog,tag\na,1,0\nb,0,1\n")
+    assert detect(path) == "csv-wide"
+    assert read(path).table.classes == ("dog", "tag")
 
 
 def test_class_lists(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """Folder per class, VOC devkit, COCO instances."""
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -46,17 +48,86 @@ def test_folder_per_class_below_splits(tmp_path: Path) -> None:
 def test_empty_and_unknown_class_folders(tmp_path: Path) -> None:
     touch(tmp_path, "dog/1.jpg", "cat/readme.txt")
     (tmp_path / "emu").mkdir()
-    with pytest.raises(InputError) as caught:
-        read(tmp_path)
-    assert str(caught.value).split("\n") == [
-        f"{tmp_path}: class folder 'cat' has no image in it",
-        f"{tmp_path}: class folder 'emu' has no image in it",
-    ]
+    table = read(tmp_path).table
+    assert table.classes == ("dog",)
+    assert any("no image" in note and "cat, emu" in note for note in table.notes)
     with pytest.raises(InputError, match="class folder 'dog' is not in the class list"):
         read(tmp_path, classes=["cat", "emu"])
-    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "inside").mkdir(parents=True)
     with pytest.raises(InputError, match="has no class folders in it"):
+        read(tmp_path / "none" / "inside", format="folders")
+    with pytest.raises(InputError, match="have no image in them"):
         read(tmp_path / "none", format="folders")
+
+
+def test_an_empty_folder_hides_no_other_problem(tmp_path: Path) -> None:
+    touch(tmp_path, "dog/1.jpg", "bad\nname/1.jpg")
+    (tmp_path / "emu").mkdir()
+    with pytest.raises(InputError, match="control character"):
+        read(tmp_path)
+
+
+def test_a_photo_in_two_folders_is_one_item_with_two_labels(tmp_path: Path) -> None:
+    touch(tmp_path, "dog/1.jpg", "dog/2.jpg", "cat/other.jpg", "sea/1.jpg", "cat/3.jpg")
+    for name in ("dog/1.jpg", "cat/other.jpg", "sea/1.jpg", "sea/again.jpg"):
+        (tmp_path / name).write_bytes(b"the same")
+    (tmp_path / "dog/2.jpg").write_bytes(b"not same")  # of the same size
+    table = read(tmp_path).table
+    assert table.ids.tolist() == ["cat/3.jpg", "cat/other.jpg", "dog/2.jpg"]
+    assert table.classes == ("cat", "dog", "sea")
+    assert table.labels.dense().tolist() == [[1, 0, 0], [1, 1, 1], [0, 1, 0]]
+    assert any("second folder" in note for note in table.notes)
+    splits = tmp_path / "splits"
+    touch(splits, "train/dog/1.jpg", "test/cat/1.jpg")
+    for file in splits.rglob("*.jpg"):
+        file.write_bytes(b"the same")
+    assert len(read(splits).table) == 2
+
+
+XMP = """<?xpacket begin="" id="W5M0MpCehiHzreSzNTczkc9d"?>
+<x:xmpmeta xmlns:x="adobe:ns:meta/" x:xmptk="{kit}">
+ <r:RDF xmlns:r="http://www.w3.org/1999/02/22-rdf-syntax-ns#">
+  <r:Description xmlns:d="http://purl.org/dc/elements/1.1/">
+   <d:creator><r:Seq><r:li>Ann</r:li></r:Seq></d:creator>
+   <d:subject><r:Bag>{tags}</r:Bag></d:subject>
+  </r:Description>
+ </r:RDF>
+</x:xmpmeta>"""
+
+
+def sidecar(*tags: str, kit: str = "XMP Core 6.0") -> str:
+    return XMP.format(kit=kit, tags="".join(f"<r:li>{tag}</r:li>\n" for tag in tags))
+
+
+def test_tags_in_sidecars_of_photo_programs(tmp_path: Path) -> None:
+    touch(tmp_path, "2023/1.jpg", "2023/2.jpg", "2024/3.jpg", "2024/4.jpg")
+    (tmp_path / "2023/1.jpg.xmp").write_text(sidecar("dog", " Salt &amp; Sea", "dog"))
+    (tmp_path / "2023/2.xmp").write_text(sidecar("caf\u00e9"), encoding="utf-8")
+    (tmp_path / "2024/3.jpg.xmp").write_text(sidecar("a prediction", kit="plusone"))
+    table = read(tmp_path, format="xmp").table
+    assert table.ids.tolist() == ["2023/1.jpg", "2023/2.jpg", "2024/3.jpg", "2024/4.jpg"]
+    assert table.classes == ("Salt & Sea", "caf\u00e9", "dog")
+    assert table.labels.dense().tolist() == [[1, 0, 1], [0, 1, 0], [0, 0, 0], [0, 0, 0]]
+    assert detect(tmp_path / "2023") == "xmp"
+    assert any("--format xmp" in note for note in read(tmp_path).table.notes)  # folders of years
+    shutil.copytree(tmp_path / "2024", tmp_path / "copy" / "dog")  # whose sidecars are our own
+    assert not any("--format xmp" in note for note in read(tmp_path / "copy").table.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("<a", "1.jpg.xmp: row 1"),
+        ("<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>", "1.jpg.xmp: has a document type"),
+        ("<a>" * 100_000, "1.jpg.xmp: row 1"),
+    ],
+)
+def test_bad_sidecars_are_named(tmp_path: Path, text: str, said: str) -> None:
+    touch(tmp_path, "1.jpg", "2.jpg")
+    (tmp_path / "1.jpg.xmp").write_text(text)
+    (tmp_path / "2.jpg.xmp").write_text(sidecar("dog"))
+    with pytest.raises(InputError, match=re.escape(said)):
+        read(tmp_path)
 
 
 def test_links_in_circles_end(tmp_path: Path) -> None:

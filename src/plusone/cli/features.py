@@ -14,7 +14,13 @@ from plusone.cli.printing import emit, progress, resume_hint, say
 
 
 def features(
-    data: opt.Data,
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA",
+            help="A folder of images, a pattern, a CSV with a column image, or data.",
+        ),
+    ],
     to: Annotated[Path, typer.Option("--out", "-o", help="The npz file to write.")],
     backbone: Annotated[str, typer.Option(help="cnn, lite0, lite1, lite2 or timm/NAME.")] = "lite0",
     size: Annotated[
@@ -41,22 +47,33 @@ def features(
     device: opt.Device = None,
     form: opt.Form = "auto",
     meaning: opt.Meaning = "auto",
+    separator: opt.Separator = None,
     seed: opt.UnusedSeed = 0,
     as_json: opt.Json = False,
 ) -> None:
     """Extract features of all images once, for training in seconds afterwards.
 
-    A stopped extraction continues where it was.
+    The images need no labels. A stopped extraction continues where it was.
 
     Example: [bold]plusone features photos --backbone lite0 --out photos.npz[/bold]
     """
+    from plusone.data.broken import sentence, without_broken
     from plusone.features.extraction import extract_to_file
+    from plusone.features.feature_store import features_folder
     from plusone.models.backbones import backbone_for
+    from plusone.prediction.items import photos_of
 
     check_file(to)
     if weights == "random" or (weights == "auto" and not backbone_for(backbone).pretrained):
         say(f"note: {backbone} starts with random weights; its features carry little information")
-    dataset = load(data, None, form, meaning)
+    dataset = photos_of(data) if form == "auto" else None
+    if dataset is None:
+        dataset = load(data, None, form, meaning, separator=separator)
+    else:
+        with progress("checking images", len(dataset.table)) as (bar, task):
+            dataset = without_broken(dataset, lambda done, _: bar.update(task, completed=done))
+        if dataset.broken:
+            say(sentence(dataset.broken))
     again = resume_hint("run the same command again to continue")
     with again, progress("extracting", len(dataset.table)) as (bar, task):
         result = extract_to_file(
@@ -72,6 +89,7 @@ def features(
             tokens=tokens,
             batch_size=opt.most_at_once(batch_size),
             device=device or "auto",
+            folder=features_folder(),
         )
     if as_json:
         emit(result.to_json())

@@ -27,6 +27,7 @@ def inspect(
     hints: opt.Hints = None,
     form: opt.Form = "auto",
     meaning: opt.Meaning = "auto",
+    separator: opt.Separator = None,
     classes: Annotated[int, typer.Option(min=0, help="How many classes to list.")] = 20,
     seed: opt.UnusedSeed = 0,
     as_json: opt.Json = False,
@@ -40,7 +41,7 @@ def inspect(
     from plusone.data.inspect import summarise
 
     try:
-        dataset = load(data, features, form, meaning, hints=hints)
+        dataset = load(data, features, form, meaning, hints=hints, separator=separator)
     except InputError as error:
         if as_json:
             emit({"data": data, "problems": str(error).splitlines()})

@@ -28,6 +28,7 @@ def load(
     meaning: str,
     *,
     hints: Path | None = None,
+    separator: str | None = None,
     check_images: bool = True,
     shown: tuple[Progress, Any] | None = None,
 ) -> Dataset:
@@ -49,6 +50,7 @@ def load(
             hints=hints,
             format=form,
             labels=meaning,
+            separator=separator,
             check_images=check_images,
             on_image=on_image,
         )
@@ -108,6 +110,7 @@ def dataset_of(
         source.format,
         source.labels,
         hints=hints or (Path(source.hints) if source.hints else None),
+        separator=source.separator,
     )
 
 

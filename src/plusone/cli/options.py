@@ -38,8 +38,15 @@ Form = Annotated[
     str,
     typer.Option(
         "--format",
-        help="Form of the labels: csv-long, csv-wide, npz, parquet, voc, mulan, coco, folders; "
-        "detected by default.",
+        help="Form of the labels: csv-long, csv-wide, npz, parquet, voc, mulan, coco, folders, "
+        "xmp; detected by default.",
+    ),
+]
+Separator = Annotated[
+    str | None,
+    typer.Option(
+        help="What is between the labels in a cell of a CSV; by default |, and what is found in a "
+        "column Keywords or Tags."
     ),
 ]
 Meaning = Annotated[

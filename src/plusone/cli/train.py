@@ -109,6 +109,7 @@ def train(
     ] = None,
     form: opt.Form = "auto",
     meaning: opt.Meaning = "auto",
+    separator: opt.Separator = None,
     report: Annotated[
         bool | None,
         typer.Option(
@@ -154,7 +155,9 @@ def train(
     if to is not None:
         _check_new(to, resume)
     with progress("reading", None) as (bar, reading):
-        dataset = load(data, features, form, meaning, hints=hints, shown=(bar, reading))
+        dataset = load(
+            data, features, form, meaning, hints=hints, separator=separator, shown=(bar, reading)
+        )
         facts = partial(facts_of, dataset) if ruled else None
         composed = compose(facts, *given, name=data, source=where)
     if dry_run:
@@ -186,7 +189,7 @@ def train(
             on_record=shown.record,
             on_step=shown.step,
             on_extract=shown.extracted,
-            source=make_source(data, features or (), form, meaning, hints).to_json(),
+            source=make_source(data, features or (), form, meaning, hints, separator).to_json(),
             rules=composed.rules,
             features=cached,
             listeners=listeners,

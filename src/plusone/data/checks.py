@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -30,6 +31,8 @@ LEAST_LETTERS = 5  # shorter names differ in one letter by nature (cat, car, bat
 RARER = 10  # how much rarer a misspelt name is than the right one, unless it occurs once or twice
 MOST_CLASSES = 5_000  # more are not compared, which would take seconds
 SHOWN = 5  # pairs in a sentence
+PLURALS = ("s", "es", "e", "n", "en", "er")
+ACCENTS = re.compile("[\u0300-\u036f]")
 BETWEEN = re.compile(r"[\s_-]+")
 JOINED = re.compile(r"\s*[,;]\s*")
 CHUNK = 65536
@@ -238,15 +241,18 @@ def short(name: str) -> str:
 def similar_names(classes: Mapping[str, int]) -> list[tuple[str, str]]:
     """Pairs of names that may be one class, each sorted, in order.
 
-    They are equal but for case, spaces, `_`, `-` and a plural's s. Or one is rare and misspelt: two
-    neighbouring letters are exchanged or, in names of at least five letters, one is missing or
-    different. Names that differ in a digit are different.
+    They are equal but for case, accents, spaces, `_`, `-` and the ending of a plural (English, and
+    in names of at least four letters German). Or one is rare and misspelt: two neighbouring letters
+    are exchanged or, in names of at least five letters, one is missing or different. Names that
+    differ in a digit are different.
 
     Args:
         classes: Name -> how often it occurs.
 
     >>> similar_names({"Cat": 9, "cat": 9, "dgo": 1, "dog": 9, "dogs": 9, "car": 1, "v 1": 1})
     [('Cat', 'cat'), ('dgo', 'dog'), ('dog', 'dogs')]
+    >>> similar_names(dict.fromkeys(("Hund", "hunde", "Baum", "Bäume", "berry", "berries"), 99))
+    [('Baum', 'Bäume'), ('Hund', 'hunde'), ('berries', 'berry')]
     """
     if len(classes) > MOST_CLASSES:
         return []
@@ -259,19 +265,24 @@ def similar_names(classes: Mapping[str, int]) -> list[tuple[str, str]]:
     for name in classes:
         plain = _plain(name)
         shorter = (plain[:at] + plain[at + 1 :] for at in range(len(plain)))
-        for key in {plain, *shorter}:  # what names one letter apart share
+        stems = (plain.removesuffix(ending) for ending in (*PLURALS, "ies", "y"))
+        for key in {plain, *shorter, *stems}:  # what such names share
             alike.setdefault(key, []).append(name)
     pairs = {pair for names in alike.values() for pair in combinations(sorted({*names}), 2)}
     return sorted(p for p in pairs if _same_word(*p) or (rare(p) and _misspelt(*p)))
 
 
 def _plain(name: str) -> str:
-    return BETWEEN.sub("", name.casefold())
+    letters = unicodedata.normalize("NFKD", name.casefold())
+    return BETWEEN.sub("", ACCENTS.sub("", letters))
 
 
 def _same_word(first: str, second: str) -> bool:
     a, b = sorted((_plain(first), _plain(second)), key=len)
-    return a == b or (len(a) > 2 and b == f"{a}s")
+    if a == b or (a[-1:] == "y" and b == f"{a[:-1]}ies"):
+        return True
+    endings = PLURALS if len(a) > 3 else ("s", "es") if len(a) > 2 else ()
+    return any(b == a + ending for ending in endings)
 
 
 def _misspelt(first: str, second: str) -> bool:

@@ -229,6 +229,15 @@ def _pillow_names() -> tuple[str, ...]:
     return tuple("HEIF" if kind == "HEIC" else kind for kind in IMAGE_KINDS)
 
 
+def image_files(path: Path, also: Iterable[str] = ()) -> tuple[Path, ...]:
+    """The image files at or below a path, sorted; `also` has suffixes that count, too."""
+    suffixes = {*IMAGE_SUFFIXES, *also}
+    if path.is_dir():
+        images = (file for file in path.rglob("*") if file.suffix.lower() in suffixes)
+        return tuple(sorted(file for file in images if file.is_file()))
+    return (path,) if path.is_file() and path.suffix.lower() in suffixes else ()
+
+
 def not_readable(names: Iterable[str]) -> str | None:
     """How many images cannot be read here because of their kind, and what reads them; or None.
 

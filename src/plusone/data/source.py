@@ -48,6 +48,7 @@ class Source:
     format: str = "auto"
     labels: str = "auto"
     hints: str | None = field(default=None, repr=False)  # keys are made of the repr
+    separator: str | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -60,7 +61,12 @@ class Source:
         files = [Path(path) for path in self.features]
         hints = None if self.hints is None else Path(self.hints)
         return load_source(
-            self.data, features=files, hints=hints, format=self.format, labels=self.labels
+            self.data,
+            features=files,
+            hints=hints,
+            format=self.format,
+            labels=self.labels,
+            separator=self.separator,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -77,14 +83,20 @@ class Source:
 
 
 def make_source(
-    data: str, features: Sequence[Path], form: str, meaning: str, hints: Path | None = None
+    data: str,
+    features: Sequence[Path],
+    form: str,
+    meaning: str,
+    hints: Path | None = None,
+    separator: str | None = None,
 ) -> Source:
     """The data that a command names, with absolute paths."""
     place = data if data in EMBEDDED else str(Path(data).resolve())
     if place != data and not exists(Path(data)):
         raise InputError(f"{data}: no such file or folder")
     files = tuple(str(path.resolve()) for path in features)
-    return Source(place, files, form, meaning, None if hints is None else str(hints.resolve()))
+    of_hints = None if hints is None else str(hints.resolve())
+    return Source(place, files, form, meaning, of_hints, separator)
 
 
 def load_source(
@@ -94,20 +106,27 @@ def load_source(
     hints: Path | None = None,
     format: str = "auto",
     labels: str = "auto",
+    separator: str | None = None,
     check_images: bool = True,
     on_image: Callable[[int, int], None] | None = None,
 ) -> Dataset:
     """Loads a data set: an embedded one by name, or a file or folder in any known format.
 
-    Format and meaning of the labels are those of `plusone.data.formats.read`; feature files hold a
-    vector for each item, a hint file scores from elsewhere (`plusone.data.hints`). Unless told
-    otherwise, items whose image cannot be decoded are left out (`plusone.data.broken`); `on_image`
-    is called with the number of images checked so far and the total.
+    Format, meaning and separator of the labels are those of `plusone.data.formats.read`; feature
+    files hold a vector for each item, a hint file scores from elsewhere (`plusone.data.hints`).
+    Unless told otherwise, items whose image cannot be decoded are left out (`plusone.data.broken`);
+    `on_image` is called with the number of images checked so far and the total.
     """
     if data in EMBEDDED:
         dataset = _digits(data)
     else:
-        dataset = read(Path(data), format=format, labels=labels, check_images=not features)
+        dataset = read(
+            Path(data),
+            format=format,
+            labels=labels,
+            separator=separator,
+            check_images=not features,
+        )
         if features:
             feature_file = read_features(features, dataset.table.ids)
             if feature_file.ids is dataset.table.ids:

@@ -75,11 +75,16 @@ def parse_xml(
     start: Callable[[str, dict[str, str], int], None],
     end: Callable[[str], None] | None = None,
     text: Callable[[str], None] | None = None,
+    *,
+    namespaces: bool = False,
 ) -> None:
-    """Calls functions for the elements and the text of an XML file; entities are refused."""
+    """Calls functions for the elements and the text of an XML file; entities are refused.
+
+    With `namespaces`, names are "URI name".
+    """
     if (size := path.stat().st_size) > SMALL_FILE:
         raise InputError(f"{path}: has {size:,} bytes, more than the {SMALL_FILE:,} that are read")
-    parser = expat.ParserCreate()
+    parser = expat.ParserCreate(namespace_separator=" " if namespaces else None)
 
     def refuse(*_: object) -> None:
         raise InputError(f"{path}: has a document type or entities in it, which are not read")

@@ -16,12 +16,15 @@ from plusone.data.checks import id_fault
 from plusone.data.dataset import Dataset
 from plusone.data.dataset import Skipped as Skipped
 from plusone.data.features import NPY, SUFFIXES, holds_features, read_features
+from plusone.data.formats import FORMATS
 from plusone.data.formats._sharded import Sharded
-from plusone.data.formats.csv_text import id_column, open_table, sidecar_root
-from plusone.data.images import IMAGE_SUFFIXES, SOMETIMES, not_readable
+from plusone.data.formats.csv_text import header_of, id_column, open_table, sidecar_root
+from plusone.data.images import IMAGE_SUFFIXES, SOMETIMES, image_files, not_readable
 from plusone.data.lazy import rows_of
-from plusone.data.shards import named_files
+from plusone.data.matrix import LabelMatrix
+from plusone.data.shards import named_files, shards_of
 from plusone.data.source import EMBEDDED, load_source
+from plusone.data.table import LabelTable
 from plusone.device import device_of
 from plusone.errors import InputError, Problems
 from plusone.inputs.loader import FileInputs, Inputs, MappedInputs
@@ -92,6 +95,33 @@ def find_items(
         if not items.ids and not items.skipped:
             raise InputError(f"{argument}: has no items")
     return resolved
+
+
+def photos_of(argument: str) -> Dataset | None:
+    """The photos of a folder, pattern or list that has no labels; None if it is something else.
+
+    A folder of class folders counts as one: the names of the photos are the same with and without
+    labels.
+    """
+    path = Path(argument)
+    if path.is_dir():
+        kinds = (name for name, entry in FORMATS.items() if entry.module.detects(path))
+        if (path / "labels.csv").is_file() or next(kinds, "folders") not in ("folders", "xmp"):
+            return None
+    elif path.suffix.lower() == ".csv":
+        if not path.is_file() or len(header_of(path)) > 1:
+            return None
+    elif not image_files(path) and (shards_of(path) or not glob.has_magic(argument)):
+        return None
+    items = _images(argument, alone=True)
+    if items is None or not items.ids:
+        return None
+    items = _with_names(items)
+    ids = np.array(items.ids, dtype=np.str_)
+    labels = LabelMatrix.from_entries([], [], 1, (len(ids), 0))
+    root = str(items.paths[0]).removesuffix(items.ids[0])
+    table = LabelTable(ids, (), labels, root=Path(root))
+    return Dataset(table, name=path.resolve().name, broken=items.skipped)
 
 
 def items_of(
@@ -241,15 +271,6 @@ def _kind(shape: tuple[int, ...]) -> str:
     if len(shape) == 2:
         return f"tokens of {shape[1]} features"
     return f"images with {shape[0]} channel{'' if shape[0] == 1 else 's'}"
-
-
-def image_files(path: Path, also: Iterable[str] = ()) -> tuple[Path, ...]:
-    """The image files at or below a path, sorted; `also` has suffixes that count, too."""
-    suffixes = {*IMAGE_SUFFIXES, *also}
-    if path.is_dir():
-        images = (file for file in path.rglob("*") if file.suffix.lower() in suffixes)
-        return tuple(sorted(file for file in images if file.is_file()))
-    return (path,) if path.is_file() and path.suffix.lower() in suffixes else ()
 
 
 def _names(files: Iterable[Path], root: Path | None) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from plusone.data.formats import (
     parquet,
     voc,
     webdataset,
+    xmp,
 )
 from plusone.data.formats.base import LABEL_MODES, Format, ReadOptions, as_labels
 from plusone.data.shards import exists
@@ -51,6 +52,7 @@ FORMATS: dict[str, Format] = {
     "mulan": Format("MULAN: NAME.xml and NAME-train.arff, NAME-test.arff or NAME.arff", mulan),
     "coco": Format("COCO instances_*.json", coco),
     "folders": Format("a folder per class, optionally below train/, val/, test/", folders),
+    "xmp": Format("photos with XMP sidecars (photo.jpg.xmp or photo.xmp): their dc:subject", xmp),
     "webdataset": Format(
         "WebDataset tar files: key.jpg with key.cls, key.txt or key.json", webdataset
     ),
@@ -84,6 +86,7 @@ def read(
     classes: Sequence[str] | None = None,
     images: Path | str | None = None,
     keep_empty: bool = False,
+    separator: str | None = None,
 ) -> Dataset:
     """Reads a data set.
 
@@ -97,6 +100,7 @@ def read(
         classes: The allowed classes in order (csv-long, csv-wide, parquet, folders, voc).
         images: Folder of the images, if it is not the usual one of the format.
         keep_empty: COCO: keep images without annotation.
+        separator: csv-long: what is between the names in a cell; None to go by the file.
 
     Raises:
         InputError: The data cannot be read; the message lists the problems, the first 20 in full.
@@ -112,6 +116,7 @@ def read(
         None if classes is None else tuple(classes),
         None if images is None else Path(images),
         keep_empty,
+        separator or None,
     )
     try:
         if path.is_dir() and format in ("auto", "csv-long", "csv-wide"):

@@ -26,6 +26,7 @@ class ReadOptions:
         classes: The allowed class names in order; None to take them from the file.
         images: Folder of the images, if it is not the usual one of the format.
         keep_empty: COCO: keep images without annotation.
+        separator: csv-long: what is between the names in a cell; None to go by the file.
     """
 
     labels: str = "auto"
@@ -33,6 +34,7 @@ class ReadOptions:
     classes: tuple[str, ...] | None = None
     images: Path | None = None
     keep_empty: bool = False
+    separator: str | None = None
 
 
 class Reader(Protocol):

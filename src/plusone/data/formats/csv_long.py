@@ -5,6 +5,9 @@ positives, `named` the seen positives that people named (the others are answers 
 `group` the group that an item belongs to. The classes are the names that occur, sorted;
 a file `<file>.classes.txt` or `classes.txt` beside it (one name per line) fixes them, and other
 names are then errors.
+
+Photo programs and spreadsheets call the labels `Keywords` or `Tags` and separate them by commas or
+semicolons. Of such a file other columns are left out, and a name that is given twice counts once.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 import csv
 from array import array
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -38,18 +41,30 @@ from plusone.data.formats._longform import (
 )
 from plusone.data.formats.base import ReadOptions, images_root
 from plusone.data.matrix import LabelMatrix
-from plusone.data.table import OTHER_COLUMNS, LabelTable, Strings
+from plusone.data.table import ID_COLUMNS, OTHER_COLUMNS, LabelTable, Strings
 from plusone.errors import InputError, Problems
 from plusone.io.files import replacing, write_text
 
 COLUMNS = ("labels", *OTHER_COLUMNS)
 
 
-class _Names:
-    """One column of `|`-separated names, as codes."""
+SEPARATORS = (";", ",", csv_text.SEPARATOR)  # of keywords
+KEYWORDS = ("keywords", "tags", "keyword", "tag", "label")  # the labels of other programs
+NUMBERS = {"", "0", "1", "-1", "0.0", "1.0", "-1.0"}  # cells of the wide form
+LOOKED_AT = 100  # rows
 
-    def __init__(self, codes: ClassCodes) -> None:
-        self.codes = codes
+
+class _Names:
+    """One column of separated names, as codes.
+
+    Args:
+        codes: The classes.
+        separator: What is between the names.
+        foreign: Whether another program wrote them: names may be empty or given twice.
+    """
+
+    def __init__(self, codes: ClassCodes, separator: str, *, foreign: bool = False) -> None:
+        self.codes, self.separator, self.foreign = codes, separator, foreign
         self.entries = array("i")
         self.counts = array("i")
         self.starred = array("q")
@@ -61,8 +76,8 @@ class _Names:
             self.counts.append(1)
             return
         count = 0
-        for part in cell.split(csv_text.SEPARATOR) if cell.strip() else ():
-            name = part.strip()
+        names = [name.strip() for name in cell.split(self.separator)] if cell.strip() else []
+        for name in dict.fromkeys(filter(None, names)) if self.foreign else names:
             if not name:
                 self.codes.problems.add(f"an empty class name in {cell!r}", row=line)
                 continue
@@ -88,12 +103,37 @@ class _Names:
 
 
 def detects(path: Path) -> bool:
-    """A CSV file with a `labels` column."""
+    """A CSV file with a `labels` column, or one of keywords that are no numbers."""
     return (
         path.is_file()
         and path.suffix.lower() == ".csv"
-        and csv_text.column(csv_text.header_of(path), "labels") is not None
+        and _labels_at(path, csv_text.header_of(path)) is not None
     )
+
+
+def _labels_at(path: Path, header: list[str]) -> int | None:
+    """Position of the column of labels; None if there is none."""
+    named = csv_text.column(header, "labels")
+    if named is not None or csv_text.column(header, *ID_COLUMNS) is None:
+        return named
+    place = csv_text.column(header, *KEYWORDS)
+    if place is None or {cell.strip() for cell in _cells_at(path, place, LOOKED_AT)} <= NUMBERS:
+        return None
+    return place
+
+
+def _cells_at(path: Path, place: int, most: int | None = None) -> Iterator[str]:
+    """The cells of a column, of the first rows or of all."""
+    _, _, rows = csv_text.open_table(path, Problems(path))
+    return (row[place] for _, row in islice(rows, most))
+
+
+def _separator(path: Path, place: int) -> str:
+    """What separates keywords: semicolons if there are any, else commas, else `|`."""
+    marks: set[str] = set()
+    for cell in _cells_at(path, place):
+        marks.update(mark for mark in SEPARATORS if mark in cell)
+    return next((mark for mark in SEPARATORS if mark in marks), csv_text.SEPARATOR)
 
 
 def read(path: Path, options: ReadOptions) -> Dataset:
@@ -102,10 +142,20 @@ def read(path: Path, options: ReadOptions) -> Dataset:
     line, header, rows = csv_text.open_table(path, problems)
     id_at = csv_text.id_column(header, path)
     at = {name: csv_text.column(header, name) for name in COLUMNS}
-    _check_header(header, id_at, at, problems, line)
+    foreign = at["labels"] is None and (place := _labels_at(path, header)) is not None
+    if foreign:
+        at["labels"] = place
+    left_out = _check_header(header, id_at, at, problems, line, foreign=foreign)
     problems.raise_if_any()
+    given = options.separator
+    separator = given or (_separator(path, place or 0) if foreign else csv_text.SEPARATOR)
     codes = ClassCodes(_class_list(path, options), problems)
-    names = {name: _Names(codes) for name in COLUMNS[:4] if at[name] is not None}
+    loose = foreign or given is not None
+    names = {
+        name: _Names(codes, separator, foreign=loose)
+        for name in COLUMNS[:4]
+        if at[name] is not None
+    }
     labels_at, negatives_at, truth_at, named_at, split_at, group_at = (at[name] for name in COLUMNS)
     lines, splits = array("i"), bytearray()
     groups: list[str] = []
@@ -145,6 +195,14 @@ def read(path: Path, options: ReadOptions) -> Dataset:
     if group_array is not None:
         check_groups(group_array, problems, lines)
     root, notes = images_root(ids, csv_text.sidecar_root(ids, path), options, problems, lines)
+    notes += csv_text.notes_on(path)
+    if foreign:
+        notes += (
+            f"labels are the names in the column {header[place or 0]!r}, separated by "
+            f"{separator!r} (--separator changes that)",
+        )
+    if left_out:
+        notes += (f"left out: the columns {', '.join(left_out)}",)
     lists = {name: cells.lists() for name, cells in names.items()}
     classes, labels, truth, named = assemble(codes, lists, lines)
     if not classes:
@@ -165,15 +223,25 @@ def read(path: Path, options: ReadOptions) -> Dataset:
 
 
 def _check_header(
-    header: list[str], id_at: int, at: dict[str, int | None], problems: Problems, line: int
-) -> None:
+    header: list[str],
+    id_at: int,
+    at: dict[str, int | None],
+    problems: Problems,
+    line: int,
+    *,
+    foreign: bool,
+) -> list[str]:
+    """The columns that are left out, which only a file of another program may have."""
     if at["labels"] is None:
         problems.add("has no 'labels' column; the long form needs one", row=line)
-    for position, name in enumerate(header):
-        if position != id_at and position not in at.values():
-            again = name.lower() in COLUMNS
-            why = "occurs twice" if again else f"is not one of {', '.join(COLUMNS)}"
-            problems.add(f"column {name!r} {why}", row=line)
+    others = [name for p, name in enumerate(header) if p != id_at and p not in at.values()]
+    if foreign:
+        return others
+    for name in others:
+        again = name.lower() in COLUMNS
+        why = "occurs twice" if again else f"is not one of {', '.join(COLUMNS)}"
+        problems.add(f"column {name!r} {why}", row=line)
+    return []
 
 
 def _class_list(path: Path, options: ReadOptions) -> tuple[str, ...] | None:

@@ -1,7 +1,9 @@
 """Shared by both CSV forms: decoding, line numbers, class lists, and the sidecar file.
 
-Accepted are UTF-8 with or without BOM, any line ending, quotes around cells with commas, and
-spaces after commas. Row numbers are line numbers of the file, as an editor shows them.
+Accepted are UTF-8 with or without BOM, and Windows-1252 (Latin-1) where it cannot be UTF-8; cells
+between commas, or between semicolons or tabs if the header has them and no comma; any line ending,
+quotes around cells with commas, and spaces after commas. Row numbers are line numbers of the file,
+as an editor shows them.
 
 The sidecar, `<file>.observation.json`, stores what does not fit into a CSV file: how the labels
 were observed, and the folder of the images.
@@ -11,8 +13,9 @@ from __future__ import annotations
 
 import codecs
 import csv
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,9 @@ from plusone.io.readers import read_json
 
 LARGEST_CELL = 2**28
 SEPARATOR = "|"  # of class names in a cell of the long form, and in other texts
+WINDOWS = "cp1252"
+DELIMITERS = (",", ";", "\t")  # of cells
+QUOTED = re.compile('"[^"]*"')
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -41,14 +47,18 @@ def _large_cells() -> Iterator[None]:
 def records(path: Path, problems: Problems) -> Iterator[tuple[int, list[str]]]:
     """Yields (line, cells) of the header and then of every row with as many cells.
 
-    Blank lines are skipped. Rows with another number of cells, broken quotes and bytes that are
-    not UTF-8 are reported as problems.
+    Blank lines are skipped. Rows with another number of cells, broken quotes and bytes that cannot
+    be read are reported as problems.
     """
     with path.open("rb") as raw:
         if raw.read(2) in UTF16:
             raise InputError(f"{path}: is encoded as UTF-16; save it as UTF-8")
-    with _large_cells(), path.open(encoding="utf-8-sig", newline="") as text:
-        reader = csv.reader(text, strict=True, skipinitialspace=True)
+    encoding = encoding_of(path)
+    with path.open(encoding=encoding, errors="replace") as text:
+        head = QUOTED.sub("", text.readline(LARGEST_CELL))
+    mark = next((mark for mark in DELIMITERS if mark in head), DELIMITERS[0])
+    with _large_cells(), path.open(encoding=encoding, newline="") as text:
+        reader = csv.reader(text, strict=True, skipinitialspace=True, delimiter=mark)
         width = 0
         line = 1
         try:
@@ -69,6 +79,28 @@ def records(path: Path, problems: Problems) -> Iterator[tuple[int, list[str]]]:
             problems.add(f"cannot be read as CSV: {error}", row=line)
         except UnicodeDecodeError:
             _add_broken_lines(path, problems)
+
+
+def encoding_of(path: Path) -> str:
+    """UTF-8; or Windows-1252, if the file has bytes that are not UTF-8 and no letter that is."""
+    with path.open("rb") as raw:
+        others = [line for line in raw if not line.isascii()]
+    whole = b"".join(others)
+    try:
+        whole.decode("utf-8")
+    except UnicodeDecodeError:
+        with suppress(UnicodeDecodeError):
+            if whole.decode("utf-8", "ignore").isascii():
+                whole.decode(WINDOWS)
+                return WINDOWS
+    return "utf-8-sig"
+
+
+def notes_on(path: Path) -> tuple[str, ...]:
+    """What is to be said about how the text of a file was read."""
+    if encoding_of(path) != WINDOWS:
+        return ()
+    return ("it is not UTF-8 and was read as Windows-1252 (Latin-1): look at names with accents",)
 
 
 def _add_broken_lines(path: Path, problems: Problems) -> None:
@@ -116,7 +148,7 @@ def id_column(header: list[str], path: Path) -> int:
     position = column(header, *ID_COLUMNS)
     if position is None:
         shown = ", ".join(header[:5]) + (", ..." if len(header) > 5 else "")
-        hint = "; cells must be separated by commas" if len(header) == 1 else ""
+        hint = "; cells are separated by commas, semicolons or tabs" if len(header) == 1 else ""
         raise InputError(
             f"{path}, row 1: no id column in the header ({shown}); "
             f"name it one of {', '.join(ID_COLUMNS)}{hint}"

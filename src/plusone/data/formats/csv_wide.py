@@ -53,12 +53,8 @@ class _Body:
 
 
 def detects(path: Path) -> bool:
-    """A CSV file without a `labels` column."""
-    return (
-        path.is_file()
-        and path.suffix.lower() == ".csv"
-        and csv_text.column(csv_text.header_of(path), "labels") is None
-    )
+    """A CSV file that is not in long form, which is looked for first."""
+    return path.is_file() and path.suffix.lower() == ".csv"
 
 
 def read(path: Path, options: ReadOptions) -> Dataset:

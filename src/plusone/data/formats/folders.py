@@ -1,29 +1,35 @@
 """A folder per class: every image is a seen positive of the class of its folder.
 
 `ROOT/class/image.jpg`, or `ROOT/train/class/image.jpg` if all first-level folders are named
-after splits. The other classes of an image are unobserved.
+after splits. The other classes of an image are unobserved. An image that is in the folders of
+several classes, with the same content, is one item with several labels.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from plusone.data._arrow import PARQUET
 from plusone.data.checks import check_ids, name_fault, split_name
 from plusone.data.dataset import Dataset
+from plusone.data.formats import xmp
 from plusone.data.formats.base import ReadOptions
 from plusone.data.images import IMAGE_SUFFIXES, SOMETIMES, not_readable
 from plusone.data.matrix import LabelMatrix
+from plusone.data.shards import photo_key
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
 
 TABLES = (".csv", ".tsv", ".xlsx", ".npz", *PARQUET, ".json", ".arff")  # may hold labels
 SHOWN = 4  # names in a message
+LOOKED_AT = 100  # photos that may have sidecars
 MOST_FILES = 10_000  # that are looked at to say what a folder has in it
 
 
@@ -45,50 +51,93 @@ def read(path: Path, options: ReadOptions) -> Dataset:
         groups = [(None, folder) for folder in tops]
     if not groups:
         raise InputError(f"{path}: has no class folders in it")
-    classes = options.classes or tuple(sorted({folder.name for _, folder in groups}))
+    with_images = {folder: sorted(_images(_files(folder))) for _, folder in groups}
+    named = sorted({folder.name for folder, images in with_images.items() if images})
+    classes = options.classes or tuple(named)
     ids: list[str] = []
     columns: list[int] = []
     split: list[str] = []
     others: list[str] = []
+    empty: list[str] = []
     for kind, folder in groups:
         if fault := name_fault(folder.name):
             problems.add(f"class name {os.fsencode(folder.name)!r} {fault}")
             continue
+        others += [n for n in _files(folder) if not n.lower().endswith(IMAGE_SUFFIXES)]
+        images = with_images[folder]
+        if not images:
+            empty.append(folder.relative_to(path).as_posix())
+            continue
         if folder.name not in classes:
             problems.add(f"class folder {folder.name!r} is not in the class list")
             continue
-        names = list(_files(folder))
-        images = sorted(_images(names))
-        rest = [name for name in names if not name.lower().endswith(IMAGE_SUFFIXES)]
-        others += rest
-        if not images:
-            unread = not_readable(rest)
-            problems.add(
-                f"class folder {folder.relative_to(path).as_posix()!r} has no image in it"
-                f"{f': {unread}' if unread else ''}"
-            )
         ids.extend(f"{folder.relative_to(path).as_posix()}/{name}" for name in images)
         columns.extend([classes.index(folder.name)] * len(images))
         split.extend([kind or ""] * len(images))
     id_array = np.asarray(ids, dtype=np.str_)
     check_ids(id_array, problems)
     problems.raise_if_any()
-    labels = LabelMatrix.from_entries(np.arange(len(ids)), columns, 1, (len(ids), len(classes)))
+    if not ids:
+        unread = not_readable(others)
+        raise InputError(
+            f"{path}: its class folders have no image in them{f': {unread}' if unread else ''}"
+        )
+    item = _same_content(path, ids, columns, split)
+    first, rows = np.unique(item, return_inverse=True)
+    at, of = np.unique(np.stack([rows, np.array(columns, dtype=np.int64)]), axis=1)
+    labels = LabelMatrix.from_entries(at, of, 1, (len(first), len(classes)))
     unread = not_readable(others)
     foreign = sum(not name.lower().endswith(tuple(SOMETIMES)) for name in others)
     notes = [f"left out: {unread}"] if unread else []
+    if empty:
+        notes.append(f"left out, as they have no image in them: the folders {_some(empty)}")
+    if several := len(ids) - len(first):
+        shown = _some([ids[row] for row in np.flatnonzero(item != np.arange(len(ids)))])
+        notes.append(
+            f"{several} images are in a second folder with the same content ({shown}): each is one "
+            "item with several labels"
+        )
     notes += [f"{foreign} files that are not images were left out"] if foreign else []
     if loose := len(list(_images(os.listdir(path)))):
         notes.append(f"{loose} images outside the class folders were left out")
+    sidecars = [path / ids[row] for row in first[:LOOKED_AT]]
+    if any(name.lower().endswith(xmp.SUFFIX) for name in others) and xmp.has_sidecars(sidecars):
+        notes.append("there are XMP sidecars with tags beside the images; --format xmp reads them")
     table = LabelTable(
-        id_array,
+        id_array[first],
         tuple(classes),
         labels,
-        split=np.asarray(split, dtype="<U5") if all(splits) else None,
+        split=np.asarray(split, dtype="<U5")[first] if all(splits) else None,
         root=path,
         notes=tuple(notes),
     )
     return Dataset(table, name=path.resolve().name)
+
+
+def _same_content(
+    path: Path, ids: Sequence[str], columns: Sequence[int], split: Sequence[str]
+) -> npt.NDArray[np.int64]:
+    """The first row with the same content and split in another class folder, or the row itself.
+
+    Only files of equal size are read, and copies within one folder stay items of their own.
+    """
+    sizes: dict[tuple[str, int], list[int]] = {}
+    for row, name in enumerate(ids):
+        with suppress(OSError):
+            sizes.setdefault((split[row], (path / name).stat().st_size), []).append(row)
+    item = np.arange(len(ids))
+    for (_, size), rows in sizes.items():
+        if not size or len({columns[row] for row in rows}) < 2:
+            continue
+        first: dict[str, int] = {}
+        for row in rows:
+            key = photo_key(path / ids[row])
+            if key is None:
+                continue
+            before = first.setdefault(key, row)
+            if columns[before] != columns[row]:
+                item[row] = before
+    return item
 
 
 def check_folder(path: Path) -> None:
