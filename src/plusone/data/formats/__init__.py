@@ -22,7 +22,7 @@ from plusone.data.formats import (
     parquet,
     voc,
     webdataset,
-    xmp,
+    xmp_sidecars,
 )
 from plusone.data.formats.base import LABEL_MODES, Format, ReadOptions, as_labels
 from plusone.data.shards import exists
@@ -52,7 +52,9 @@ FORMATS: dict[str, Format] = {
     "mulan": Format("MULAN: NAME.xml and NAME-train.arff, NAME-test.arff or NAME.arff", mulan),
     "coco": Format("COCO instances_*.json", coco),
     "folders": Format("a folder per class, optionally below train/, val/, test/", folders),
-    "xmp": Format("photos with XMP sidecars (photo.jpg.xmp or photo.xmp): their dc:subject", xmp),
+    "xmp": Format(
+        "photos with XMP sidecars (photo.jpg.xmp or photo.xmp): their dc:subject", xmp_sidecars
+    ),
     "webdataset": Format(
         "WebDataset tar files: key.jpg with key.cls, key.txt or key.json", webdataset
     ),

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from plusone.data._arrow import PARQUET
 from plusone.data.checks import check_ids, name_fault, split_name
 from plusone.data.dataset import Dataset
-from plusone.data.formats import xmp
+from plusone.data.formats import xmp_sidecars
 from plusone.data.formats.base import ReadOptions
 from plusone.data.images import IMAGE_SUFFIXES, SOMETIMES, not_readable
 from plusone.data.matrix import LabelMatrix
@@ -101,7 +101,9 @@ def read(path: Path, options: ReadOptions) -> Dataset:
     if loose := len(list(_images(os.listdir(path)))):
         notes.append(f"{loose} images outside the class folders were left out")
     sidecars = [path / ids[row] for row in first[:LOOKED_AT]]
-    if any(name.lower().endswith(xmp.SUFFIX) for name in others) and xmp.has_sidecars(sidecars):
+    if any(
+        name.lower().endswith(xmp_sidecars.SUFFIX) for name in others
+    ) and xmp_sidecars.has_sidecars(sidecars):
         notes.append("there are XMP sidecars with tags beside the images; --format xmp reads them")
     table = LabelTable(
         id_array[first],
