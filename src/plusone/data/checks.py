@@ -31,7 +31,7 @@ LEAST_LETTERS = 5  # shorter names differ in one letter by nature (cat, car, bat
 RARER = 10  # how much rarer a misspelt name is than the right one, unless it occurs once or twice
 MOST_CLASSES = 5_000  # more are not compared, which would take seconds
 SHOWN = 5  # pairs in a sentence
-PLURALS = tuple(["s", "es", "e", "n", "en", "er"])
+PLURAL = re.compile("s|es|e|n|en|er")  # endings
 ACCENTS = re.compile("[\u0300-\u036f]")
 BETWEEN = re.compile(r"[\s_-]+")
 JOINED = re.compile(r"\s*[,;]\s*")
@@ -265,7 +265,7 @@ def similar_names(classes: Mapping[str, int]) -> list[tuple[str, str]]:
     for name in classes:
         plain = _plain(name)
         shorter = (plain[:at] + plain[at + 1 :] for at in range(len(plain)))
-        stems = (plain.removesuffix(ending) for ending in (*PLURALS, "ies", "y"))
+        stems = (plain[:-cut] for cut in (1, 2, 3) if len(plain) > cut)
         for key in {plain, *shorter, *stems}:  # what such names share
             alike.setdefault(key, []).append(name)
     pairs = {pair for names in alike.values() for pair in combinations(sorted({*names}), 2)}
@@ -281,8 +281,8 @@ def _same_word(first: str, second: str) -> bool:
     a, b = sorted((_plain(first), _plain(second)), key=len)
     if a == b or (a[-1:] == "y" and b == f"{a[:-1]}ies"):
         return True
-    endings = PLURALS if len(a) > 3 else ("s", "es") if len(a) > 2 else ()
-    return any(b == a + ending for ending in endings)
+    ending = b[len(a) :] if len(a) > 2 and b.startswith(a) else ""
+    return ending in ("s", "es") or (len(a) > 3 and PLURAL.fullmatch(ending) is not None)
 
 
 def _misspelt(first: str, second: str) -> bool:
