@@ -97,7 +97,7 @@ def test_demo_table_fits_80_columns_with_one_line_a_method(cli, tmp_path):
     assert len(lines) == 3 + len(COMPARED)  # title, header, rule, methods
     assert max(map(len, lines)) <= 80
     assert "…" not in answer.out
-    for words in ("test mAP", "recovered", "gap closed", "seconds"):
+    for words in ("test mAP", "recovered", "gap closed", "searched", "lr"):
         assert words in lines[1]
     assert lines[3].split()[0] == "an"
     assert "0 %" in lines[3]
@@ -385,7 +385,8 @@ def tuned(train_as):
 
 def test_tuning_chooses_the_rate_then_the_options_then_trains_the_other_seeds(cli, tmp_path, tuned):
     arguments = ("bench", "digits-features", "-m", "an,em", "--tune", "--lr", "1e-2,1e-3")
-    answer = cli(*arguments, "--seeds", "0,1", "--out", tmp_path, "--json", "--no-report")
+    more = ("--no-extend", "--seeds", "0,1", "--out", tmp_path, "--json", "--no-report")
+    answer = cli(*arguments, *more)
     assert answer.code == 0
     rows = {row["method"]: row for row in answer.json["rows"]}
     assert rows["em"]["lr"] == 1e-3

@@ -166,6 +166,11 @@ def test_the_linear_half_of_the_first_table(reproduced, data):
     assert (float(cells[4]), int(cells[5])) == (an.row.lr, an.batch_size)
     assert table[6].startswith("| em |")
     assert any("cannot be compared with the published" in line for line in table)
+    tex = (done.folder / "table.tex").read_text(encoding="utf-8")
+    assert f"AN & {cells[1].replace('±', '$')[:5]}" in tex
+    assert r"ROLE, paper & " in tex
+    assert r"\label{tab:plusone-" in tex
+    assert "why ours differ" in tex
     record = json.loads((done.folder / "reproduction.json").read_text(encoding="utf-8"))
     assert record == json.loads(json.dumps(done.document))
     assert [line["published"] for line in record["lines"]][2] is None

@@ -176,7 +176,7 @@ def reproduce(
         emit(document)
     else:
         _print_lines(lines, title)
-    for note in dict.fromkeys(note for part, _ in done for note in part.notes):
+    for note in document["notes"]:
         say(note)
     say(f"written: {', '.join(str(folder / file) for file in FILES)}")
     if report:
@@ -295,4 +295,3 @@ def _print_lines(lines: Sequence[Line], title: str) -> None:
         shown = len(header) if out.width >= WIDE else CHOSEN
         rows = [row[:shown] for row in cells]
         out.print(table(f"{title}, {mode}", header[:shown], rows))
-    say("difference: ours less the published figure, in points of mAP")

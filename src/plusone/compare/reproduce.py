@@ -19,7 +19,7 @@ from plusone.compare.bench import Bench
 from plusone.compare.documents import Ablation
 from plusone.compare.jobs import Runner, Settings
 from plusone.compare.results_files import describe_inputs
-from plusone.compare.results_table import markdown, spread
+from plusone.compare.results_table import label_of, latex_table, latex_text, markdown, spread
 from plusone.compare.rows import BACKBONE, Row, Summary
 from plusone.compare.spec import BenchSpec, make_spec, merge_settings
 from plusone.data.formats import write
@@ -54,7 +54,7 @@ OWN = ("options", "expected_positives")  # settings of a recipe that belong to i
 RATES, BATCHES = (1e-2, 1e-3, 1e-4, 1e-5), (8, 16)  # what Cole et al. search
 BATCH_RULE = "batch size: the one with the better validation score, mean over the seeds"
 FEATURES = ("features.npz", "features")  # below the root, used where the images are missing
-FILES = ("table.md", "reproduction.json")
+FILES = ("table.md", "table.tex", "reproduction.json")
 
 
 @dataclass(frozen=True)
@@ -378,6 +378,8 @@ def write_reproduction(
         f"over the seeds {', '.join(str(seed) for seed in sorted({run.seed for run in results}))}",
         *(f"published ({BACKBONE}): {source}" for source in sources),
         f"ours: {'; '.join(inputs)}",
+        f"why ours differ: other inputs and weights than the published {BACKBONE} where the line "
+        "above says so, chance (±), and where settings were searched, our search",
         *(f"settings: {rule}" for rule in dict.fromkeys(bench.rule for bench in benches)),
         *([BATCH_RULE] if any(len(line.by_batch) > 1 for line in lines) else []),
         *dict.fromkeys(note for part, _ in done for note in part.notes),
@@ -389,7 +391,8 @@ def write_reproduction(
         for mode in modes
     }
     records = [line.to_dict() for line in lines]
-    return lines, _write(folder, tables, records, notes, title=title, command=command)
+    names = {line.method: line.row.paper_name for line in lines}
+    return lines, _write(folder, tables, records, notes, title=title, command=command, names=names)
 
 
 def remarks(prepared: Prepared) -> list[str]:
@@ -411,7 +414,9 @@ def _write(
     *,
     title: str,
     command: str,
+    names: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
+    """Writes tables, a heading for each; `names` are those of rows in the LaTeX file."""
     document: dict[str, Any] = {
         "kind": "reproduction",
         "title": title,
@@ -422,8 +427,22 @@ def _write(
         "date": date.today().isoformat(),
     }
     texts = [f"**{heading}**\n\n{markdown(*cells)}" for heading, cells in tables.items()]
-    table, record = FILES
+    table, tex, record = FILES
     write_text(folder / table, "\n".join([*texts, "".join(f"- {note}\n" for note in notes)]))
+    lines_of_notes = "".join(f"% {note}\n" for note in (*notes, r"needs \usepackage{booktabs}"))
+    blocks = [
+        latex_table(
+            [latex_text(name) for name in header],
+            "\n".join(
+                " & ".join(map(latex_text, ((names or {}).get(row[0], row[0]), *row[1:]))) + r" \\"
+                for row in cells
+            ),
+            latex_text(f"{heading}. {notes[0]}"),
+            label_of(heading),
+        )
+        for heading, (header, cells) in tables.items()
+    ]
+    write_text(folder / tex, "\n".join([lines_of_notes, *blocks]) + "\n")
     write_json(folder / record, document)
     return document
 

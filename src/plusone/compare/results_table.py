@@ -32,7 +32,7 @@ UNKNOWN = (
 )
 ESCAPES = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
-    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "±": r"$\pm$", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
 }  # fmt: skip
 
 
@@ -251,8 +251,8 @@ def _latex(data: str, mode: str, rows: Sequence[Row], inputs: Mapping[str, str])
             f" Published figures are of {BACKBONE}; ours: {latex_text(inputs.get(data, ''))}."
         )
     for note in table_notes(rows):
-        text = latex_text(note.replace("±", "sd")).removeprefix("note: ")
-        caption += f" {text[0].upper()}{text[1:]}."
+        text = note.removeprefix("note: ")
+        caption += f" {latex_text(text[0].upper() + text[1:])}."
     return latex_table(head, body, caption, label_of(data, mode))
 
 
