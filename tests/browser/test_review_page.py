@@ -137,14 +137,14 @@ def wait_for_leases(folder, count):
 def confirm(page):
     """Confirms a page of one class when all its images are there."""
     page.eval_on_selector_all("#tiles img", "all => Promise.all(all.map(one => one.decode()))")
-    press(page, "Enter")
+    press(page, "x", "Enter")
 
 
-def desk_of(folder, **options):
+def desk_of(folder, order="item", **options):
     from plusone.review.opening import open_suggestions
     from plusone.review.questions import Selection
 
-    return open_suggestions(folder, selection=Selection(**options))
+    return open_suggestions(folder, selection=Selection(order, **options))
 
 
 def test_a_review_by_keyboard_alone(visit, serve, folder, artifacts):
@@ -174,7 +174,7 @@ def test_a_review_by_keyboard_alone(visit, serve, folder, artifacts):
     assert now(page) == ("photos/2.png", "owl")
     assert page.inner_text("#counts") == "3 of 18 questions answered · 1 skipped"
     shown = page.inner_text("#agreement")
-    assert shown.startswith("yes 67 %, expected 69 % · agreement 100 % · corrected: ")
+    assert shown.startswith("yes to 2 of 3 (67 %), expected 69 % · agreement 100 % · corrected: ")
     assert desk.progress()["yes"] == 2
     assert [entry.action for entry in desk.store.since()] == ["yes", "no", "skip", "yes", "skip"]
 
@@ -275,6 +275,12 @@ def test_one_class_at_a_time(visit, serve, folder, artifacts):
     page.wait_for_selector(IDLE)
     marks = page.eval_on_selector_all("#tiles li", "all => all.map(one => one.ariaChecked)")
     assert marks[:4] == ["true", "false", "mixed", "true"]
+    assert page.inner_text("#confirm") == f"Confirm: 2 yes, 0 no, 1 skipped, {count - 3} open"
+    page.eval_on_selector_all("#tiles img", "all => Promise.all(all.map(one => one.decode()))")
+    press(page, "Enter")  # one key makes no negatives
+    assert "open" in page.inner_text("#last")
+    assert desk.progress()["answered"] == 0
+    press(page, "x")
     assert page.inner_text("#confirm") == f"Confirm: 2 yes, {count - 3} no, 1 skipped"
     page.screenshot(path=artifacts / "review-grid.png")
     confirm(page)

@@ -139,8 +139,8 @@ def test_classes_keep_their_turns_and_earlier_answers_use_the_budget():
 
 def test_by_default_only_what_is_worth_asking_is_asked(some):
     questions = Suggested(some, select_by_default())
-    assert questions.queue.tolist() == [0, 1, 2, 3, 4, 5, 6, 8]  # not 7, of probability 0.1
-    assert select_by_default() == Selection("item", None, WORTH)
+    assert sorted(questions.queue.tolist()) == [0, 1, 2, 3, 4, 5, 6, 8]  # not 7, of 0.1
+    assert select_by_default() == Selection("worth", None, WORTH)
     assert select_by_default(budget=3) == Selection("worth", 3, 0.0)
     assert select_by_default("likely", 3, 0.5) == Selection("likely", 3, 0.5)
     answered(questions, [7], "yes")  # added by a person: it stays, and makes nothing more likely
@@ -203,3 +203,17 @@ def test_an_answer_informs_its_group_most():
     assert left[0] // 3 == second // 3  # the other album is asked about first
     answered(questions, [first], None)
     np.testing.assert_allclose(questions.probability, suggestions.probability, atol=1e-5)
+
+
+def test_all_answers_are_counted_and_the_first_number_of_questions_stays():
+    """Answers make unlikely labels worth asking: answers about these count like the others."""
+    suggestions = found(list(range(90)), [0] * 90, [0.5] * 20 + [0.18] * 70)
+    questions = Suggested(suggestions, select_by_default())
+    assert questions.progress()["questions"] == 20
+    answered(questions, range(20), "yes")
+    more = np.flatnonzero(questions.state[questions.queue] == 0)
+    assert len(more) == 70  # they have become likely
+    answered(questions, questions.queue[more][:40].tolist(), "no")
+    now = questions.progress()
+    assert (now["judged"], now["at_first"]) == (60, 20)
+    assert now["accepted"] == 20 / 60

@@ -37,8 +37,7 @@ def review(
     order: Annotated[
         str,
         typer.Option(
-            help="item, worth, uncertain, frequent, balanced, likely or random; item by default, "
-            "worth with a budget."
+            help="worth (the default), item, uncertain, frequent, balanced, likely or random."
         ),
     ] = "",
     budget: Annotated[
@@ -151,9 +150,15 @@ def _report(desk: Desk, export: Path | None, summary: bool, as_json: bool) -> No
 
 
 def _print_summary(result: dict[str, Any]) -> None:
-    shares = ("accepted", "expected", "agreement")
+    shares = ("accepted", "expected", "agreement", "rest")
+
+    def rounded(name: str, value: object) -> object:
+        if value is None or name in shares:
+            return percent(value)
+        return round(value, 1) if isinstance(value, float) else value
+
     rows = [
-        (name, percent(value) if name in shares else value)
+        (f"{name} %" if name in shares else name, rounded(name, value))
         for name, value in result["progress"].items()
         if name != "last"
     ]

@@ -108,10 +108,10 @@ def select_by_default(
 ) -> Selection:
     """The selection of a review; what is not given depends on whether there is a budget.
 
-    The order is `item`, with a budget `worth`; the least probability `WORTH`, with a budget 0.
+    The order is `worth`; the least probability `WORTH`, with a budget 0.
     """
-    if budget is None:
-        return Selection(order or "item", None, WORTH if least is None else least, seed)
+    if budget is None and least is None:
+        least = WORTH
     return Selection(order or "worth", budget, least or 0.0, seed)
 
 
@@ -205,12 +205,14 @@ def agreement(states: States, probability: npt.NDArray[np.float32]) -> dict[str,
     | `accepted` | share of answers that are yes |
     | `expected` | the same as predicted: mean probability of the answered questions |
     | `agreement` | share of answers that are the more probable one |
+    | `judged` | number of these answers |
     """
     answered = (states == YES) | (states == NO)
     if not answered.any():
-        return {"accepted": None, "expected": None, "agreement": None}
+        return {"accepted": None, "expected": None, "agreement": None, "judged": 0}
     yes, p = states[answered] == YES, probability[answered]
     return {
+        "judged": len(yes),
         "accepted": float(yes.mean()),
         "expected": float(p.mean(dtype=np.float64)),
         "agreement": float((yes == (p >= 0.5)).mean()),
@@ -232,6 +234,7 @@ class Suggested:
         self.suggestions = suggestions
         self.probability = suggestions.probability  # corrected by the answers
         self._fitted_on = 0  # answers behind the correction
+        self._added = np.zeros(len(suggestions), dtype=np.bool_)
         ids, classes = suggestions.table.ids.tolist(), suggestions.table.classes
         codes = suggestions.table.labels
         positive = codes.row_of_entry()[codes.values == 1] * len(classes)
@@ -248,6 +251,7 @@ class Suggested:
         self._decided = np.zeros(len(suggestions), dtype=np.int64)
         self._starts = np.searchsorted(suggestions.row, np.arange(len(suggestions.table) + 1))
         self.select(selection)
+        self.at_first = len(self.queue)
 
     def select(self, selection: Selection) -> None:
         """Chooses and orders the questions that are left; answered ones stay."""
@@ -279,15 +283,19 @@ class Suggested:
 
     def _correct(self, answered: Places) -> None:
         before, label = self.suggestions.probability, self.suggestions.label
-        asked = answered[self._asked(answered) & ~self.seen[answered]]
-        yes, topic = self.state[asked] == YES, topics(self.suggestions)
-        weight = None if topic is None else counted_once(topic[asked])
-        n_classes = len(self.suggestions.table.classes)
-        correction = fit_correction(before[asked], label[asked], yes, n_classes, weight)
-        corrected = correction(before, label)
-        if topic is not None:
-            corrected = shift_groups(corrected, topic, asked, yes)
-        self.probability = np.where(self.seen, before, corrected).astype(np.float32)
+        topic, n_classes = topics(self.suggestions), len(self.suggestions.table.classes)
+        likely = before
+        for _ in range(2):  # what answers make likely was asked too, and its answers count
+            asked = answered[self._asked(likely)[answered] & ~self.seen[answered]]
+            yes = self.state[asked] == YES
+            weight = None if topic is None else counted_once(topic[asked])
+            correction = fit_correction(before[asked], label[asked], yes, n_classes, weight)
+            corrected = correction(before, label)
+            if topic is not None:
+                corrected = shift_groups(corrected, topic, asked, yes)
+            self.probability = np.where(self.seen, before, corrected).astype(np.float32)
+            likely = np.maximum(before, self.probability)
+        self._added = (self.state == YES) & ~self._asked(likely) & ~self.seen
         self._fitted_on = len(answered)
         self.select(self.selection)
 
@@ -295,13 +303,12 @@ class Suggested:
         """How probably the answer changes a label: a yes, or a no about a seen label."""
         return np.where(self.seen, 1 - probability, probability).astype(np.float32)
 
-    def _asked(self, places: Places) -> npt.NDArray[np.bool_]:
-        """Which answers are to questions.
+    def _asked(self, probability: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
+        """Which suggestions are asked about, with these probabilities, bool `[n]`.
 
         Labels that a person adds without being asked are all yes, so nothing is learned from them.
         """
-        likely = self._change(self.suggestions.probability)[places]
-        return np.asarray(likely >= min(self.selection.least, WORTH))
+        return np.asarray(self._change(probability) >= min(self.selection.least, WORTH))
 
     def of_item(self, row: int) -> Places:
         """The questions about one item."""
@@ -362,14 +369,15 @@ class Suggested:
     def progress(self) -> dict[str, Any]:
         """Counts and agreement over the queue; `rest` is the share of yes expected of the rest.
 
-        Questions about seen labels have no probability and only count.
+        Questions about seen labels have no probability and only count, as labels do that were
+        added without a question. `at_first` is the number of questions before any answer.
         """
         states = self.state[self.queue]
         left = self.queue[(states == OPEN) & ~self.seen[self.queue]]
         rest = float(self.probability[left].mean(dtype=np.float64)) if len(left) else None
-        asked = self._asked(self.queue) & ~self.seen[self.queue]
+        asked = ~self._added[self.queue] & ~self.seen[self.queue]
         agreed = agreement(states[asked], self.suggestions.probability[self.queue][asked])
-        return counts(states) | agreed | {"rest": rest}
+        return counts(states) | agreed | {"rest": rest, "at_first": self.at_first}
 
     def _askable(self, places: Places, again: int, busy: Set[Pair]) -> npt.NDArray[np.bool_]:
         state = self.state[places]

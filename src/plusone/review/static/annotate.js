@@ -12,6 +12,7 @@ const annotate = {
     const shown = showItem(found);
     drawLabels(find("labels"), found);
     find("asked-class").textContent = found.class;
+    find("now").textContent = found.class + "?";
     find("number").textContent = "question " + found.number + " of at most " + found.classes;
     show("work");
     await shown;

@@ -1,18 +1,18 @@
-// One class at a time: mark the items that have it, then confirm the page.
+// One class at a time: mark the items that have it, say that the rest has not, confirm the page.
 import { callWrong, drawLabels } from "./labels.js";
 import {
   alone, answer, begin, element, find, percent, post, said, show, showDone, state, undo,
 } from "./page.js";
 import { openZoom } from "./zoom.js";
 
-// As many tiles as fit on the screen: what is not marked becomes a "no", so all must be in sight.
+// As many tiles as fit on the screen: one key says no to the rest, so all must be in sight.
 // The lengths are those of review.css, in rem.
 function fitting() {
   const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
   const width = window.innerWidth / rem, height = window.innerHeight / rem;
   const small = width <= 56;
   const gap = small ? 0.45 : 0.7, least = small ? 6.5 : 10.5;
-  const inner = width - 2 * (small ? 0.7 : 1.4), free = height - (small ? 19.5 : 12);
+  const inner = width - 2 * (small ? 0.7 : 1.4), free = height - (small ? 22.5 : 12);
   const columns = Math.max(1, Math.floor((inner + gap) / (least + gap)));
   const tile = (inner - gap * (columns - 1)) / columns + 2;
   return Math.min(200, columns * Math.max(1, Math.floor((free + gap) / (tile + gap))));
@@ -40,7 +40,7 @@ const grid = {
     }
     history.replaceState(null, "", "#" + wanted);
     const earlier = new Map((before || []).map((one) => [one.row, one.action]));
-    this.marks = this.page.tiles.map((one) => earlier.get(one.row) || "no");
+    this.marks = this.page.tiles.map((one) => earlier.get(one.row) || "open");
     this.at = 0;
     this.draw();
     show("work");
@@ -93,24 +93,24 @@ const grid = {
     tile.addEventListener("click", () => {
       if (state.busy) { return; }
       this.at = place;
-      this.mark(this.marks[place] === "yes" ? "no" : "yes");
+      this.toggle();
       this.focus();
     });
     return tile;
   },
   paint() {
     const yes = this.marks.filter((one) => one === "yes").length;
-    const skip = this.marks.filter((one) => one === "skip").length;
+    const skip = this.marks.filter((one) => one === "skip").length, open = this.open();
     find("confirm").textContent = "Confirm: " + yes + " yes, "
-      + (this.marks.length - yes - skip) + " no" + (skip ? ", " + skip + " skipped" : "");
+      + (this.marks.length - yes - skip - open) + " no" + (skip ? ", " + skip + " skipped" : "")
+      + (open ? ", " + open + " open" : "");
     Array.from(find("tiles").children).forEach((tile, place) => {
       const mark = this.marks[place];
       tile.className = "marked-" + mark;
       this.describe(tile.querySelector(".seen"), this.page.tiles[place]);
       tile.setAttribute("aria-checked", mark === "skip" ? "mixed" : String(mark === "yes"));
       tile.tabIndex = place === this.at ? 0 : -1;
-      tile.querySelector(".mark").textContent = mark === "yes" ? "✓" : mark === "skip" ? "skip" : "";
-      tile.querySelector(".mark").hidden = mark === "no";
+      tile.querySelector(".mark").textContent = { yes: "✓", no: "✕", skip: "skip", open: "?" }[mark];
     });
   },
   describe(line, one) {
@@ -133,6 +133,9 @@ const grid = {
   },
   focus() { const tile = find("tiles").children[this.at]; if (tile) { tile.focus(); } },
   mark(what) { this.marks[this.at] = what; this.paint(); },
+  open() { return this.marks.filter((one) => one === "open").length; },
+  // Yes, no, and open again.
+  toggle() { this.mark({ open: "yes", yes: "no" }[this.marks[this.at]] || "open"); },
   columns() {
     return getComputedStyle(find("tiles")).gridTemplateColumns.split(" ").length;
   },
@@ -155,6 +158,10 @@ const grid = {
     const now = this.marks[this.at];
     if (what === "confirm") {
       if (this.waiting.size) { said("the images are still loading"); return undefined; }
+      if (this.open()) {
+        said(this.open() + " are open: X says no to them, S skips one");
+        return undefined;
+      }
       const yes = this.marks.filter((one) => one === "yes").length;
       await answer(this.page.tiles.map((one, place) => (
         { row: one.row, label: one.label, action: this.marks[place] })));
@@ -162,12 +169,16 @@ const grid = {
       return this.load(this.page.label);
     }
     if (what === "all") {
-      const every = this.marks.every((one) => one === "yes") ? "no" : "yes";
+      const every = this.marks.every((one) => one === "yes") ? "open" : "yes";
       this.marks = this.marks.map(() => every);
       return this.paint();
     }
-    if (what === "toggle") { return this.mark(now === "yes" ? "no" : "yes"); }
-    if (what === "skip") { return this.mark(now === "skip" ? "no" : "skip"); }
+    if (what === "rest") {
+      this.marks = this.marks.map((one) => (one === "open" ? "no" : one));
+      return this.paint();
+    }
+    if (what === "toggle") { return this.toggle(); }
+    if (what === "skip") { return this.mark(now === "skip" ? "open" : "skip"); }
     if (what === "yes" || what === "no") { return this.mark(what); }
     if (what === "previous" || what === "following") {
       const all = this.page.classes;
@@ -178,7 +189,7 @@ const grid = {
     const step = { left: -1, right: 1, up: -this.columns(), down: this.columns() }[what];
     return this.move(step);
   },
-  keys: { " ": "toggle", y: "yes", n: "no", s: "skip", a: "all", u: "undo", Enter: "confirm",
+  keys: { " ": "toggle", y: "yes", n: "no", s: "skip", x: "rest", a: "all", u: "undo", Enter: "confirm",
     ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down",
     "[": "previous", "]": "following", w: "wrong", z: "zoom" },
 };

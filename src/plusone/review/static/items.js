@@ -40,6 +40,9 @@ const items = {
       line.addEventListener("click", () => { if (!state.busy) { this.at = place; this.draw(); } });
       return line;
     }));
+    const one = this.item.questions[this.at];
+    find("now").textContent = !one ? "nothing more is asked about this item"
+      : one.seen ? "really " + one.class + "?" : one.class + "? " + percent(one.probability);
     const line = find("questions").children[this.at];
     if (line) { line.scrollIntoView({ block: "nearest" }); } else {
       find("questions").append(element("li", "small", "nothing more is asked about this item"));

@@ -9,6 +9,7 @@ export const state = {
   busy: false,  // a request is under way: keys wait for the screen they are meant for
 };
 let waiting = null;
+let before = { done: 0, share: 0 };  // what the bar showed last
 let desk = null;  // the way to review: load(), do(what), keys
 
 const root = document.documentElement;
@@ -119,16 +120,23 @@ export async function alone(act) {
 }
 
 function showProgress(now) {
-  find("bar").value = now.questions ? (now.answered + now.skipped) / now.questions : 1;
+  // More questions may become worth asking: then the bar waits, it does not run backwards.
+  const done = now.answered + now.skipped, share = now.questions ? done / now.questions : 1;
+  before = { done: done, share: done >= before.done ? Math.max(share, before.share) : share };
+  find("bar").value = before.share;
   const what = mode === "annotate" ? "items" : "questions";
   find("counts").textContent = now.answered.toLocaleString("en") + " of "
     + now.questions.toLocaleString("en") + " " + what + " answered"
-    + (now.skipped ? " · " + now.skipped.toLocaleString("en") + " skipped" : "");
+    + (now.skipped ? " · " + now.skipped.toLocaleString("en") + " skipped" : "")
+    + (now.answered && now.at_first && now.at_first !== now.questions
+      ? " · " + now.at_first.toLocaleString("en") + " at first; your answers changed which labels are likely"
+      : "");
   const parts = [];
   if (mode === "annotate") {
     if (now.per_item !== null) { parts.push(now.per_item.toFixed(1) + " questions per item"); }
   } else if (now.accepted !== null) {
-    parts.push("yes " + percent(now.accepted) + ", expected " + percent(now.expected));
+    parts.push("yes to " + Math.round(now.accepted * now.judged) + " of " + now.judged + " ("
+      + percent(now.accepted) + "), expected " + percent(now.expected));
     parts.push("agreement " + percent(now.agreement));
     if (now.rest !== null) { parts.push("corrected: " + percent(now.rest) + " of the rest"); }
   }
@@ -205,6 +213,7 @@ function offerSelection() {
   }));
   find("cancel").addEventListener("click", () => dialog.close());
   dialog.querySelector("form").addEventListener("submit", () => alone(async () => {
+    before = { done: 0, share: 0 };
     await post("api/selection", {
       order: find("order").value, least: Number(find("least").value) / 100,
       budget: find("budget").value ? Number(find("budget").value) : null,
