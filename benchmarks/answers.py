@@ -28,6 +28,7 @@ from plusone.autorecipe import compose, facts_of
 from plusone.closed_form.ridge import Ridge
 from plusone.compare.loop import Journal, reviewed
 from plusone.data.dataset import Dataset
+from plusone.data.matrix import LabelMatrix
 from plusone.data.source import load_source
 from plusone.data.table import LabelTable
 from plusone.inputs.task import Task, make_task, split_and_observe
@@ -217,10 +218,9 @@ def solved(asked: Asked, settings: Recipe) -> list[Tensor]:
     training = fit_for(asked.task, settings)
     training.inputs.enter_space()
     assert training.inputs.space is not None
-    assert training.inputs.space.fitted is not None
     assert asked.task.test is not None
     ridge, x = (
-        Ridge(training.inputs.space.fitted),
+        Ridge(training.inputs.space.vectors),
         training.inputs.space.of(asked.task.test.inputs).x,
     )
     seen = torch.cat([observed(asked, split) for split in ("train", "val")], 1)
@@ -229,7 +229,8 @@ def solved(asked: Asked, settings: Recipe) -> list[Tensor]:
         own = TrainLabels(table.labels.take(table.rows_of("train")), training.k)
         info = get_method(settings.method)
         with torch.no_grad():
-            solution = info.build(own, info.make_options({})).solve(ridge, labels)
+            states = LabelMatrix.from_dense(labels.numpy().astype(np.int8))
+            solution = info.build(own, info.make_options({})).solve(ridge, states)
             scores.append(torch.addmm(solution.bias, x, solution.weight.T))
     return scores
 

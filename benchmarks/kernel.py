@@ -24,9 +24,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from plusone.closed_form.folds import predict_by_folds
+from plusone.closed_form.folds import fold_of
 from plusone.closed_form.kernel import KernelMap, n_landmarks
-from plusone.closed_form.ridge import Ridge
+from plusone.closed_form.ridge import Ridge, regression
+from plusone.closed_form.rows import Rows
 from plusone.data.matrix import LabelMatrix
 from plusone.methods.recovery import Recovery, RecoveryOptions
 from plusone.metrics import mean_average_precision
@@ -34,14 +35,14 @@ from plusone.models.heads import LinearHead
 from plusone.types import TrainLabels
 
 
-def problem(items: int, dim: int, classes: int) -> tuple[torch.Tensor, torch.Tensor, Recovery]:
+def problem(items: int, dim: int, classes: int) -> tuple[torch.Tensor, LabelMatrix, Recovery]:
     """Random features, labels and the method."""
     torch.manual_seed(0)
     x = torch.randn(items, dim)
     observed = np.zeros((items, classes), dtype=np.int8)
     observed[np.arange(items), np.random.default_rng(0).integers(classes, size=items)] = 1
-    labels = TrainLabels(LabelMatrix.from_dense(observed))
-    return x, torch.from_numpy(observed).float(), Recovery(labels, RecoveryOptions())
+    labels = LabelMatrix.from_dense(observed)
+    return x, labels, Recovery(TrainLabels(labels), RecoveryOptions())
 
 
 @torch.no_grad()
@@ -50,11 +51,11 @@ def fit(items: int, dim: int, classes: int, *, folds: bool) -> dict[str, float]:
     x, observed, method = problem(items, dim, classes)
     started = time.perf_counter()
     kernel = KernelMap(dim, n_landmarks(items))
-    vectors = kernel.fit(x)
-    solution = method.solve(Ridge(vectors), observed)
+    vectors = kernel.learn(Rows.of(x))
+    solution = method.solve(Ridge(vectors, folds=fold_of(items) if folds else None), observed)
     measured = {"fit": time.perf_counter() - started}
     if folds:
-        predict_by_folds(method, vectors, observed)
+        solution.left_out()
         measured["fit and folds"] = time.perf_counter() - started
     measured["peak_gb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     head = LinearHead(kernel.rank, classes)
@@ -84,8 +85,8 @@ def voc(data: Path) -> dict[str, float]:
     maps = {}
     for name, landmarks in (("landmarks", n_landmarks(len(x))), ("exact", len(x))):
         kernel = KernelMap(x.shape[1], landmarks)
-        solution = Ridge(kernel.fit(x)).solve(seen, 0.6)
-        scores = kernel(test) @ solution.weight.T + solution.bias
+        model, _ = regression(Ridge(kernel.fit(x)), seen, 0.6)
+        scores = model.predict(kernel(test))
         maps[name] = 100 * mean_average_precision(scores, task.test.truth.dense(), empty="zero")
     return maps
 

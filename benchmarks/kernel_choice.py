@@ -36,19 +36,19 @@ def row(name: str, dataset: Dataset, seed: int) -> list[str]:
     some = torch.linspace(0, len(x) - 1, min(len(x), SAMPLED)).long()
     some = some[torch.from_numpy(seen.per_item(1)[some.numpy()] > 0)]
     x, seen = x[some], seen.take(some.numpy())
-    observed, info = torch.from_numpy(seen.dense()).float(), get_method("recovery")
+    info = get_method("recovery")
     test, truth = task.test.inputs.x.float(), task.test.truth.dense()  # type: ignore[attr-defined]
 
     def test_map(kind: Kind) -> float:
-        kernel = best_kernel(x, observed, kind=kind)
+        kernel = best_kernel(x, seen, kind=kind)
         mapped = KernelMap(x.shape[1], len(x), kernel.gamma, kind)
         method = info.build(TrainLabels(seen, None), info.make_options({}))
-        solution = method.solve(Ridge(mapped.fit(x)), observed)
+        solution = method.solve(Ridge(mapped.fit(x)), seen)
         scores = [mapped(part) @ solution.weight.T for part in test.split(4096)]
         return 100 * mean_average_precision(torch.cat(scores) + solution.bias, truth, empty="zero")
 
     with torch.no_grad():
-        chosen, maps = best_kernel(x, observed), [test_map(kind) for kind in KINDS]
+        chosen, maps = best_kernel(x, seen), [test_map(kind) for kind in KINDS]
     return [
         name,
         str(seed),

@@ -29,10 +29,8 @@ import numpy as np
 import torch
 from defaults import part_of
 from recovery import SEEDS, settings, sources
-from torch import Tensor
 
 from plusone.closed_form.folds import fold_of
-from plusone.closed_form.kernel import principal_axes
 from plusone.closed_form.ridge import Ridge, Solution, seen_label_regression
 from plusone.compare.results_table import markdown
 from plusone.data.dataset import Dataset
@@ -69,14 +67,13 @@ def name_of(variant: Variant) -> str:
     return f"{many}{steps}" + (", half the penalty" if factor != 1 else "")
 
 
-def solutions(ridge: Ridge, observed: Tensor, variants: list[Variant]) -> list[Solution]:
+def solutions(ridge: Ridge, observed: LabelMatrix, variants: list[Variant]) -> list[Solution]:
     """Solutions of variants for labels `[n, L]`."""
-    states = LabelMatrix.from_dense(observed.numpy().astype(np.int8))
-    penalty = seen_label_regression(ridge, observed)[1]
+    penalty = seen_label_regression(ridge, observed).penalty
     solved = []
     for rounds, scoring, factor in variants:
         options = {"rounds": rounds, "scoring": scoring, "penalty": factor * penalty}
-        method = INFO.build(TrainLabels(states), INFO.make_options(options))
+        method = INFO.build(TrainLabels(observed), INFO.make_options(options))
         solved.append(method.solve(ridge, observed))
     return solved
 
@@ -98,23 +95,15 @@ class Draw:
         self.training = fit_for(self.task, recipe)
         self.training.inputs.enter_space()
         assert self.training.inputs.space is not None
-        assert self.training.inputs.space.fitted is not None
-        self.vectors = self.training.inputs.space.fitted
-        labels = LabelMatrix.concatenate([self.task.train.observed, self.task.val.observed])
-        self.observed = torch.from_numpy(labels.dense()).float()
+        self.vectors = self.training.inputs.space.vectors
+        self.observed = LabelMatrix.concatenate([self.task.train.observed, self.task.val.observed])
 
     def seen_scores(self) -> list[float]:
         """Scores of all variants on the seen labels, by predictions of folds."""
-        fold = fold_of(len(self.vectors))
-        predictions = torch.empty(len(VARIANTS), *self.observed.shape)
-        for number in range(int(fold.max()) + 1):
-            rest, own = fold != number, fold == number
-            centre, axes = principal_axes(self.vectors[rest])
-            ridge = Ridge((self.vectors[rest] - centre) @ axes)
-            vectors = (self.vectors[own] - centre) @ axes
-            for place, each in enumerate(solutions(ridge, self.observed[rest], list(VARIANTS))):
-                predictions[place, own] = vectors @ each.weight.T + each.bias
-        return [weighted_auc(each, self.observed) for each in predictions]
+        ridge = Ridge(self.vectors, folds=fold_of(len(self.vectors)))
+        seen = torch.from_numpy(self.observed.dense())
+        solved = solutions(ridge, self.observed, list(VARIANTS))
+        return [weighted_auc(each.left_out(), seen) for each in solved]
 
     def test_maps(self, variants: list[Variant]) -> list[float]:
         """Test mAP of variants in per cent."""

@@ -22,6 +22,7 @@ from plusone.closed_form.gamma import best_kernel
 from plusone.closed_form.kernel import KernelMap
 from plusone.closed_form.recover import recover_labels, with_test
 from plusone.closed_form.ridge import Ridge
+from plusone.data.matrix import LabelMatrix
 from plusone.io.files import write_text
 from plusone.probabilities.picks import SURE, random_picks_p_value
 
@@ -40,11 +41,11 @@ def two_rows(name: str, n: int, x: np.ndarray, truth: np.ndarray, draws: int) ->
     for seed in range(draws):
         rows = np.random.default_rng([seed, 1]).permutation(items)[:n]
         vectors = torch.from_numpy(x[rows])
-        seen = {each: torch.from_numpy(picked(each, truth[rows], seed)).float() for each in SCHEMES}
+        seen = {each: LabelMatrix.from_dense(picked(each, truth[rows], seed)) for each in SCHEMES}
         kernel = kernel or best_kernel(vectors, seen["uniform"])
         ridge = Ridge(KernelMap(x.shape[1], n, kernel.gamma, kernel.kind).fit(vectors))
         for scheme, labels in seen.items():
-            solution = with_test(ridge, labels, recover_labels(ridge, labels))
+            solution = with_test(recover_labels(ridge, labels))
             assert solution.estimate is not None
             assert solution.estimate.salience is not None
             found[scheme] += solution.estimate.salience.found

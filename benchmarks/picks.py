@@ -32,6 +32,7 @@ from plusone.closed_form.gamma import SAMPLED, best_kernel
 from plusone.closed_form.kernel import KernelMap, n_landmarks
 from plusone.closed_form.recover import recover_labels
 from plusone.closed_form.ridge import Ridge, seen_label_regression
+from plusone.data.matrix import LabelMatrix
 from plusone.io.files import write_text
 from plusone.metrics import mean_average_precision
 
@@ -82,15 +83,15 @@ def one_draw(parts: list[np.ndarray], schemes: list[str], seed: int) -> dict[str
     x, y, new, truth = (torch.from_numpy(part) for part in parts)
     found = {}
     for scheme in schemes:
-        states = picked(scheme, parts[1], seed)
-        seen = torch.from_numpy(states).float()
-        kernel = best_kernel(x[:SAMPLED], seen[:SAMPLED])
+        seen = LabelMatrix.from_dense(picked(scheme, parts[1], seed))
+        some = np.arange(min(len(x), SAMPLED))
+        kernel = best_kernel(x[:SAMPLED], seen.take(some))
         space = KernelMap(x.shape[1], n_landmarks(len(x)), kernel.gamma, kernel.kind)
         ridge = Ridge(space.fit(x))
         vectors = torch.cat([space(rows) for rows in torch.split(new, 1024)])
         e = tuple(saliences(scheme, parts[1], seed).clip(1e-6).tolist())
         solutions = [
-            seen_label_regression(ridge, seen)[0],
+            seen_label_regression(ridge, seen),
             recover_labels(ridge, seen, picks="uniform"),
             recover_labels(ridge, seen),
             recover_labels(ridge, seen, salience=e),

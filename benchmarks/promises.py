@@ -40,9 +40,11 @@ import torch
 from picks import SCHEMES, picked
 from priors import load
 
-from plusone.closed_form.folds import solve
+from plusone.closed_form.folds import fold_of
 from plusone.closed_form.gamma import SAMPLED, best_kernel
 from plusone.closed_form.kernel import KernelMap, n_landmarks
+from plusone.closed_form.recover import with_test
+from plusone.closed_form.ridge import Ridge
 from plusone.data.matrix import LabelMatrix
 from plusone.io.files import write_text
 from plusone.methods import get_method
@@ -77,20 +79,15 @@ def scored(
     x: torch.Tensor, truth: np.ndarray, states: np.ndarray, groups: np.ndarray | None = None
 ) -> Scored:
     """Scores of `recovery`, each by a model that has not seen the item, nor its group."""
-    seen = torch.from_numpy(states).float()
     info, labels = get_method("recovery"), LabelMatrix.from_dense(states)
     method = info.build(TrainLabels(labels), info.options())
     with torch.no_grad():
-        kernel = best_kernel(x[:SAMPLED], seen[:SAMPLED])
+        kernel = best_kernel(x[:SAMPLED], labels.take(np.arange(min(len(x), SAMPLED))))
         space = KernelMap(x.shape[1], n_landmarks(len(x)), kernel.gamma, kernel.kind)
-        solution = solve(
-            method.solve,
-            space.fit(x),
-            seen,
-            groups=None if groups is None else torch.from_numpy(groups),
-            leave_one_out=False,
-        )
-        scores = method.probabilities(solution.left_out.double()).numpy()
+        number = None if groups is None else torch.from_numpy(groups)
+        ridge = Ridge(space.fit(x), groups=number, folds=fold_of(len(x), number))
+        solution = with_test(method.solve(ridge, labels))
+        scores = method.probabilities(solution.left_out().double()).numpy()
     assert solution.estimate is not None
     return Scored(truth, states, scores, solution.estimate)
 

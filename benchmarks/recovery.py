@@ -36,7 +36,7 @@ import torch
 
 from plusone.closed_form.gamma import SAMPLED, best_kernel
 from plusone.closed_form.kernel import KernelMap, n_landmarks
-from plusone.closed_form.ridge import PENALTIES, Ridge
+from plusone.closed_form.ridge import PENALTIES, Ridge, regression
 from plusone.compare.results_table import markdown
 from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
@@ -133,10 +133,9 @@ def ablation_maps(dataset: Dataset, seed: int) -> dict[str, float]:
     training = fit_for(task := make_task(dataset, recipe := settings("recovery", seed)), recipe)
     training.inputs.enter_space()
     assert training.inputs.space is not None
-    assert training.inputs.space.fitted is not None
     assert task.test is not None
     assert task.test.truth is not None
-    ridge, x = Ridge(training.inputs.space.fitted), training.inputs.space.of(task.test.inputs).x
+    ridge, x = Ridge(training.inputs.space.vectors), training.inputs.space.of(task.test.inputs).x
     observed = LabelMatrix.concatenate([task.train.observed, task.val.observed])
     truth, k = task.test.truth.dense(), float(task.train.truth.per_item(1).mean())  # type: ignore[union-attr]
     info = get_method("recovery")
@@ -146,7 +145,7 @@ def ablation_maps(dataset: Dataset, seed: int) -> dict[str, float]:
     for label, options, known in variants:
         method = info.build(TrainLabels(observed, known), info.make_options(options))
         with torch.no_grad():
-            solution = method.solve(ridge, torch.from_numpy(observed.dense()).float())
+            solution = method.solve(ridge, observed)
             scores = torch.addmm(solution.bias, x, solution.weight.T)
         maps[label] = 100 * mean_average_precision(scores, truth, empty="zero")
     return maps
@@ -157,24 +156,22 @@ def full_maps(dataset: Dataset, *, val: bool) -> dict[str, Any]:
     task = make_task(dataset, settings("an", 1200))
     parts = (task.train, task.val) if val else (task.train,)
     x = torch.cat([part.inputs.x for part in parts]).float()  # type: ignore[attr-defined]
-    y = torch.from_numpy(np.concatenate([part.truth.dense() == 1 for part in parts])).float()  # type: ignore[union-attr]
+    known = LabelMatrix.concatenate([part.truth for part in parts])  # type: ignore[misc]
+    y = torch.from_numpy(known.dense() == 1).float()
     assert task.test is not None
     assert task.test.truth is not None
     test, truth = task.test.inputs.x.float(), task.test.truth.dense()  # type: ignore[attr-defined]
     some = torch.linspace(0, len(x) - 1, min(len(x), SAMPLED)).long()
-    kind, gamma = best_kernel(x[some], y[some])
+    kind, gamma = best_kernel(x[some], known.take(some))
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
     points = []
     for size in SIZES:
         rows = order[: max(20, round(size * len(x)))]
         kernel = KernelMap(x.shape[1], n_landmarks(len(rows)), gamma, kind)
         ridge = Ridge(kernel.fit(x[rows]))
-        products = ridge.products(y[rows])
-        solutions = [
-            ridge.solve(y[rows], penalty, products) for penalty in (0.005, 0.01, *PENALTIES)
-        ]
-        best = min(solutions, key=lambda each: float((each.left_out - y[rows]).square().sum()))
-        scores = torch.cat([kernel(part) @ best.weight.T for part in test.split(4096)]) + best.bias
+        solved = [regression(ridge, y[rows], each) for each in (0.005, 0.01, *PENALTIES)]
+        best, _ = min(solved, key=lambda each: float((each[1] - y[rows]).square().sum()))
+        scores = torch.cat([best.predict(kernel(part)) for part in test.split(4096)])
         points.append((len(rows), 100 * mean_average_precision(scores, truth, empty="zero")))
     return {"points": points, "k": float(y.sum(1).mean()), "items": len(x)}
 

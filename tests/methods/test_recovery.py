@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from plusone.closed_form import folds as closed_form
+from plusone.closed_form.folds import fold_of
 from plusone.closed_form.kernel import KernelMap, principal_axes
-from plusone.closed_form.recover import calibrated, first_estimate, recover, step_length
-from plusone.closed_form.ridge import PENALTIES, Ridge, pick_probabilities
+from plusone.closed_form.recover import first_estimate, power_for, recover, step_length
+from plusone.closed_form.ridge import PENALTIES, Ridge, pick_probabilities, regression
+from plusone.closed_form.rows import Rows
 from plusone.data.matrix import LabelMatrix
 from plusone.methods import METHODS
 from plusone.methods.recovery import Recovery, RecoveryOptions
@@ -33,8 +34,8 @@ def problem(n=40, n_classes=4, seed=0):
 def solve(vectors, observed, k=None, picks="auto", **options):
     labels = TrainLabels(LabelMatrix.from_dense(observed), k, picks=picks)
     method = Recovery(labels, RecoveryOptions(**options))
-    solution = method.solve(Ridge(vectors), torch.from_numpy(observed).float())
-    method.after_solving(solution)
+    solution = method.solve(Ridge(vectors), LabelMatrix.from_dense(observed))
+    method.after_solving(solution.recovered)
     return solution, method
 
 
@@ -148,7 +149,7 @@ def test_it_does_what_its_formulas_say(picks):
     left_out, model = naive_recovery(vectors.double().numpy(), observed, 3, learned)
     solution, _ = solve(vectors, observed, picks=picks, rounds=3)
     assert (solution.estimate.salience is not None) == learned
-    assert np.allclose(solution.left_out, left_out, atol=2e-3)
+    assert np.allclose(solution.left_out(), left_out, atol=2e-3)
     assert np.allclose(solution.weight, model[:-1].T, atol=5e-3)
     assert np.allclose(solution.bias, model[-1], atol=2e-3)
 
@@ -157,7 +158,7 @@ def test_without_rounds_it_is_ridge():
     vectors, observed = problem()
     info = METHODS["ridge"]
     ridge = info.build(TrainLabels(LabelMatrix.from_dense(observed)), info.make_options({}))
-    expected = ridge.solve(Ridge(vectors), torch.from_numpy(observed).float())
+    expected = ridge.solve(Ridge(vectors), LabelMatrix.from_dense(observed))
     torch.testing.assert_close(solve(vectors, observed, rounds=0)[0].weight, expected.weight)
 
 
@@ -218,7 +219,7 @@ def test_few_items_many_classes_and_one_class(n, n_classes):
     vectors = KernelMap(4, n).fit(torch.from_numpy(rng.normal(size=(n, 4)).astype(np.float32)))
     solution, _ = solve(vectors, observed)
     assert solution.weight.isfinite().all()
-    assert solution.left_out.isfinite().all()
+    assert solution.left_out().isfinite().all()
 
 
 def test_probabilities_are_normalised_and_seen_negatives_out():
@@ -226,8 +227,7 @@ def test_probabilities_are_normalised_and_seen_negatives_out():
     q = pick_probabilities(torch.tensor([[0.5, 0.5, -0.2]]), observed)
     assert float(q.sum()) == pytest.approx(1)
     assert q[0, 1] == q[0, 2] < 1e-3
-    powered, _ = calibrated(torch.rand(30, 5), torch.eye(5).repeat(6, 1), 1.5)
-    assert powered.isfinite().all()
+    assert 0 < power_for(torch.rand(30, 5), torch.eye(5).repeat(6, 1), 1.5) < 10
 
 
 def test_left_out_predictions_know_nothing_of_an_items_own_label():
@@ -242,15 +242,8 @@ def test_left_out_predictions_know_nothing_of_an_items_own_label():
         method = Recovery(
             TrainLabels(LabelMatrix.from_dense(observed), 1.5), RecoveryOptions(penalty=0.3)
         )
-        states = torch.from_numpy(observed).float()
-        made = closed_form.solve(method.solve, vectors, states, leave_one_out=False)
-        clean.append(seen_auc(made.left_out, states))
-        fold = closed_form.fold_of(n)
-        rest = fold != 2  # against the same, written out
-        centre, axes = principal_axes(vectors[rest])
-        model = method.solve(Ridge((vectors[rest] - centre) @ axes), states[rest])
-        expected = (vectors[~rest] - centre) @ axes @ model.weight.T + model.bias
-        torch.testing.assert_close(made.left_out[~rest], expected, atol=1e-4, rtol=1e-3)
+        states, ridge = LabelMatrix.from_dense(observed), Ridge(vectors, folds=fold_of(n))
+        clean.append(seen_auc(method.solve(ridge, states).left_out(), torch.from_numpy(observed)))
     assert abs(np.mean(clean) - 0.5) < 0.03
 
 
@@ -264,9 +257,9 @@ def test_groups_are_left_out_as_by_fitting_anew_without_them(dim, weighted):
     groups = torch.tensor([0] * 12 + [1] * 12 + [2] * 5 + [3] + list(range(4, 34)))
     groups = groups[torch.from_numpy(rng.permutation(60))]
     targets = torch.from_numpy(rng.normal(size=(60, 4)).astype(np.float32))
-    centre, axes = principal_axes(x, weights)
+    centre, axes, _ = principal_axes(Rows.of(x), weights)
     vectors = (x - centre) @ axes
-    made = Ridge(vectors, weights, groups).solve(targets, 0.7)
+    made, left_out = regression(Ridge(vectors, weights, groups), targets, 0.7)
     expected = np.zeros((60, 4))
     for group in groups.unique():
         rest, own = (groups != group).numpy(), (groups == group).numpy()
@@ -275,16 +268,69 @@ def test_groups_are_left_out_as_by_fitting_anew_without_them(dim, weighted):
         penalty = 0.7 * np.diag([1.0] * dim + [0.0])
         model = np.linalg.solve(scaled.T @ design[rest] + penalty, scaled.T @ targets.numpy()[rest])
         expected[own] = design[own] @ model
-    assert np.allclose(made.left_out, expected, atol=1e-3)
-    alone = Ridge(vectors, weights, torch.arange(60)).solve(targets, 0.7)
-    assert torch.equal(alone.left_out, Ridge(vectors, weights).solve(targets, 0.7).left_out)
-    assert torch.equal(made.weight, alone.weight)
+    assert np.allclose(left_out, expected, atol=1e-3)
+    alone = regression(Ridge(vectors, weights, torch.arange(60)), targets, 0.7)
+    assert torch.equal(alone[1], regression(Ridge(vectors, weights), targets, 0.7)[1])
+    torch.testing.assert_close(made.weights[0], alone[0].weights[0])
 
 
 def test_folds_keep_groups_whole_and_follow_the_items_without_them():
     groups = torch.arange(90) // 3
-    fold = closed_form.fold_of(90, groups)
+    fold = fold_of(90, groups)
     assert (fold.view(-1, 3) == fold.view(-1, 3)[:, :1]).all()
     assert fold.bincount().tolist() == [18] * 5
-    assert torch.equal(closed_form.fold_of(90, torch.arange(90)), closed_form.fold_of(90))
-    assert closed_form.fold_of(9, torch.arange(9) // 3).max() == 2
+    assert torch.equal(fold_of(90, torch.arange(90)), fold_of(90))
+    assert fold_of(9, torch.arange(9) // 3).max() == 2
+
+
+def naive_without_fold(x, observed, fold, rounds, steps, penalty):
+    """The rounds on all items but those of a fold, with the steps of all; predictions of all."""
+    rest = ~fold
+    t = torch.from_numpy(observed == 1).double()
+    t = t / t.sum(1, keepdim=True).clamp(min=1)
+    seen = torch.from_numpy(observed)
+    t[~(seen == 1).any(1)] = t[(seen == 1).any(1)].mean(0)
+    left_out, model = naive_ridge(x[rest], t.numpy()[rest], penalty)
+    for step in steps[:rounds]:
+        target = step(torch.from_numpy(left_out).float(), seen[torch.from_numpy(rest)])
+        left_out, model = naive_ridge(x[rest], target.double().numpy(), penalty)
+    return np.hstack([x, np.ones((len(x), 1))]) @ model
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_models_without_a_fold_come_from_the_same_passes(grouped, monkeypatch):
+    """Against the same rounds without the fold, in blocks of any size."""
+    monkeypatch.setattr("plusone.closed_form.ridge.LABELS", 40)
+    monkeypatch.setattr("plusone.closed_form.ridge.LEAST", 1)
+    vectors, observed = problem(60)
+    groups = torch.arange(60) // 2 if grouped else None
+    fold = fold_of(60, groups)
+    method = Recovery(TrainLabels(LabelMatrix.from_dense(observed)), RecoveryOptions(rounds=2))
+    solution = method.solve(Ridge(vectors, folds=fold), LabelMatrix.from_dense(observed))
+    for number in range(int(fold.max()) + 1):
+        own = (fold == number).numpy()
+        x = vectors.double().numpy()
+        expected = naive_without_fold(x, observed, own, 2, solution.steps, solution.penalty)[own]
+        left_out = solution.left_out(torch.from_numpy(np.flatnonzero(own)))
+        assert np.allclose(left_out, expected, atol=5e-3)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_blocks_give_what_one_block_gives(grouped, monkeypatch):
+    rng = np.random.default_rng(0)
+    vectors, observed = problem(90)
+    groups = torch.from_numpy(np.unique(rng.integers(30, size=90), return_inverse=True)[1])
+    groups, labels = groups if grouped else None, LabelMatrix.from_dense(observed)
+    weights = torch.from_numpy(rng.uniform(0.5, 1.5, 90).astype(np.float32))
+    method = Recovery(TrainLabels(labels), RecoveryOptions())
+
+    def made():
+        return method.solve(Ridge(vectors, weights, groups, fold_of(90, groups)), labels)
+
+    whole = made()
+    monkeypatch.setattr("plusone.closed_form.ridge.LABELS", 7 * 4)
+    monkeypatch.setattr("plusone.closed_form.ridge.LEAST", 1)
+    parts, rows = made(), torch.tensor([88, 3, 40])
+    torch.testing.assert_close(parts.weight, whole.weight, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(parts.left_out(), whole.left_out(), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(parts.recovered(rows), whole.recovered()[rows], atol=1e-5, rtol=1e-4)

@@ -7,7 +7,8 @@ import torch
 from plusone.closed_form import kernel
 from plusone.closed_form.gamma import GAMMAS, KINDS, best_kernel, kernels_tried
 from plusone.closed_form.kernel import GAMMA, KernelHead, KernelMap, LinearMap, n_landmarks
-from plusone.closed_form.ridge import Ridge
+from plusone.closed_form.ridge import Ridge, regression
+from plusone.data.matrix import LabelMatrix
 from plusone.models.heads import LabelwiseHead, LinearHead
 
 
@@ -59,7 +60,7 @@ def test_few_landmarks_come_close(monkeypatch):
     x, targets = features(200), (features(200)[:, :2] > 0).float()
     exact, few = KernelMap(7, 200), KernelMap(7, 150)
     predictions = [
-        made(features(50, seed=2)) @ Ridge(made.fit(x)).solve(targets, 0.5).weight.T
+        made(features(50, seed=2)) @ regression(Ridge(made.fit(x)), targets, 0.5)[0].weights[0][:-1]
         for made in (exact, few)
     ]
     assert (predictions[0] - predictions[1]).abs().max() < 0.1
@@ -83,9 +84,9 @@ def test_map_and_head_fold_into_one(kind):
 def test_equal_items_are_no_problem(x, kind):
     made = KernelMap(7, len(x), kind=kind)
     vectors = made.fit(x)
-    solution = Ridge(vectors).solve((torch.arange(len(x)) % 2).float()[:, None], 0.1)
+    left_out = regression(Ridge(vectors), (torch.arange(len(x)) % 2).float()[:, None], 0.1)[1]
     assert vectors.isfinite().all()
-    assert solution.left_out.isfinite().all()
+    assert left_out.isfinite().all()
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -97,7 +98,7 @@ def test_leaving_out_equals_fitting_without(kind, weighted):
     weights = weights / weights.mean()
     made = KernelMap(7, 40) if kind == "kernel" else LinearMap(7)
     vectors = made.fit(x, weights)
-    solution = Ridge(vectors, weights).solve(targets, 0.7)
+    left_out = regression(Ridge(vectors, weights), targets, 0.7)[1]
     for left in (0, 13, 39):
         keep = torch.arange(40) != left
         own, w = vectors[keep].double(), weights[keep].double()
@@ -108,19 +109,19 @@ def test_leaving_out_equals_fitting_without(kind, weighted):
             design.T @ (w[:, None] * design) + penalty, design.T @ (w[:, None] * targets[keep])
         )
         expected = torch.cat([vectors[left], torch.ones(1)]).double() @ beta
-        torch.testing.assert_close(solution.left_out[left].double(), expected, atol=1e-3, rtol=0)
+        torch.testing.assert_close(left_out[left].double(), expected, atol=1e-3, rtol=0)
 
 
 def test_the_kernel_is_chosen_by_the_seen_labels():
     """Classes that are directions suit cosines; classes that are places suit distances."""
     x = features(300, dim=3) * features(300, dim=1, seed=1).exp()
-    directions = torch.nn.functional.one_hot(x.abs().argmax(1), 3).float()
+    directions = LabelMatrix.from_lists([[row] for row in x.abs().argmax(1).tolist()], 3)
     assert best_kernel(x, directions).kind == "cosine"
     lengths = torch.bucketize(x.norm(dim=1), x.norm(dim=1).quantile(torch.tensor([0.33, 0.67])))
-    places = torch.nn.functional.one_hot(lengths, 3).float()
+    places = LabelMatrix.from_lists([[row] for row in lengths.tolist()], 3)
     assert best_kernel(x, places).kind == "rbf"
     assert best_kernel(x, places, kind="cosine", gamma=2.0) == ("cosine", 2.0)
-    assert best_kernel(x[:10], places[:10]) == ("cosine", GAMMA)
+    assert best_kernel(x[:10], places.take(range(10))) == ("cosine", GAMMA)
 
 
 @pytest.mark.parametrize("kind", ["auto", "rbf"])
@@ -129,5 +130,6 @@ def test_the_number_of_kernels_is_known(kind, gamma, monkeypatch):
     fitted = []
     fit = KernelMap.fit
     monkeypatch.setattr(KernelMap, "fit", lambda *given: fitted.append(1) or fit(*given))
-    best_kernel(features(), (features()[:, :2] > 0).float(), kind=kind, gamma=gamma)
+    labels = LabelMatrix.from_dense((features()[:, :2] > 0).numpy().astype(int))
+    best_kernel(features(), labels, kind=kind, gamma=gamma)
     assert len(fitted) == kernels_tried(kind, gamma) <= len(KINDS) + len(GAMMAS) - 1

@@ -113,7 +113,9 @@ def kept(z: np.ndarray, truth: np.ndarray, seed: int) -> LeftOut:
     seen = (truth * rng.random(truth.shape)).argmax(axis=1)
     observed = LabelMatrix.from_dense(np.eye(CLASSES, dtype=np.int8)[seen])
     right = Calibration((), (1.0,), (0.0,) * CLASSES, "truth", "")
-    return kept_scores(HeldOut(torch.from_numpy(z).float(), observed), right, 10)
+    return kept_scores(
+        HeldOut(torch.from_numpy(z).float(), observed), right, 10 + np.arange(len(z))
+    )
 
 
 def test_the_recall_is_reached_in_nine_of_ten_draws_by_seen_labels_alone():
@@ -144,7 +146,7 @@ def test_the_weight_is_the_expected_number_of_labels():
     sure = torch.tensor([[30.0, 30.0, 30.0, -30.0], [30.0, -30.0, -30.0, -30.0]])
     observed = LabelMatrix.from_dense(np.array([[1, 0, 0, 0], [1, 0, 0, 0]], dtype=np.int8))
     right = Calibration((), (1.0,), (0.0,) * 4, "truth", "")
-    found = kept_scores(HeldOut(sure, observed), right, 0)
+    found = kept_scores(HeldOut(sure, observed), right, np.arange(len(sure)))
     assert found.weight.tolist() == pytest.approx([3, 1])
     assert found.label.tolist() == [0, 1, 2, 0]  # improbable labels are not kept
     assert not found.complete.any()

@@ -118,9 +118,11 @@ def test_closed_forms_grow_with_the_cube_of_the_items_while_they_are_exact():
 
 def test_tables_of_a_closed_form():
     form = Growth(width=10, classes=20, kernel=True, folds=True, tried=4)
-    assert form.bytes(1000) == 4 * (3 * 1000**2 + 7 * 1000 * 20 + 9 * 1000**2 + 1000 * 10)
+    assert form.bytes(1000) == 4 * (1000**2 + 7 * 1000 * 20 + 15 * 1000**2 + 1000 * 10)
     linear = replace(form, kernel=False, folds=False)
-    assert linear.bytes(1000) == 4 * (1000 * 10 + 7 * 1000 * 20 + 9 * 10**2 + 1000 * 10)
+    assert linear.bytes(1000) == 4 * (1000 * 10 + 7 * 1000 * 20 + 10 * 10**2 + 1000 * 10)
+    many = linear.bytes(100_000_000) - linear.bytes(50_000_000)  # items beyond those in memory
+    assert many == 4 * 50_000_000 * 10
 
 
 @pytest.mark.parametrize(

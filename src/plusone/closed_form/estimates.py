@@ -16,6 +16,7 @@ from plusone.closed_form.gamma import SAMPLED, best_kernel
 from plusone.closed_form.kernel import KernelMap, n_landmarks
 from plusone.closed_form.recover import recover_labels, with_test
 from plusone.closed_form.ridge import Ridge, pick_probabilities, seen_label_regression
+from plusone.closed_form.rows import Rows
 from plusone.data.groups import group_numbers
 from plusone.data.matrix import LabelMatrix
 from plusone.probabilities.answered_k import k_by_answers
@@ -101,11 +102,9 @@ def missed_labels(
         groups: The group of each item, `[n]`.
         picks: "uniform" takes picks as random; otherwise saliences are learned.
     """
-    states = torch.from_numpy(observed.dense()).float()
     with torch.no_grad():
-        recovered = recover_labels(_ridge(x, observed, groups), states, picks=picks).targets
-    assert recovered is not None
-    return recovered.masked_fill_(states != 0, 0.0)
+        recovered = recover_labels(_ridge(x, observed, groups), observed, picks=picks).recovered()
+    return recovered.masked_fill_(torch.from_numpy(observed.dense()) != 0, 0.0)
 
 
 def usable_rows(observed: LabelMatrix, seed: int = 0) -> npt.NDArray[np.int64]:
@@ -132,10 +131,10 @@ def seen_label_scores(
 
 def ridge_scores(ridge: Ridge, observed: LabelMatrix) -> npt.NDArray[np.float64]:
     """The same from a regression whose vectors are known."""
-    states = torch.from_numpy(observed.dense()).float()
+    states = torch.from_numpy(observed.dense())
     with torch.no_grad():
-        solution, _ = seen_label_regression(ridge, states)
-        return np.asarray(pick_probabilities(solution.left_out.double(), states))
+        left_out = seen_label_regression(ridge, observed).left_out()
+        return np.asarray(pick_probabilities(left_out.double(), states))
 
 
 def _regression(
@@ -151,18 +150,16 @@ def _ridge(x: Tensor, observed: LabelMatrix, groups: npt.ArrayLike | None) -> Ri
     number = None if groups is None else torch.from_numpy(group_numbers(groups))
     x = (x.mean(dim=1) if x.ndim == 3 else x).float()
     some = torch.linspace(0, len(x) - 1, min(len(x), SAMPLED)).long()
-    seen = torch.from_numpy(observed.dense(some.numpy())).float()
     with torch.no_grad():
         own = None if number is None else torch.unique(number[some], return_inverse=True)[1]
-        kernel = best_kernel(x[some], seen, own)
+        kernel = best_kernel(x[some], observed.take(some), own)
         space = KernelMap(x.shape[1], n_landmarks(len(x)), kernel.gamma, kernel.kind)
-        return Ridge(space.fit(x), groups=number)
+        return Ridge(space.learn(Rows.of(x)), groups=number)
 
 
 def _estimate(ridge: Ridge, observed: LabelMatrix, picks: Picks, *, test: bool) -> LabelsPerItem:
-    states = torch.from_numpy(observed.dense()).float()
     with torch.no_grad():
-        solution = recover_labels(ridge, states, picks=picks)
-        solution = with_test(ridge, states, solution) if test else solution
+        solution = recover_labels(ridge, observed, picks=picks)
+        solution = with_test(solution) if test else solution
     assert solution.estimate is not None
     return solution.estimate

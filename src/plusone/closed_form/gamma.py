@@ -10,6 +10,7 @@ from torch import Tensor
 
 from plusone.closed_form.kernel import GAMMA, KernelMap, Kind
 from plusone.closed_form.ridge import Ridge, seen_label_regression
+from plusone.data.matrix import LabelMatrix
 from plusone.metrics.seen_labels import log_rank
 
 Auto = Literal["auto"]
@@ -40,7 +41,7 @@ def kernels_tried(kind: Kind | Auto = "auto", gamma: float | None = None) -> int
 
 def best_kernel(
     x: Tensor,
-    observed: Tensor,
+    observed: LabelMatrix,
     groups: Tensor | None = None,
     kind: Kind | Auto = "auto",
     gamma: float | None = None,
@@ -52,32 +53,33 @@ def best_kernel(
 
     Args:
         x: Features of some items `[n, D]`.
-        observed: Their labels, float `[n, L]` in {1, 0, -1}.
+        observed: Their labels, `[n, L]`.
         groups: Number of each item's group, int64 `[n]`; items are left out by groups.
         kind: The kind, if it is given.
         gamma: The narrowness, if it is given.
     """
-    rows = (observed == 1).any(1)
-    x, observed = x[rows], observed[rows]
-    groups = None if groups is None else groups[rows.cpu()]
+    rows = torch.from_numpy(observed.per_item(1) > 0)
+    x, observed = x[rows.to(x.device)], observed.take(rows.nonzero()[:, 0])
+    groups = None if groups is None else groups[rows]
     first, chosen = GAMMA if gamma is None else gamma, KINDS[0] if kind == "auto" else kind
 
     @cache
     def left_out(kernel: Kernel) -> Tensor:
         vectors = KernelMap(x.shape[1], len(x), kernel.gamma, kernel.kind).to(x.device).fit(x)
-        return seen_label_regression(Ridge(vectors, groups=groups), observed)[0].left_out
+        return seen_label_regression(Ridge(vectors, groups=groups), observed).left_out()
 
+    states = torch.from_numpy(observed.dense())
     with torch.no_grad():
         if len(x) < FEWEST:
             return Kernel(chosen, first)
         if kind == "auto":
-            targets = (observed == 1).float()
+            targets = (states == 1).float()
             targets /= targets.sum(1, keepdim=True)
             tried = {each: left_out(Kernel(each, first)) for each in KINDS}
             chosen = min(KINDS, key=lambda each: float((tried[each] - targets).square().sum()))
         if gamma is None:
             kernels = [Kernel(chosen, each) for each in GAMMAS]
-            scores = [log_rank(left_out(each).cpu(), observed.cpu()) for each in kernels]
+            scores = [log_rank(left_out(each), states) for each in kernels]
             best = max(range(len(kernels)), key=lambda number: scores[number])
             return kernels[best if scores[best] > MARGIN * scores[0] else 0]
     return Kernel(chosen, first)

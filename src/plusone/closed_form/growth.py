@@ -1,11 +1,12 @@
 """How time and memory of a closed form grow with the number of items.
 
 With n items, m landmarks (`n_landmarks`; D without a kernel), features of length D, L classes and s
-solutions (one for all items, one for each fold), a closed form computes s decompositions of
-`[m, m]`, one more for each kernel that is tried on some items, about four products of `[n, m]` and
-`[m, m]` for each decomposition, and products of `[n, m]` with features and labels:
+models (one of all items, one without each fold), a closed form computes one decomposition of
+`[m, m]`, one more for each kernel that is tried on some items and a faster one for each fold,
+about four products of `[n, m]` and `[m, m]` and one more for each model, and products of `[n, m]`
+with features and, about `ROUNDS` for each model, with labels:
 
-    seconds = a (r (s m³ + g min(n, 1500)³) + 4 s n m²) + b s n m (D + L)
+    seconds = a (r (m³ + g min(n, 1500)³) + s m³ + (4 + s) n m²) + b n m (D + 20 s L)
 
 r, how many times longer a decomposition takes than a product, is measured; a and b follow from the
 seconds of two smaller numbers of items.
@@ -24,12 +25,15 @@ from scipy.optimize import nnls
 from plusone.closed_form.folds import FOLDS, MANY
 from plusone.closed_form.gamma import SAMPLED
 from plusone.closed_form.kernel import n_landmarks
+from plusone.closed_form.recover import LEARNED
+from plusone.closed_form.rows import HELD
 
 SIDE = 700  # of the matrices by which a decomposition and a product are compared
 PRODUCTS = 4
+ROUNDS = 20
 REPEATS = 3
-# Tables at the peak: vectors [n, m], with those of a fold, labels [n, L] and squares [m, m].
-VECTORS, TABLES, SQUARES = 3, 7, 9
+# Tables at the peak: of labels that are learned from or calibrated on, and squares [m, m].
+TABLES, SQUARES = 7, 9
 FLOAT = 4  # bytes
 
 
@@ -53,9 +57,10 @@ class Growth:
 
     def bytes(self, n: int) -> int:
         """Bytes of its tables for n items."""
-        m, vectors = self._rank(n), VECTORS if self.folds else 1
-        tables = vectors * n * m + TABLES * n * self.classes + SQUARES * m * m
-        return FLOAT * (tables + n * self.width)
+        m, labels = self._rank(n), min(n * self.classes, LEARNED)
+        squares = (SQUARES + self._models(n)) * m * m
+        held = min(FLOAT * n * m, HELD)
+        return FLOAT * (TABLES * labels + squares + n * self.width) + held
 
     def seconds(self, n: int, measured: Sequence[tuple[int, float]]) -> float:
         """Seconds for n items, from smaller numbers of items and their seconds."""
@@ -67,14 +72,13 @@ class Growth:
 
     def _terms(self, n: int, ratio: float) -> tuple[float, float]:
         """What a and b are multiplied with."""
-        m, solutions = self._rank(n), 1
-        if self.folds:
-            solutions += min(FOLDS if n <= MANY else 2, n)
-        large = (
-            ratio * (solutions * m**3 + self.tried * min(n, SAMPLED) ** 3)
-            + PRODUCTS * solutions * n * m**2
-        )
-        return large, solutions * n * m * (self.width + self.classes)
+        m, models = self._rank(n), self._models(n)
+        large = ratio * (m**3 + self.tried * min(n, SAMPLED) ** 3) + models * m**3
+        large += (PRODUCTS + models) * n * m**2
+        return large, n * m * (self.width + ROUNDS * models * self.classes)
+
+    def _models(self, n: int) -> int:
+        return 1 + (min(FOLDS if n <= MANY else 2, n) if self.folds else 0)
 
     def _rank(self, n: int) -> int:
         return n_landmarks(n) if self.kernel else self.width

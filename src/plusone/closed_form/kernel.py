@@ -27,6 +27,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from plusone.closed_form.rows import Rows
 from plusone.models.heads import Head, LinearHead
 from plusone.seeds import generator
 from plusone.types import Outputs
@@ -37,7 +38,7 @@ EXACT = 4000  # up to so many items, each is a landmark
 LANDMARKS = 3000  # above
 VECTOR_BYTES = 3 << 29  # of all mapped vectors, unless there are fewer than FEWEST landmarks
 FEWEST = 256
-BLOCK = 8192  # items mapped at once
+SHIFTED = 1024  # items whose mean is taken off before products are summed
 JITTER = 1e-5  # added to the diagonal, because equal items make the kernel singular
 
 
@@ -71,14 +72,18 @@ class FeatureMap(nn.Module):
 
     rank: int
 
-    def fit(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Fits the map on features `[n, D]` and returns their vectors `[n, r]`.
+    def learn(self, x: Rows, weights: Tensor | None = None) -> Rows:
+        """Fits the map on features `[n, D]`, in a few passes; gives their vectors `[n, r]`.
 
         Args:
             x: The features.
             weights: How much each item counts, `[n]`.
         """
         raise NotImplementedError
+
+    def fit(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
+        """The same for features in memory `[n, D]`; gives their vectors `[n, r]` in memory."""
+        return self.learn(Rows.of(x), weights).at(torch.arange(len(x)))
 
     def folded(self, head: Head) -> Head:
         """One head for features that does the same as this map and a head after it."""
@@ -114,20 +119,20 @@ class Similarity(nn.Module):
         self.rate: Tensor
         self.landmarks: Tensor
 
-    def fit(self, x: Tensor) -> None:
+    def fit(self, x: Rows) -> None:
         """Fits centre and rate on features `[n, D]`, and draws the landmarks among them."""
         if self.kind == "rbf":
             mean, spread = moments(x)
             self.mean.copy_(mean)
             self.spread.copy_(spread)
         else:
-            total = torch.zeros(x.shape[1], dtype=torch.float64)
-            for rows in torch.split(x, BLOCK):
-                total += signed_root(rows.to(self.mean.device)).sum(0).cpu()
-            self.mean.copy_(total / len(x))
+            total = torch.zeros(x.width, dtype=torch.float64)
+            for _, some in x.blocks():
+                total += signed_root(some.to(self.mean.device)).sum(0).cpu()
+            self.mean.copy_(x.ranks.sum(total) / len(x))
         count = len(self.landmarks)
         chosen = torch.randperm(len(x), generator=generator("landmarks"))[:count].sort().values
-        points = self.prepared((x if count == len(x) else x[chosen]).to(self.mean.device))
+        points = self.prepared(x.at(chosen).to(self.mean.device))
         self.landmarks.copy_(points)
         among = max(count * (count - 1), 1)
         squares = float(count)
@@ -193,10 +198,13 @@ class KernelMap(FeatureMap):
         self.rotation: Tensor
         self.centre: Tensor
 
-    def fit(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
+    def learn(self, x: Rows, weights: Tensor | None = None) -> Rows:
         self.similarity.fit(x)
-        exact = self.rank == len(x) and weights is None
-        return self._fit_exact() if exact else self._fit_sample(x, weights)
+        if self.rank == len(x) and weights is None:
+            held = Rows.of(self._fit_exact())
+            return Rows(held.at, len(x), self.rank, x.ranks)
+        self._fit_sample(x, weights)
+        return x.mapped(self, self.rank)
 
     def _fit_exact(self) -> Tensor:
         """The map and the vectors of the landmarks, which are all items, by one decomposition.
@@ -216,8 +224,8 @@ class KernelMap(FeatureMap):
         self.centre.copy_(mean @ axes)
         return axes.mul_(sizes)
 
-    def _fit_sample(self, x: Tensor, weights: Tensor | None) -> Tensor:
-        """The map of a sample of the items `[n, D]`, or of weighted items; the vectors of all."""
+    def _fit_sample(self, x: Rows, weights: Tensor | None) -> None:
+        """The map of a sample of the items `[n, D]`, or of weighted items."""
         # With C C' = K the kernel of the landmarks, k(x) C'^-1 has the products of the kernel.
         kernel = self.similarity.among_landmarks().cpu().double()
         kernel.diagonal().add_(JITTER * len(kernel) ** 0.5)
@@ -226,19 +234,14 @@ class KernelMap(FeatureMap):
             lower, torch.eye(len(lower), dtype=lower.dtype), upper=False
         ).T
         self.rotation.copy_(whiten)
-        device = self.rotation.device
-        vectors = torch.empty(len(x), self.rank, device=device)
-        for start in range(0, len(x), BLOCK):
-            rows = slice(start, start + BLOCK)
-            vectors[rows] = self.similarity(x[rows].to(device)) @ self.rotation
-        centre, axes = principal_axes(vectors, weights)
+        self.centre.zero_()
+        vectors = Rows(lambda rows: self(x.at(rows)), len(x), self.rank, x.ranks)
+        centre, axes, _ = principal_axes(vectors, weights)
         self.rotation.copy_(self.rotation @ axes)
         self.centre.copy_(centre @ axes)
-        for block in torch.split(vectors, BLOCK):
-            block.copy_((block - centre) @ axes)
-        return vectors
 
     def forward(self, x: Tensor) -> Tensor:
+        x = x.to(self.centre.device)
         vectors: Tensor = self.similarity(x) @ self.rotation - self.centre
         return vectors
 
@@ -254,20 +257,28 @@ class KernelMap(FeatureMap):
         return folded
 
 
-def principal_axes(vectors: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Mean `[r]` and principal axes `[r, r]` of vectors `[n, r]`, the widest first.
+def principal_axes(vectors: Rows, weights: Tensor | None = None) -> tuple[Tensor, Tensor, float]:
+    """Mean `[r]`, principal axes `[r, r]`, the widest first, and variance of vectors `[n, r]`.
+
+    They follow from one pass over the vectors; the variance is that of all columns together.
 
     Args:
         vectors: The vectors.
         weights: How much each counts, `[n]`; all the same by default.
     """
-    weights = vectors.new_ones(len(vectors)) if weights is None else weights
-    centre = weights @ vectors / weights.sum()
-    gram = vectors.new_zeros(vectors.shape[1], vectors.shape[1])
-    for rows, own in zip(torch.split(vectors, BLOCK), torch.split(weights, BLOCK), strict=True):
-        centred = rows - centre
-        gram.addmm_(centred.T, centred * own[:, None])
-    return centre, eigh(gram)[1]
+    shift = vectors.at(torch.arange(min(len(vectors), SHIFTED))).mean(0)  # near the mean
+    weights = shift.new_ones(len(vectors)) if weights is None else weights
+    total, size = weights.sum().cpu().double(), vectors.width
+    sums = torch.zeros(size, dtype=torch.float64)
+    gram = torch.zeros(size, size, dtype=torch.float64)
+    for rows, some in vectors.blocks():
+        some, own = some - shift, weights[rows.to(weights.device), None]
+        sums += (some * own).sum(0).cpu()
+        gram += (some.T @ (some * own)).cpu()
+    mean = vectors.ranks.sum(sums) / total
+    gram = vectors.ranks.sum(gram) - total * mean[:, None] * mean
+    axes = vectors.ranks.first(eigh(gram.float().to(shift.device))[1])
+    return shift + mean.float().to(shift.device), axes, float(gram.trace() / total)
 
 
 def eigh(matrix: Tensor) -> tuple[Tensor, Tensor]:
@@ -292,18 +303,16 @@ class LinearMap(FeatureMap):
         self.rotation: Tensor
         self.centre: Tensor
 
-    def fit(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
-        x = x.to(self.centre.device).float()
-        centre, axes = principal_axes(x, weights)
-        squares = (x - centre).square().sum(1)
-        mean = squares.mean() if weights is None else weights @ squares / weights.sum()
-        size = mean.sqrt().clamp_min(1e-12)
-        self.rotation.copy_(axes / size)
+    def learn(self, x: Rows, weights: Tensor | None = None) -> Rows:
+        device = self.centre.device
+        floats = Rows(lambda rows: x.at(rows).to(device).float(), len(x), x.width, x.ranks)
+        centre, axes, variance = principal_axes(floats, weights)
+        self.rotation.copy_(axes / max(variance**0.5, 1e-12))
         self.centre.copy_(centre @ self.rotation)
-        return torch.cat([self(rows) for rows in torch.split(x, BLOCK)])
+        return x.mapped(self, self.rank)
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.float() @ self.rotation - self.centre
+        return x.to(self.centre.device).float() @ self.rotation - self.centre
 
     def folded_linear(self, head: LinearHead) -> LinearHead:
         with torch.no_grad():
@@ -313,17 +322,19 @@ class LinearMap(FeatureMap):
         return folded
 
 
-def moments(x: Tensor) -> tuple[Tensor, Tensor]:
+def moments(x: Rows) -> tuple[Tensor, Tensor]:
     """Mean and spread of each of the features `[n, D]`, `[D]` each, float64 on the CPU.
 
     The spread of a feature that is the same for all items is 1, so that it becomes 0.
     """
-    mean = torch.zeros(x.shape[1], dtype=torch.float64)
+    mean = torch.zeros(x.width, dtype=torch.float64)
     squares = torch.zeros_like(mean)
-    for rows in torch.split(x, BLOCK):
-        mean += rows.cpu().double().sum(0) / len(x)
-    for rows in torch.split(x, BLOCK):
-        squares += (rows.cpu().double() - mean).square().sum(0) / len(x)
+    for _, some in x.blocks():
+        mean += some.cpu().double().sum(0) / len(x)
+    mean = x.ranks.sum(mean)
+    for _, some in x.blocks():
+        squares += (some.cpu().double() - mean).square().sum(0) / len(x)
+    squares = x.ranks.sum(squares)
     return mean, torch.where(squares > 0, squares.sqrt(), 1.0)
 
 
@@ -344,13 +355,13 @@ class StandardMap(FeatureMap):
         self.mean: Tensor
         self.spread: Tensor
 
-    def fit(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
-        """As `FeatureMap.fit`; mean and spread are those of all items, whatever they count."""
+    def learn(self, x: Rows, weights: Tensor | None = None) -> Rows:
+        """As `FeatureMap.learn`; mean and spread are those of all items, whatever they count."""
         mean, spread = moments(x)
         self.mean.copy_(mean)
         self.spread.copy_(spread)
-        vectors = torch.cat([self._standard(rows) for rows in torch.split(x, BLOCK)])
-        return vectors if self.inner is None else self.inner.fit(vectors, weights)
+        vectors = x.mapped(self._standard, x.width)
+        return vectors if self.inner is None else self.inner.learn(vectors, weights)
 
     def forward(self, x: Tensor) -> Tensor:
         vectors = self._standard(x)
@@ -415,5 +426,5 @@ class MappedHead(Head):
         self.width_inside = max(features.rank, inner.width_inside)
 
     def forward(self, features: Tensor) -> Outputs:
-        outputs: Outputs = self.inner(self.map(features))
+        outputs: Outputs = self.inner(self.map(self.pool(features)))
         return outputs

@@ -33,7 +33,7 @@ probabilities are calibrated on other folds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -44,6 +44,7 @@ from plusone.closed_form.ridge import (
     Ridge,
     Solution,
     pick_probabilities,
+    regression,
     seen_label_regression,
 )
 from plusone.data.matrix import LabelMatrix
@@ -65,17 +66,54 @@ MORE = 1.05  # lower bound on k, as a multiple of the seen mean
 POWERS = (0.2, 8.0)  # of p, least and most
 HALVINGS = 16
 SEARCHED = 2_000_000  # labels that the power is searched on, about
-LEARNED = 20_000_000  # labels that saliences are learned from, about
-BLOCK = 1024  # items at once
+LEARNED = 20_000_000  # labels that k and saliences are learned from, about
 CERTAIN = 0.97  # the largest probability that a label was picked
 SIMULATED = 19  # draws of picks at random that the saliences are compared with
 SLACK = 1.4  # on five data sets with picks at random, at 300 to 1,500 items
 TESTED = 5_000_000  # labels; with more, the comparison would take too long
 
 
+@dataclass(frozen=True)
+class Recovering:
+    """How a round makes targets of leave-one-out predictions.
+
+    Args:
+        power: To which p is raised.
+        k: Labels per item, for the length of steps.
+        e: Salience of each class, `[L]`; None if all are the same.
+        picked: Labels per item, if the predictions are those of the seen label; else None.
+        scoring: Whether steps have the length of Fisher scoring; else T = R.
+    """
+
+    power: float
+    k: float
+    e: Tensor | None = None
+    picked: float | None = None
+    scoring: bool = True
+
+    def recovered(self, left_out: Tensor, observed: Tensor) -> Tensor:
+        """R, `[b, L]`."""
+        return recover(self._p(left_out, observed), observed, self.e)
+
+    def __call__(self, left_out: Tensor, observed: Tensor) -> Tensor:
+        """T = p + w (R - p), `[b, L]`."""
+        p = self._p(left_out, observed)
+        recovered = recover(p, observed, self.e)
+        if not self.scoring:
+            return recovered
+        targets = p.lerp_(recovered, step_length(p, observed, self.k))
+        return torch.where((observed == -1) | (observed > 1), recovered, targets)
+
+    def _p(self, left_out: Tensor, observed: Tensor) -> Tensor:
+        p = left_out
+        if self.picked is not None:
+            p = pick_probabilities(left_out, observed).mul_(self.picked)
+        return clipped(p).pow_(self.power)
+
+
 def recover_labels(
     ridge: Ridge,
-    observed: Tensor,
+    observed: LabelMatrix,
     *,
     k: float | None = None,
     estimate: LabelsPerItem | None = None,
@@ -87,10 +125,13 @@ def recover_labels(
 ) -> Solution:
     """The regression on recovered labels.
 
+    k, saliences and powers are learned from items with a seen positive, from some of them where
+    there are very many labels. The models without a fold have those of all items.
+
     Args:
         ridge: The vectors.
-        observed: Labels, float `[n, L]` in {1, 0, -1}; 2 for positives that are answers, which say
-            nothing about how labels are picked.
+        observed: Labels, `[n, L]`, with positives that are answers marked (`mark_answers`); they
+            say nothing about how labels are picked.
         k: Mean number of positives per item, if known.
         estimate: The same with its range, where answers tell it.
         rounds: How often labels are recovered.
@@ -101,37 +142,76 @@ def recover_labels(
         penalties: To choose from.
 
     Returns:
-        The solution; its `targets` are the recovered labels, and `estimate` is k with its range and
-        the saliences.
+        The solution; its `estimate` is k with its range and the saliences.
     """
-    solution, penalty = seen_label_regression(ridge, observed, penalties)
-    q = pick_probabilities(solution.left_out, observed)
-    estimate = first_estimate(q, observed, k) if estimate is None or k is not None else estimate
-    first, top = estimate, q.argmax(1)
-    p, e = q.mul_(estimate.k), None
-    for _ in range(rounds):
-        del solution  # its tables are not needed any more
+    solution = seen_label_regression(ridge, observed, penalties)
+    some = _Sample(solution)
+    left_out, seen, own = some.predictions(), some.seen, some.weights
+    q = pick_probabilities(left_out, seen)
+    estimate = first_estimate(q, seen, k) if estimate is None or k is not None else estimate
+    first = estimate
+    top, p, e = q.argmax(1), q.mul_(first.k), None
+    for number in range(rounds):
         if salience is not None:
-            some, e = _some(observed, LEARNED), p.new_tensor(salience)
-            learned = e  # as it is given
+            learned = e = p.new_tensor(salience)  # as it is given
         elif picks != "uniform":
-            some = _some(observed, LEARNED)
-            own = None if ridge.weights is None else ridge.weights[some]
-            learned = learn_salience(p[some], observed[some], own)
-            e = shrunken_salience(learned, observed[some], own)
-        p, recovered = calibrated(p, observed, estimate.k, e)
+            learned = learn_salience(p, seen, own)
+            e = shrunken_salience(learned, seen, own)
+        power = power_for(p[some.searched], seen[some.searched], estimate.k, e)
+        picked = None if number else first.k
+        step = Recovering(power, estimate.k, e, picked, scoring)
         if e is not None and first.source == "estimated":
-            ratio = salience_ratio(recovered[some], observed[some], learned, top[some])
-            estimate = first.scaled(ratio)
-        target = recovered
-        if scoring:
-            target = p.lerp_(recovered, step_length(p, observed, estimate.k))
-            target = torch.where((observed == -1) | (observed > 1), recovered, target)
-        solution = replace(ridge.solve(target, penalty), targets=recovered)
-        p = solution.left_out
+            recovered = step.recovered(left_out, seen)
+            estimate = first.scaled(salience_ratio(recovered, seen, learned, top))
+            step = replace(step, k=estimate.k)
+        solution.steps.append(step)
+        solution.solve(solution.products())
+        if number + 1 < rounds:
+            p = left_out = some.predictions()
     if e is not None:
         estimate = replace(estimate, salience=Salience(tuple(learned.cpu().tolist())))
-    return replace(solution, estimate=estimate, penalty=penalty)
+    solution.estimate = estimate
+    return solution
+
+
+class _Sample:
+    """The items that k, saliences and powers are learned from, with their targets so far.
+
+    Args:
+        solution: Whose predictions are asked for.
+
+    Attributes:
+        seen: Labels of the items of all processes, int8 `[s, L]`.
+        weights: How much each counts, `[s]`.
+        searched: Those that powers are searched on, bool `[s]`.
+    """
+
+    def __init__(self, solution: Solution) -> None:
+        ridge, n_classes = solution.ridge, solution.observed.n_classes
+        known = torch.from_numpy(np.flatnonzero(solution.observed.per_item(1)))
+        chosen = torch.zeros(len(ridge), dtype=torch.bool)
+        chosen[ridge.sample(known, n_classes, LEARNED)] = True
+        blocks = list(ridge.blocks(n_classes, chosen.nonzero()[:, 0]))
+        self.solution, self.rounds = solution, 0
+        self.blocks = [(block, chosen[block.rows]) for block in blocks]
+        self.targets = [solution.targets_of_seen(solution.seen(block.rows)) for block in blocks]
+        own = [block.rows[kept] for block, kept in self.blocks]
+        rows = ridge.ranks.gather(torch.cat([torch.zeros(0, dtype=torch.int64), *own]))
+        self.seen, self.weights = solution.seen(rows), ridge.weights[rows.to(ridge.device)]
+        self.searched = torch.isin(rows, ridge.sample(known, n_classes, SEARCHED))
+
+    def predictions(self) -> Tensor:
+        """Leave-one-out predictions of the last round, `[s, L]`."""
+        solution, number = self.solution, len(self.solution.steps)
+        ridge, model = solution.ridge, solution.models[0]
+        parts = [self.seen.new_zeros((0, self.seen.shape[1]), dtype=torch.float32)]
+        for place, (block, kept) in enumerate(self.blocks):
+            z, seen = ridge.vectors.at(block.rows), solution.seen(block.rows)
+            if number:
+                before = model.left_out(block, z, self.targets[place], number - 1)
+                self.targets[place] = solution.steps[-1](before, seen)
+            parts.append(model.left_out(block, z, self.targets[place], number)[kept])
+        return ridge.ranks.gather(torch.cat(parts))
 
 
 def first_estimate(q: Tensor, observed: Tensor, k: float | None = None) -> LabelsPerItem:
@@ -144,12 +224,7 @@ def first_estimate(q: Tensor, observed: Tensor, k: float | None = None) -> Label
     """
     if k is not None:
         return LabelsPerItem.given(k)
-    seen = LabelMatrix.concatenate(
-        [
-            LabelMatrix.from_dense(part.cpu().numpy().astype(np.int8))
-            for part in torch.split(observed, BLOCK)
-        ]
-    )
+    seen = LabelMatrix.from_dense(observed.cpu().numpy().astype(np.int8))
     counts = seen.per_item(1)
     counts = counts[counts > 0]
     least = min(MORE * (float(counts.mean()) if len(counts) else 1.0), float(seen.n_classes))
@@ -159,29 +234,30 @@ def first_estimate(q: Tensor, observed: Tensor, k: float | None = None) -> Label
     return replace(estimate, k=max(estimate.k, least), high=max(estimate.high, least))
 
 
-def calibrated(
-    p: Tensor, observed: Tensor, k: float, e: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """Raises p to the power at which the recovered labels sum to k on average.
+def clipped(p: Tensor) -> Tensor:
+    """Probabilities `[n, L]` away from 0 and 1."""
+    least = min(CLIPPED, ADDED / p.shape[1])
+    return p.clamp(least, 1 - least)
 
-    The power is searched on some of the items where there are many labels.
 
-    Returns:
-        The power of p, in its place, and the recovered labels, `[n, L]` each.
+def power_for(p: Tensor, observed: Tensor, k: float, e: Tensor | None = None) -> float:
+    """The power of p at which the recovered labels sum to k on average.
+
+    Args:
+        p: Probability of each label before a label is seen, `[n, L]`.
+        observed: Labels, `[n, L]`; items without a seen positive do not count.
+        k: Labels per item.
+        e: Salience of each class, `[L]`; all the same by default.
     """
-    least, some = min(CLIPPED, ADDED / p.shape[1]), _some(observed, SEARCHED)
-    sample, seen = p[some].clamp(least, 1 - least), observed[some]
+    rows = (observed == 1).any(1)
+    p, seen = clipped(p[rows]), observed[rows]
     low, high = POWERS
+    power = 1.0
     for _ in range(HALVINGS):
-        power = (low * high) ** 0.5
-        too_many = float(recover(sample**power, seen, e).sum(1).mean()) > k
+        power = float(low * high) ** 0.5
+        too_many = float(recover(p**power, seen, e).sum(1).mean()) > k
         low, high = (power, high) if too_many else (low, power)
-    recovered = torch.empty_like(p)
-    for start in range(0, len(p), BLOCK):  # whole tables in between would take much memory
-        block = slice(start, start + BLOCK)
-        p[block] = p[block].clamp(least, 1 - least) ** power
-        recovered[block] = recover(p[block], observed[block], e)
-    return p, recovered
+    return power
 
 
 def recover(p: Tensor, observed: Tensor, e: Tensor | None = None) -> Tensor:
@@ -214,7 +290,7 @@ def step_length(p: Tensor, observed: Tensor, k: float) -> Tensor:
     return length.masked_fill_((observed != 0).all(1, keepdim=True), 1.0)
 
 
-def with_test(ridge: Ridge, observed: Tensor, solution: Solution) -> Solution:
+def with_test(solution: Solution) -> Solution:
     """The solution, with a test of its saliences against picks at random, and their errors.
 
     Picks are simulated: labels drawn from the recovered ones, and one of each item's picked with
@@ -226,32 +302,33 @@ def with_test(ridge: Ridge, observed: Tensor, solution: Solution) -> Solution:
     spread farther than `SLACK` allows for.
 
     Args:
-        ridge: The vectors.
-        observed: Labels, `[n, L]`.
-        solution: What `recover_labels` gives.
+        solution: What `recover_labels` gives; it is changed.
     """
-    estimate, recovered = solution.estimate, solution.targets
-    if estimate is None or estimate.salience is None or recovered is None:
+    estimate, ridge = solution.estimate, solution.ridge
+    if estimate is None or estimate.salience is None:
         return solution
-    if observed.numel() > TESTED or solution.penalty is None:
+    if solution.observed.shape[0] * solution.observed.n_classes > TESTED:
         return solution
-    share = (observed == 1).float().mean(0).cpu().double()
+    everyone = torch.arange(len(ridge))
+    observed, recovered = solution.seen(everyone).cpu(), solution.recovered()
+    weights = ridge.weights.cpu()
+    share = (observed == 1).float().mean(0).double()
 
     def learned(seen: Tensor) -> Tensor:
         """Logarithms of saliences of the first round, `[L]`, 0 on average over the picks."""
-        q = pick_probabilities(ridge.solve(seen, float(solution.penalty or 0)).left_out, seen)
-        logs = learn_salience(q * estimate.k, seen, ridge.weights).cpu().double().log()
+        left_out = regression(ridge, seen.float(), solution.penalty)[1].cpu()
+        q = pick_probabilities(left_out, seen)
+        logs = learn_salience(q * estimate.k, seen, weights).double().log()
         return logs - (share * logs).sum() / share.sum()
 
     own = learned(_one_each(observed))
     rows, draws = (observed == 1).any(1, keepdim=True), []
     for number in range(SIMULATED):
         random = torch.rand(recovered.shape, generator=generator("simulated picks", number))
-        labels = (random.to(recovered.device) < recovered) & rows
+        labels = (random < recovered) & rows
         order = torch.rand(recovered.shape, generator=generator("which is picked", number))
-        best = (labels * (order.to(recovered.device) + 1e-6)).argmax(1, keepdim=True)
-        seen = torch.zeros_like(recovered).scatter_(1, best, 1.0) * rows
-        draws.append(learned(seen))
+        best = (labels * (order + 1e-6)).argmax(1, keepdim=True)
+        draws.append(learned(torch.zeros_like(observed).scatter_(1, best, 1) * rows))
     null = torch.stack(draws)
 
     def spread(logs: Tensor) -> Tensor:
@@ -265,16 +342,11 @@ def with_test(ridge: Ridge, observed: Tensor, solution: Solution) -> Solution:
     longer = float((spread(final) / spread(own).clamp(min=1e-12)).sqrt().clamp(min=1.0))
     error = (null.square().mean(0).sqrt() * longer).tolist()
     salience = replace(estimate.salience, error=tuple(error), p_value=p_value)
-    return replace(solution, estimate=replace(estimate, salience=salience))
+    solution.estimate = replace(estimate, salience=salience)
+    return solution
 
 
 def _one_each(observed: Tensor) -> Tensor:
-    """The seen positives, of several in an item only the first, `[n, L]`."""
-    positive = (observed == 1).float()
-    return torch.zeros_like(positive).scatter_(1, positive.argmax(1, keepdim=True), 1.0) * positive
-
-
-def _some(observed: Tensor, labels: int) -> Tensor:
-    """Rows with a seen positive, every so many where there are more labels than given."""
-    rows = (observed == 1).any(1).nonzero()[:, 0]
-    return rows[:: -(-len(rows) * observed.shape[1] // labels) or 1]
+    """The seen positives, of several in an item only the first, int8 `[n, L]`."""
+    positive = (observed == 1).to(torch.int8)
+    return torch.zeros_like(positive).scatter_(1, positive.argmax(1, keepdim=True), 1) * positive

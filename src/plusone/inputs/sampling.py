@@ -13,6 +13,7 @@ from plusone.inputs.forward import ROWS
 from plusone.seeds import derive
 
 VALIDATION_LABELS = 1 << 26  # evaluated after every epoch
+CALIBRATED_LABELS = 1 << 24  # of items that probabilities and thresholds are calibrated on
 RECOVERY_LABELS = 1 << 25  # training labels evaluated at the end of a run
 TEST_LABELS = 1 << 28  # evaluated at the end of a run or by `plusone evaluate`
 SMALLEST_SAMPLE = 1000  # items

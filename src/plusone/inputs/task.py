@@ -26,8 +26,6 @@ from plusone.inputs.workers import ImageWorkers
 from plusone.methods import get_method
 from plusone.models.backbones import backbone_for
 from plusone.parallel.processes import main_process_first
-from plusone.probabilities.answers import mark_answers
-from plusone.probabilities.curve import States
 from plusone.recipe import Recipe
 
 HINT_LENGTH = 0.5  # of appended hints, over the length of the feature vector
@@ -61,10 +59,6 @@ class Part:
 
     def __len__(self) -> int:
         return len(self.ids)
-
-    def marked(self) -> States:
-        """Observed labels, with positives that are answers marked, int8 `[N, L]`."""
-        return mark_answers(self.observed, self.named)
 
 
 @dataclass(frozen=True)

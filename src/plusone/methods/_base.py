@@ -18,9 +18,11 @@ from torch import Tensor, nn
 from typing_extensions import TypeVar
 
 from plusone.closed_form.ridge import Ridge, Solution
+from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.methods._tables import DividedTable, divided, slots_of
 from plusone.models.heads import Head, LinearHead
+from plusone.probabilities.k import LabelsPerItem
 from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
 
 
@@ -180,19 +182,26 @@ class Method(nn.Module, Generic[O_co]):
         """
         raise NotImplementedError(f"{type(self).__name__} must define look_again()")
 
-    def solve(self, ridge: Ridge, observed: Tensor) -> Solution:
+    def solve(
+        self, ridge: Ridge, observed: LabelMatrix, estimate: LabelsPerItem | None = None
+    ) -> Solution:
         """The linear model that minimises the loss on fixed features, for closed-form methods.
 
         It changes nothing; it is also called for parts of the items.
 
         Args:
             ridge: Ridge regression on the vectors of all n items that are learned from.
-            observed: Their labels, float `[n, L]` in {1, 0, -1}.
+            observed: Their labels, `[n, L]`, with positives that are answers marked.
+            estimate: k with its range, where answers tell it.
         """
         raise NotImplementedError(f"{type(self).__name__} must define solve()")
 
-    def after_solving(self, solution: Solution) -> None:
-        """Called with the solution for all items, the training items first."""
+    def after_solving(self, recovered: Callable[[Tensor], Tensor]) -> None:
+        """Called after the head was solved.
+
+        Args:
+            recovered: Gives the recovered labels `[b, L]` of training items, int64 `[b]`.
+        """
 
     def penalty(self, head: nn.Module) -> dict[str, Tensor]:
         """Named terms that depend on the head's weights alone.

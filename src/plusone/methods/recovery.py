@@ -21,7 +21,12 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from plusone.closed_form.recover import calibrated, first_estimate, recover_labels
+from plusone.closed_form.recover import (
+    Recovering,
+    first_estimate,
+    power_for,
+    recover_labels,
+)
 from plusone.closed_form.ridge import (
     PENALTIES,
     Ridge,
@@ -29,13 +34,15 @@ from plusone.closed_form.ridge import (
     pick_probabilities,
     seen_label_regression,
 )
+from plusone.data.matrix import LabelMatrix
 from plusone.device import CPU
 from plusone.losses import reduce
 from plusone.methods._base import Method, MethodInfo, Options, Part
 from plusone.methods._tables import rows_of, set_columns
 from plusone.probabilities.k import LabelsPerItem
-from plusone.types import Batch, Clock, Outputs, TrainLabels
+from plusone.types import Batch, Clock, Outputs, Stage, TrainLabels
 
+KEPT = 1 << 26  # recovered labels that are kept after a solution in closed form
 SLOPE = 4.0  # scores in [0, 1] are sigmoid(SLOPE (z - 1/2))
 
 
@@ -89,8 +96,10 @@ class RidgeRegression(Method[AnyRidge]):
         """The targets of a batch, `[B, L]`."""
         return batch.observed.clamp(min=0)
 
-    def solve(self, ridge: Ridge, observed: Tensor) -> Solution:
-        return seen_label_regression(ridge, observed, self.penalties)[0]
+    def solve(
+        self, ridge: Ridge, observed: LabelMatrix, estimate: LabelsPerItem | None = None
+    ) -> Solution:
+        return seen_label_regression(ridge, observed, self.penalties)
 
     @property
     def penalties(self) -> tuple[float, ...]:
@@ -99,20 +108,39 @@ class RidgeRegression(Method[AnyRidge]):
 
 
 class Recovery(RidgeRegression[RecoveryOptions]):
-    """Squared error on recovered labels."""
+    """Squared error on recovered labels.
+
+    Attributes:
+        targets: Recovered labels of the training items, `[N, L]`; `[N, 0]` in a stage that is
+            solved in closed form and has more than `KEPT` of them, which are then computed when
+            they are asked for.
+    """
 
     per_item = ("targets",)
 
     def __init__(self, labels: TrainLabels, options: RecoveryOptions) -> None:
         super().__init__(labels, options)
-        self.register_buffer("targets", torch.from_numpy(labels.observed.dense() == 1).float())
+        self._recovered: Callable[[Tensor], Tensor] | None = None
+        self.register_buffer("targets", self._first_targets(labels.n_items * labels.n_classes))
         self.targets: Tensor
+
+    def _first_targets(self, kept: int) -> Tensor:
+        """The seen labels; nothing of them if there are more than may be kept."""
+        seen = self.labels.observed
+        if kept > KEPT:
+            return torch.zeros(self.labels.n_items, 0)
+        return torch.from_numpy(seen.dense() == 1).float()
+
+    def begin_stage(self, stage: Stage) -> None:
+        super().begin_stage(stage)
+        if stage.inputs != "features" and not self.targets.shape[1]:
+            self.targets = self._first_targets(0).to(self.targets.device)
 
     def targets_of(self, batch: Batch) -> Tensor:
         return rows_of(self.targets, batch.index)
 
     def solve(
-        self, ridge: Ridge, observed: Tensor, estimate: LabelsPerItem | None = None
+        self, ridge: Ridge, observed: LabelMatrix, estimate: LabelsPerItem | None = None
     ) -> Solution:
         return recover_labels(
             ridge,
@@ -125,19 +153,24 @@ class Recovery(RidgeRegression[RecoveryOptions]):
             penalties=self.penalties,
         )
 
-    def after_solving(self, solution: Solution) -> None:
-        if solution.targets is not None:
-            set_columns(self.targets, solution.targets[: self.labels.n_items])
+    def after_solving(self, recovered: Callable[[Tensor], Tensor]) -> None:
+        if self.targets.shape[1]:
+            set_columns(self.targets, recovered(torch.arange(self.labels.n_items)))
+        self._recovered = recovered
 
     def after_epoch(self, clock: Clock, predict: Callable[[], Tensor]) -> None:
         predictions = predict()
         observed = torch.from_numpy(self.labels.observed.dense()).to(predictions.device).float()
         q = pick_probabilities(predictions, observed)
         k = first_estimate(q, observed, self.labels.expected_positives).k
-        set_columns(self.targets, calibrated(q.mul_(k), observed, k)[1])
+        p = q.mul_(k)
+        step = Recovering(power_for(p, observed, k), k)
+        set_columns(self.targets, step.recovered(p, observed))
 
-    def estimates(self, rows: Tensor | None = None) -> Tensor:
-        return rows_of(self.targets, rows).to(CPU)
+    def estimates(self, rows: Tensor | None = None) -> Tensor | None:
+        if self.targets.shape[1]:
+            return rows_of(self.targets, rows).to(CPU)
+        return None if self._recovered is None or rows is None else self._recovered(rows)
 
 
 NO_CURVE = "it is solved in closed form, without gradient steps"

@@ -31,10 +31,28 @@ def mark_answers(observed: LabelMatrix, named: LabelMatrix | None) -> npt.NDArra
     >>> mark_answers(seen, LabelMatrix.from_dense([[1, 0, 0]])).tolist()
     [[1, 2, -1]]
     """
-    states = observed.dense()
-    if named is not None:
-        states[(states == 1) & (named.dense() != 1)] = ANSWERED
-    return states
+    return marked_labels(observed, named).dense()
+
+
+def marked_labels(observed: LabelMatrix, named: LabelMatrix | None) -> LabelMatrix:
+    """The same without a table."""
+    if named is None:
+        return observed
+    row, values = observed.row_of_entry(), observed.values.copy()
+    own = row * observed.n_classes + observed.indices
+    picked = named.row_of_entry() * named.n_classes + named.indices
+    picked = picked[named.values == 1]
+    values[(values == 1) & np.isin(own, picked, invert=True)] = ANSWERED
+    return LabelMatrix.from_entries(
+        row, observed.indices, values, observed.shape, default=observed.default
+    )
+
+
+def without_answers(marked: LabelMatrix) -> LabelMatrix:
+    """Labels as they were before the answers, which `are_answers` tells; `marked` if none is."""
+    if not (marked.values == ANSWERED).any():
+        return marked
+    return marked.with_default(0).only_positives()
 
 
 def are_answers(marked: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:

@@ -42,12 +42,14 @@ class HeldOut:
         labels: Their labels; unobserved ones are 0.
         items: What the items are, for sentences.
         named: Which seen positives were named, where the others are answers.
+        rows: Which items of the run they are, training items first, `[N]`; None for its last ones.
     """
 
     log_odds: Tensor
     labels: LabelMatrix
     items: str = "validation items"
     named: LabelMatrix | None = None
+    rows: npt.NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)

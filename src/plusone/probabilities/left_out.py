@@ -65,7 +65,7 @@ class LeftOut:
 def kept_scores(
     held_out: HeldOut,
     calibration: Calibration,
-    first: int,
+    row: npt.NDArray[np.int64],
     picks: PickModel = UNIFORM,
     seed: int = 0,
 ) -> LeftOut:
@@ -74,7 +74,7 @@ def kept_scores(
     Args:
         held_out: Scores and labels of the items.
         calibration: From scores to probabilities.
-        first: Row of the first of them in `observed.npz`; the others follow.
+        row: Row of each of them in `observed.npz`, `[n]`.
         picks: How labels are picked.
         seed: Seed of the draw where an item has several seen positives.
     """
@@ -95,7 +95,7 @@ def kept_scores(
         item, label = np.nonzero((torch.sigmoid(z).numpy() >= LEAST) | positive)
         parts.append(
             {
-                "row": first + rows,
+                "row": row[rows],
                 "complete": (states != 0).all(axis=1),
                 "pick": np.where(any_seen, picked.label.numpy(), NONE).astype(np.int32),
                 "weight": np.where(any_seen, named.exp().numpy(), 0).astype(np.float32),

@@ -227,10 +227,10 @@ def _write_model(training: Training, folder: Path) -> tuple[Calibration, Thresho
     calibration, thresholds = calibrate(training, held_out)
     if is_main_process():
         checkpoint.save(folder / "model.safetensors", tensors, {"version": __version__})
-        observed = len(training.task.train) + len(training.task.val)  # the last ones are held out
-        scores = kept_scores(
-            held_out, calibration, observed - len(held_out.labels), calibration.picks
-        )
+        rows = held_out.rows
+        if rows is None:  # the last ones are held out
+            rows = len(training.task.train) + np.arange(len(training.task.val))
+        scores = kept_scores(held_out, calibration, rows, calibration.picks)
         whole, key = kept_by_run(training)
         tables |= scores.tensors() | whole
         checkpoint.save(folder / MEMORY, tables, {"version": __version__} | key)

@@ -17,15 +17,17 @@ from torch import Tensor, nn
 from plusone.build import Plan
 from plusone.closed_form.gamma import SAMPLED, Kernel, best_kernel
 from plusone.closed_form.kernel import (
-    BLOCK,
     GAMMA,
     FeatureMap,
     KernelMap,
     LinearMap,
+    MappedHead,
     StandardMap,
     kind_of,
     n_landmarks,
 )
+from plusone.closed_form.rows import Rows
+from plusone.data.matrix import LabelMatrix
 from plusone.device import device_of
 from plusone.features.extraction import FeatureCache
 from plusone.inputs.forward import predict
@@ -42,6 +44,7 @@ from plusone.inputs.task import Learned, Part, Task, numbered_groups
 from plusone.models.backbones import feature_dim
 from plusone.models.classifier import Classifier
 from plusone.models.heads import Head
+from plusone.parallel.passes import ranks_of_passes
 from plusone.parallel.processes import world
 from plusone.recipe import Recipe
 from plusone.seeds import derive, generator
@@ -61,49 +64,32 @@ class Space:
         learned: The items that are learned from.
 
     Attributes:
-        fitted: Their vectors, `[n, r]`.
+        x: Features of all items of the parts that are learned from, `[N, D]`.
+        vectors: Vectors of the items that are learned from, `[n, r]`.
         weights: How much each of them counts, `[n]`; None if all the same.
     """
 
     def __init__(
-        self, map: FeatureMap, features: Callable[[Inputs], Tensor], learned: Learned
+        self, map: FeatureMap, features: Callable[[Inputs], Rows], learned: Learned
     ) -> None:
-        self.map, self.features, self.learned = map, features, learned
-        weights, each = learned.weights(), [features(part.inputs) for part in learned.parts]
+        self.map, self.features = map, features
+        weights, parts = learned.weights(), [features(part.inputs) for part in learned.parts]
         self.weights = None if weights is None else weights.to(device_of(map))
+        self.x = Rows.joined(parts)
         with torch.no_grad():
-            x = each[0] if len(each) == 1 else torch.cat(each)
-            self.fitted = map.fit(learned.of(x), self.weights)
+            self.vectors = map.learn(Rows.joined(parts, learned.rows), self.weights)
         self._held: dict[int, tuple[Inputs, ArrayInputs]] = {}
-        if learned.rows is None:
-            vectors = torch.split(self.fitted, [len(part) for part in learned.parts])
-            for part, own in zip(learned.parts, vectors, strict=True):
-                self._held[id(part.inputs)] = (part.inputs, ArrayInputs(own))
 
     def of(self, inputs: Inputs) -> ArrayInputs:
         """The vectors of inputs, in memory."""
         if id(inputs) not in self._held:
             with torch.no_grad():
-                x, device = self.features(inputs), device_of(self.map)
-                vectors = [self.map(rows.to(device)) for rows in torch.split(x, BLOCK)]
-                self._held[id(inputs)] = (inputs, ArrayInputs(torch.cat(vectors)))
+                vectors = self.features(inputs).mapped(self.map, self.map.rank)
+                self._held[id(inputs)] = (
+                    inputs,
+                    ArrayInputs(vectors.at(torch.arange(len(vectors)))),
+                )
         return self._held[id(inputs)][1]
-
-    def predict(self, weight: Tensor, bias: Tensor) -> Tensor:
-        """What a linear model `[L, r]` predicts for all items of the parts that are learned from.
-
-        Returns:
-            `[N, L]`; no vectors are kept.
-        """
-        device = device_of(self.map)
-        with torch.no_grad():
-            return torch.cat(
-                [
-                    torch.addmm(bias, self.map(rows.to(device)), weight.T)
-                    for part in self.learned.parts
-                    for rows in torch.split(self.features(part.inputs), BLOCK)
-                ]
-            )
 
 
 class StageInputs:
@@ -157,7 +143,7 @@ class StageInputs:
         """
         inputs, kind, forward = self.forward(part, model)
         inputs = inputs if rows is None else SomeInputs(inputs, rows)
-        return predict(model, forward, inputs, kind=kind)
+        return predict(forward, forward, inputs, kind=kind)
 
     def head_vectors(self) -> Tensor:
         """What the head gets for each training item in a stage on features, `[N, D]`."""
@@ -167,7 +153,10 @@ class StageInputs:
     def forward(self, part: Part, model: Classifier) -> tuple[Inputs, str, nn.Module]:
         """Inputs of the current stage, their kind, and what to apply to them."""
         if self.space is not None:
-            return self.space.of(part.inputs), "features", model.head
+            if not self.plan.solves:
+                return self.space.of(part.inputs), "features", model.head
+            x = self._extracted(part.inputs) if self.task.images else self._on_device(part.inputs)
+            return x, "features", MappedHead(self.space.map, model.head)
         if not self.task.images:
             # Vectors go straight to the head; tokens may have to be pooled for it first.
             head = model.head if len(self.task.shape) == 1 else model
@@ -181,7 +170,7 @@ class StageInputs:
         inputs, chosen = self.task.train.inputs, torch.from_numpy(rows)
         if isinstance(inputs, ArrayInputs | MappedInputs) and not self.task.images:
             return inputs.at(chosen).float()
-        return self._vectors(inputs)[chosen]
+        return self._vectors(inputs).at(chosen)
 
     def enter_space(self, space: Space | None = None) -> None:
         """Fits the map between features and head, if the stage has one and it was not done.
@@ -219,29 +208,22 @@ class StageInputs:
         parts, rows, count = self.learned.parts, self.learned.rows, len(self.learned)
         some = torch.linspace(0, count - 1, min(count, SAMPLED)).long()
         some = some if rows is None else rows[some]
-        x = torch.cat([self._vectors(part.inputs) for part in parts])[some].to(self.device)
+        x = Rows.joined([self._vectors(part.inputs) for part in parts]).at(some).to(self.device)
         if self.recipe.standardize:
             x = StandardMap(x.shape[1]).to(self.device).fit(x)
-        observed = np.concatenate([part.observed.dense() for part in parts])[some.numpy()]
+        observed = LabelMatrix.concatenate([part.observed for part in parts]).take(some)
         groups = numbered_groups(parts)
         groups = None if groups is None else groups[some]
-        return best_kernel(
-            x,
-            torch.from_numpy(observed).to(self.device).float(),
-            groups,
-            self.recipe.kernel,
-            self.recipe.gamma,
-        )
+        return best_kernel(x, observed, groups, self.recipe.kernel, self.recipe.gamma)
 
-    def _vectors(self, inputs: Inputs) -> Tensor:
-        """Features `[N, D]` of inputs."""
-        if self.task.images and world()[1] == 1:
-            return Head().pool(self._cache.of(self.model, inputs).x)
+    def _vectors(self, inputs: Inputs) -> Rows:
+        """Features `[N, D]` of inputs, which every process can read."""
         if self.task.images:
-            inputs = self._extracted(inputs)
-        elif len(self.task.shape) == 1 and isinstance(inputs, ArrayInputs):
-            return inputs.x.float()
-        return predict(self.model, Head().pool, inputs, kind="features").float()
+            inputs = self._cache.of(self.model, inputs)
+        assert isinstance(inputs, ArrayInputs | MappedInputs)
+        x, pool = inputs, Head().pool
+        width = pool(x.at(torch.arange(1))).shape[1]
+        return Rows(lambda rows: pool(x.at(rows).float()), len(x), width, ranks_of_passes())
 
     def _extracted(self, images: Inputs) -> Inputs:
         """The features of images with batches on the device."""
