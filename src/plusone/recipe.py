@@ -118,10 +118,16 @@ class Recipe(BaseModel):
         "priors; default: the method's own, for crisp best-bin estimation (BBE) every epoch",
     )
 
-    probe: Literal["auto", "on", "off"] = Field(
+    probe: Literal["auto", "on", "full", "off"] = Field(
         default="auto",
         description="after each epoch, look at what the model says about hidden training labels, "
-        "for reports; auto = where only a head is trained, which makes it cheap",
+        "for reports; auto = where only a head is trained, which makes it cheap; full = also "
+        "before training, and for each class",
+    )
+    probe_on: Literal["training", "validation", "test"] = Field(
+        default="training",
+        description="whose labels the probe looks at: the hidden ones of the training items, or "
+        "all labels of validation or test items, as GR and LASD do",
     )
 
     hint_features: bool = Field(

@@ -83,17 +83,21 @@ class Document(Record):
 
 
 class Probe(Record):
-    """Probabilities of the unobserved training labels at one moment, as two histograms.
+    """Probabilities of unobserved labels at one moment, as two histograms.
+
+    They are those of the training items, or all labels of other items (`Recipe.probe_on`).
 
     Args:
         positives: How many hidden positives have a probability in each of 100 equal bins.
         negatives: The same for true negatives.
         distance: Wasserstein distance between the two distributions; None if one is empty.
+        by_class: Both histograms of each class, where the recipe asks for them.
     """
 
     positives: tuple[int, ...]
     negatives: tuple[int, ...]
     distance: Number
+    by_class: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] | None = None
 
 
 class EpochRecord(Record):
@@ -111,6 +115,7 @@ class EpochRecord(Record):
         seconds: Time taken, evaluation included.
         probe: Histograms of the unobserved labels' probabilities; None where the recipe does not
             ask for them or the truth is not known.
+        probe_before: The same before the first step, where the recipe asks for it.
         val_score: What the best epoch is chosen by, higher is better.
         selected_by: "map", or the name of a score of `plusone.metrics.seen_labels`.
     """
@@ -124,6 +129,7 @@ class EpochRecord(Record):
     weights: str
     seconds: float
     probe: Probe | None = None
+    probe_before: Probe | None = None
     val_score: Number = None
     selected_by: str = "map"
 

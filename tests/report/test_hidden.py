@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from scipy.stats import wasserstein_distance
 
 from plusone.errors import InputError
 from plusone.report.hidden import (
@@ -65,6 +66,26 @@ def test_predictive_values_are_those_of_the_values_themselves(epoch, tau):
     assert found.npv[0] == pytest.approx(tn / (tn + fn))
     assert found.above[0] == tp + fp
     assert found.tau == tau
+
+
+def test_one_class_and_means_over_classes(epoch):
+    halves = [(POSITIVES[:100], NEGATIVES[:1500]), (POSITIVES[100:], NEGATIVES[1500:])]
+    counts = [
+        tuple(tuple(np.histogram(v, bins=100, range=(0, 1))[0].tolist()) for v in half)
+        for half in halves
+    ]
+    full = probe().model_copy(update={"by_class": tuple(counts)})
+    found = predictive_values([epoch(probe=full)], 0.5)
+    by_class = [np.sum(p >= 0.5) / (np.sum(p >= 0.5) + np.sum(n >= 0.5)) for p, n in halves]
+    assert found.ppv[0] == pytest.approx(np.mean(by_class))
+    assert found.classes == 2
+    one = densities(full, 1)
+    assert np.mean(np.multiply(one.positives, one.p)) == pytest.approx(
+        halves[1][0].mean(), abs=0.005
+    )
+    assert one.distance == pytest.approx(wasserstein_distance(*halves[1]), abs=0.01)
+    with pytest.raises(InputError, match="probe=full"):
+        densities(probe(), 0)
 
 
 def test_nothing_above_the_threshold_has_no_value(epoch):

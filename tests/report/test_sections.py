@@ -1,5 +1,6 @@
 """What sections make of results that are not as they mostly are."""
 
+import numpy as np
 import pytest
 
 from plusone.report import classes, curves, gradients, hidden, k_intervals, surfaces
@@ -48,6 +49,24 @@ def test_nothing_is_hidden(make, tmp_path):
     full = changed(make.result("bce"), positives=[0] * 100, distance=None)
     make.journal(tmp_path, [full])
     assert not hidden.hidden_labels(collect([tmp_path])).blocks
+
+
+def test_probes_of_test_items_before_training_and_of_each_class(make, tmp_path):
+    flat, one = [1] * 100, [0] * 99 + [50]
+    by_class = [[flat, flat], [one, flat], [flat, flat], [flat, flat]]
+    full = changed(make.result("gr"), by_class=by_class)
+    full["recipe"] |= {"probe": "full", "probe_on": "test"}
+    full["epochs"][0]["probe_before"] = full["epochs"][0]["probe"] | {"positives": flat}
+    make.journal(tmp_path, [full, make.result("an")])  # an, probed on training items, is left out
+    blocks = hidden.hidden_labels(collect([tmp_path])).blocks
+    notes = {block.name.rsplit("-", 1)[0]: block.note for block in blocks}
+    assert all(note.endswith("All labels of test items.") for note in notes.values())
+    drawn = {block.name.rsplit("-", 1)[0]: block for block in blocks}
+    assert title(drawn["class-densities"]).startswith("pets, ant, seed 0: ")
+    panels = drawn["false-negatives"].draw().axes
+    before = panels[0].lines[0]  # grey: half of the labels of each bin that had enough
+    share = 1 / (1 + np.array(full["epochs"][0]["probe"]["negatives"]))
+    assert before.get_ydata() == pytest.approx([s for s in share if round(1 / s) >= hidden.ENOUGH])
 
 
 def test_empty_records_and_values_that_are_not_finite(make, tmp_path):

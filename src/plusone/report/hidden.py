@@ -2,8 +2,8 @@
 
 A probe (`plusone.results.Probe`) holds two histograms of predicted probabilities over the
 unobserved labels of the training items: those of hidden positives (FN) and of true negatives (TN).
-GR counts on validation items and LASD on test items, with all of their labels; here the training
-items are used throughout.
+GR counts on validation items and LASD on test items, with all of their labels: `probe_on`. With
+`probe = "full"` GR's Fig. 5 begins before training, and LASD's Fig. 2 is the mean over classes.
 """
 
 from __future__ import annotations
@@ -128,6 +128,7 @@ class PredictiveValues:
         ppv: TP / (TP + FP), the share of positives above tau; None where nothing is above.
         npv: TN / (TN + FN), the share of negatives below tau; None where nothing is below.
         above: How many labels are above tau.
+        classes: Over how many classes PPV and NPV are averaged; None if all labels are pooled.
     """
 
     epochs: tuple[int, ...]
@@ -135,6 +136,7 @@ class PredictiveValues:
     ppv: Gaps
     npv: Gaps
     above: tuple[int, ...]
+    classes: int | None = None
 
 
 def probes_of(epochs: Iterable[EpochRecord]) -> tuple[tuple[int, ...], list[Probe]]:
@@ -160,13 +162,18 @@ def distances(epochs: Iterable[EpochRecord]) -> Distances:
     return Distances(numbers, tuple(probe.distance for probe in probes))
 
 
-def densities(probe: Probe) -> Densities:
-    """Densities of hidden positives and true negatives in one epoch (GR, Fig. 3b and c)."""
-    positives, negatives = (
-        tuple(share * BINS for share in _shares(counts))
-        for counts in (probe.positives, probe.negatives)
-    )
-    return Densities(MIDDLES, positives, negatives, probe.distance)
+def densities(probe: Probe, cls: int | None = None) -> Densities:
+    """Densities of hidden positives and true negatives in one epoch (GR, Fig. 3b and c).
+
+    Of one class (EM), by its number, where the run was probed with `probe = "full"`.
+    """
+    counts, distance = (probe.positives, probe.negatives), probe.distance
+    if cls is not None:
+        counts = _classes_of(probe)[cls]
+        ones, zeros = (np.cumsum(_shares(each)) for each in counts)
+        distance = float(np.abs(ones - zeros).mean()) if all(map(any, counts)) else None
+    positives, negatives = (tuple(share * BINS for share in _shares(each)) for each in counts)
+    return Densities(MIDDLES, positives, negatives, distance)
 
 
 def false_negatives(probe: Probe) -> FalseNegatives:
@@ -184,7 +191,8 @@ def predictive_values(epochs: Iterable[EpochRecord], tau: float) -> PredictiveVa
     """PPV and NPV at a threshold over the epochs (LASD, Fig. 2).
 
     They are exact: tau must lie on the edge of a bin, a multiple of 0.01 between 0 and 1. A
-    probability equal to tau counts as above it.
+    probability equal to tau counts as above it. Where all epochs were probed with `probe = "full"`
+    they are means over the classes, as LASD has them, else of all labels together.
     """
     edge = round(tau * BINS)
     if not 0 < edge < BINS or abs(tau * BINS - edge) > 1e-6:
@@ -193,14 +201,27 @@ def predictive_values(epochs: Iterable[EpochRecord], tau: float) -> PredictiveVa
             f"are counted in {BINS} bins; the nearest is {min(max(edge, 1), BINS - 1) / BINS:g}"
         )
     numbers, probes = probes_of(epochs)
+    by_class = all(probe.by_class is not None for probe in probes)
     ppv, npv, above = [], [], []
     for probe in probes:
-        tp, fp = sum(probe.positives[edge:]), sum(probe.negatives[edge:])
-        tn, fn = sum(probe.negatives[:edge]), sum(probe.positives[:edge])
-        ppv.append(_ratio(tp, tp + fp))
-        npv.append(_ratio(tn, tn + fn))
-        above.append(tp + fp)
-    return PredictiveValues(numbers, edge / BINS, tuple(ppv), tuple(npv), tuple(above))
+        tables = _classes_of(probe) if by_class else ((probe.positives, probe.negatives),)
+        ppv.append(_mean(_ratio(sum(p[edge:]), sum(p[edge:]) + sum(n[edge:])) for p, n in tables))
+        npv.append(_mean(_ratio(sum(n[:edge]), sum(n[:edge]) + sum(p[:edge])) for p, n in tables))
+        above.append(sum(probe.positives[edge:]) + sum(probe.negatives[edge:]))
+    classes = len(_classes_of(probes[0])) if by_class else None
+    return PredictiveValues(numbers, edge / BINS, tuple(ppv), tuple(npv), tuple(above), classes)
+
+
+def _classes_of(probe: Probe) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+    if probe.by_class is None:
+        raise InputError("this run was not probed for each class: --set probe=full")
+    return probe.by_class
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """Of the classes that have one."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _shares(counts: Sequence[int]) -> Numbers:
@@ -275,9 +296,10 @@ def hidden_labels(material: Material) -> Section:
             (
                 "false-negatives",
                 _false_negatives,
-                f"Grey: after the first epoch; colour: after the last; pale: fewer than {ENOUGH} "
-                "labels. Line: the share under a calibrated model (Eq. 6), with k positives per "
-                "item; dashed: khat, the estimate that GR uses in the last epoch (Eq. 7).",
+                "Grey: after the first epoch, or before it with probe = full; colour: after the "
+                f"last; pale: fewer than {ENOUGH} labels. Line: the share under a calibrated model "
+                "(Eq. 6), with k positives per item; dashed: khat, the estimate that GR uses in "
+                "the last epoch (Eq. 7).",
             ),
             (
                 "predictive",
@@ -288,14 +310,20 @@ def hidden_labels(material: Material) -> Section:
             ),
         )
         blocks += [
-            Drawing(f"{name}-{group.slug}", partial(draw, group, runs), note)
+            Drawing(f"{name}-{group.slug}", partial(draw, group, runs), note + whose(runs))
             for name, draw, note in figures
         ]
+        if split := {name: run for name, run in runs.items() if _class_shown(run[1]) is not None}:
+            note = "The class with the most hidden positives (EM); as the densities above."
+            note += whose(split)
+            draw = partial(_class_densities, group, split)
+            blocks.append(Drawing(f"class-densities-{group.slug}", draw, note))
     return Section(
         "hidden",
         "Hidden labels during training",
         "After every epoch the model predicted the labels of its training items that are "
-        "unobserved: hidden positives and true negatives. The figures follow Cole et al. 2021, "
+        "unobserved: hidden positives and true negatives; or all labels of validation or test "
+        "items (probe_on), where a figure says so. The figures follow Cole et al. 2021, "
         "Fig. 2 (probabilities of hidden positives), GR, Fig. 3 (Wasserstein distance between the "
         "probabilities of hidden positives and true negatives, and their densities), GR, Fig. 5 "
         "(share of positives among unobserved labels, in 100 bins of probability), and LASD, "
@@ -305,8 +333,21 @@ def hidden_labels(material: Material) -> Section:
     )
 
 
+def whose(runs: Probed) -> str:
+    """Whose labels the probes are of, where they are not those of the training items."""
+    where = {_where(run) for run, _ in runs.values()} - {"training"}
+    return f" All labels of {' and '.join(sorted(where))} items." if where else ""
+
+
+def _where(run: JobResult) -> str:
+    return str(run.recipe.get("probe_on", "training"))
+
+
 def probed(group: Group) -> Probed:
-    """The first run of each method in focus with its epochs, if these have probes."""
+    """The first run of each method in focus with its epochs, if these have probes.
+
+    They are of the same items: those of the first run.
+    """
     runs: Probed = {}
     for entry in group.focus:
         for run in entry.runs[:1]:
@@ -315,7 +356,8 @@ def probed(group: Group) -> Probed:
                 _, probes = probes_of(epochs)
             except InputError:
                 continue
-            if any(any(probe.positives) and any(probe.negatives) for probe in probes):
+            same = all(_where(run) == _where(other) for other, _ in runs.values())
+            if same and any(any(probe.positives) and any(probe.negatives) for probe in probes):
                 runs[entry.method] = run, epochs  # else it saw all labels
     return runs
 
@@ -475,7 +517,24 @@ def distance_finding(lines: Sequence[Line], ink: Ink, data: str) -> str:
 # Densities of both in the first, the best and the last epoch
 
 
-def _densities(group: Group, runs: Probed) -> Figure:
+def _class_shown(epochs: Sequence[EpochRecord]) -> int | None:
+    """The class with the most hidden positives, where every class was probed."""
+    probe = next((epoch.probe for epoch in epochs if epoch.probe is not None), None)
+    if probe is None or probe.by_class is None:
+        return None
+    return int(np.argmax([sum(positives) for positives, _ in probe.by_class]))
+
+
+def _class_densities(group: Group, runs: Probed) -> Figure:
+    cls = _class_shown(next(iter(runs.values()))[1])
+    run = next(iter(runs.values()))[0]
+    named = (
+        run.labels.classes[cls] if run.labels is not None and cls is not None else f"class {cls}"
+    )
+    return _densities(group, runs, cls, f", {named}")
+
+
+def _densities(group: Group, runs: Probed, cls: int | None = None, named: str = "") -> Figure:
     moments: dict[str, list[tuple[str, Densities]]] = {}
     best_is_last = True
     for name, (_, epochs) in runs.items():
@@ -488,13 +547,13 @@ def _densities(group: Group, runs: Probed) -> Figure:
         best, last = scores.index(max(scores)), len(probes) - 1
         best_is_last = best_is_last and best == last
         moments[name] = [
-            (f"{word}: epoch {numbers[place]}", densities(probes[place]))
+            (f"{word}: epoch {numbers[place]}", densities(probes[place], cls))
             for word, place in (("first", 0), ("best", best), ("last", last))
         ]
     if best_is_last:
         moments = {name: [columns[0], columns[-1]] for name, columns in moments.items()}
     seeds = {run.seed for run, _ in runs.values()}
-    return density_grid(moments, group.name, seeds.pop() if len(seeds) == 1 else None)
+    return density_grid(moments, group.name + named, seeds.pop() if len(seeds) == 1 else None)
 
 
 @styled
@@ -571,7 +630,8 @@ def _false_negatives(group: Group, runs: Probed) -> Figure:
     k_hat: dict[str, KHat] = {}
     for name, (run, epochs) in runs.items():
         _, probes = probes_of(epochs)
-        shares[name] = false_negatives(probes[0]), false_negatives(probes[-1])
+        first = epochs[0].probe_before or probes[0]
+        shares[name] = false_negatives(first), false_negatives(probes[-1])
         if base(name) == GR.name:
             k_hat[name] = gr_k_hat(len(epochs), len(epochs), run.options)
     k = positives_per_item([run for run, _ in runs.values()])

@@ -59,6 +59,8 @@ def check_settings(task: Task, recipe: Recipe) -> None:
         "it has a mean for each group": recipe.group_weight > 0,
         "its loss is compiled": recipe.compile,
         "its gradients are clipped": recipe.clip is not None,
+        "its probes are not those of a stack": recipe.probe == "full"
+        or recipe.probe_on != "training",
         "several processes share its work": world()[1] > 1,
     }
     if reason := next((reason for reason, holds in reasons.items() if holds), None):

@@ -118,7 +118,14 @@ class Training:
             if task.images:
                 self.model.backbone.compile()
         self.validator = Validator(task.val, recipe)
-        self._prober = prober_for(task.train.truth, task.train.observed)
+        self._probed = self._part_to_probe()
+        own = self._probed is task.train
+        self._prober = prober_for(
+            self._probed.truth,
+            task.train.observed if own else None,
+            by_class=recipe.probe == "full",
+        )
+        self._probe_before: Probe | None = None
         # Parameters that a backbone of the user's own keeps fixed stay fixed.
         self._trainable = [w for w in self.model.backbone.parameters() if w.requires_grad]
         self.stage = self.epoch = 0
@@ -148,13 +155,15 @@ class Training:
                 for part in (self.task.train, self.task.val):  # extracts features
                     self.inputs.forward(part, self.model)
                 self.begin_training()
+                if self.recipe.probe == "full" and (self.stage, self.epoch) == (0, 0):
+                    self._probe_before = self._probe()
             steps = not self.plan.solves and self.stages[self.stage].inputs == "features"
             with computing(self, self.model.head if steps else None):
                 with restoring_best(self):
                     losses = self.train_epoch()
                     check_finite(self)
                 evaluated = self._evaluate()
-                probe = self.probe(partial(self.inputs.logits, self.task.train, self.model))
+                probe = self._probe()
             yield self.close_epoch(losses, evaluated, probe, started)
 
     def begin_training(self) -> None:
@@ -253,6 +262,9 @@ class Training:
             val_score=validation.score,
             selected_by=self.validator.selected_by,
         )
+        if self._probe_before is not None:
+            record = record.model_copy(update={"probe_before": self._probe_before})
+            self._probe_before = None
         waited, patience = self.epoch - self.best.epoch, self.recipe.patience
         if self.epoch == self.stages[stage].epochs or waited >= (patience or math.inf):
             self._next_stage()
@@ -292,6 +304,16 @@ class Training:
     def validated(self, logits: Tensor) -> Validation:
         """The validation of logits `[N, L]` of the validation items."""
         return self.validator(self.method.log_odds(logits))
+
+    def _part_to_probe(self) -> Part:
+        where, task = self.recipe.probe_on, self.task
+        part = {"training": task.train, "validation": task.val, "test": task.test}[where]
+        if part is None:
+            raise InputError(f"probe_on = {where}: the data has no such items")
+        return part
+
+    def _probe(self) -> Probe | None:
+        return self.probe(partial(self.inputs.logits, self._probed, self.model))
 
     def probe(self, predict: Callable[[], Tensor]) -> Probe | None:
         """Histograms of the hidden labels' probabilities, where the recipe asks for them."""
