@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from tests.patience import PATIENCE
+
+from plusone.io.files import LEFTOVER
 
 
 @pytest.mark.parametrize(
@@ -60,6 +63,26 @@ def test_usage(bad, tmp_path, monkeypatch, arguments, sentence):
     answer = bad(*arguments)
     assert sentence in " ".join(answer.err.replace("│", " ").split())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_output_is_no_input(bad, cli, folder, run_folder, tmp_path):
+    """Neither under its own name nor through a link; what a killed command left there goes."""
+    x, labels = tmp_path / "x.npz", tmp_path / "labels.csv"
+    shutil.copy(folder / "x.npz", x)
+    shutil.copy(folder / "labels.csv", labels)
+    (tmp_path / "link.npz").symlink_to(x)
+    before = {path: path.read_bytes() for path in (x, labels)}
+    for command in (
+        ("predict", run_folder, x, "--out", x),
+        ("predict", run_folder, x, "--out", tmp_path / "link.npz"),
+        ("observe", labels, "--out", labels),
+    ):
+        assert "would be replaced; choose another --out" in bad(*command).err
+    assert {path: path.read_bytes() for path in (x, labels)} == before
+    leftover = tmp_path / f".tags.csv.0{LEFTOVER}"
+    leftover.touch()
+    assert cli("predict", run_folder, x, "--out", tmp_path / "tags.csv").code == 0
+    assert not leftover.exists()
 
 
 def test_words_that_are_not_in_a_list(bad, folder, run_folder):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import re
+import sys
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -41,6 +45,44 @@ def run_of(method, to, x=X, **settings):
     )
     train(make_task(data, recipe), recipe, to)
     return to
+
+
+class Killed(BaseException):
+    """Stands for kill -9: what follows is not done."""
+
+
+def test_a_killed_export_over_another_leaves_no_mixture(tmp_path, monkeypatch):
+    """After each number of moves: the old model, the new one, or none."""
+    import shutil
+
+    runs = [run_of("an", tmp_path / "a"), run_of("an", tmp_path / "b", seed=1, epochs=3)]
+    x = ArrayInputs(torch.from_numpy(X))
+    wanted = [load_run(run).probabilities(x) for run in runs]
+    export_run(runs[0], tmp_path / "old")
+    move, outcomes = Path.replace, set()
+    for moves in range(9):
+        out, left = tmp_path / "out", iter(range(moves))
+        shutil.rmtree(out, ignore_errors=True)
+        shutil.copytree(tmp_path / "old", out)
+
+        def moved(path, target, left=left, out=out):
+            if Path(target).parent == out and next(left, None) is None:
+                raise Killed
+            return move(path, target)
+
+        monkeypatch.setattr(Path, "replace", moved)
+        with suppress(Killed):
+            export_run(runs[1], out)
+        monkeypatch.setattr(Path, "replace", move)
+        try:
+            same = [torch.equal(load_run(out).probabilities(x), p) for p in wanted]
+            assert sum(same) == 1, f"a mixture after {moves} moves"
+            outcomes.add(same.index(True))
+        except InputError as error:
+            assert "has no model.safetensors; train or export it again" in str(error)
+            outcomes.add("none")
+    assert outcomes == {"none", 1}
+    assert [path.name for path in tmp_path.iterdir() if "part" in path.name] == []
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
@@ -124,6 +166,18 @@ def exported(tmp_path_factory):
     run = run_of("gr", folder / "run")
     write_calibration(run, ("0", "1", "2"), CURVE)
     return run, folder / "out", export_run(run, folder / "out", onnx=True)
+
+
+@pytest.mark.slow
+def test_no_path_of_this_machine_is_in_the_folder(exported):
+    run, out, _ = exported
+    here = {sys.prefix, str(Path.home()), str(Path(onnx.__file__).parents[2]), str(run.parent)}
+    here |= {f"/{getpass.getuser()}/", "site-packages", "/torch/"}
+    for file in out.iterdir():
+        content = file.read_bytes()
+        for word in here - {"/"}:
+            assert word.encode() not in content, (file.name, word)
+            assert word.encode("utf-32-le") not in content, (file.name, word)
 
 
 @pytest.mark.slow

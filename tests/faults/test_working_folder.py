@@ -54,7 +54,7 @@ ELSEWHERE = {"hints", "prepare", "reproduce"}  # need weights or data sets of ot
 DRIVER = """
 import json, os, sys
 from plusone.cli.app import main
-for words in json.loads(sys.argv[1]):
+for words in json.loads(sys.argv[1]) if __name__ == "__main__" else ():
     try:
         main(words)
     except SystemExit as end:

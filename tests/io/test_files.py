@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from tests.patience import PATIENCE
 
 from plusone.errors import InputError
@@ -23,6 +24,7 @@ from plusone.io.files import (
     write_text,
 )
 from plusone.io.jsonl import append_jsonl
+from plusone.prediction.checkpoint import save
 
 
 @pytest.fixture
@@ -75,6 +77,16 @@ def test_modes_follow_the_umask_and_the_old_file(tmp_path):
     write_text(tmp_path / "old", "y")
     modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
     assert modes == {"private": 0o600, "group": 0o664, "old": 0o640}
+
+
+def test_weights_have_the_mode_of_other_files(tmp_path):
+    before = os.umask(0o022)
+    try:
+        save(tmp_path / "a.safetensors", {"x": torch.zeros(1)}, {})
+        write_text(tmp_path / "a.txt", "x")
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o644}
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="only root can give files away")

@@ -22,6 +22,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from plusone.cli.checks import refuse_inputs_as_outputs
 from plusone.cli.processes import (
     Terminated,
     check_command,
@@ -152,7 +153,7 @@ def _load(name: str) -> Any:
     function = getattr(module, name)
     alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
     help_text = _in_paragraphs(function.__doc__ or "")
-    alone.command(name, cls=_Command, help=help_text)(_with_plugins(function))
+    alone.command(name, cls=_Command, help=help_text)(_prepared(function))
     return typer.main.get_command(alone)
 
 
@@ -162,11 +163,12 @@ def _in_paragraphs(docstring: str) -> str:
     return re.sub(r" +", " ", text)
 
 
-def _with_plugins(function: Callable[..., None]) -> Callable[..., None]:
-    """A command; the methods of its `--plugin`, if it has that option, are there when it starts."""
+def _prepared(function: Callable[..., None]) -> Callable[..., None]:
+    """A command; it replaces no input, and starts with the methods of its `--plugin`, if any."""
 
     @wraps(function)
     def command(**arguments: Any) -> None:
+        refuse_inputs_as_outputs(arguments)
         if plugins := arguments.get("plugin"):
             from plusone.methods import load_plugin
 

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from plusone.cli.processes import leads
 from plusone.errors import InputError
-from plusone.io.files import NO_ROOM, naming, output_file
+from plusone.io.files import NO_ROOM, clear_leftovers, naming, output_file
 
+# Arguments of commands that name a file to write.
+OUTPUTS = {
+    "to": "--out",
+    "gallery": "--gallery",
+    "export": "--export",
+    "more_labels": "--accepted",
+}
 TRIAL = 1 << 16  # bytes that are written to a folder as a test before any work is done
 
 
@@ -44,3 +53,25 @@ def check_file(path: Path, *, flag: str = "--out") -> None:
     except InputError as error:
         raise InputError(str(error).replace("another output", f"another {flag}")) from None
     check_folder(target.parent, flag=flag)
+    clear_leftovers(target.parent, target.name)
+
+
+def refuse_inputs_as_outputs(arguments: Mapping[str, Any]) -> None:
+    """Refuses an output that is one of the inputs of a command: it would replace it."""
+    for name, flag in OUTPUTS.items():
+        target = arguments.get(name)
+        if not isinstance(target, Path) or not target.is_file():
+            continue
+        for other in (value for key, value in arguments.items() if key not in OUTPUTS):
+            for one in other if isinstance(other, list | tuple) else (other,):
+                if isinstance(one, str | Path) and _same_file(Path(one), target):
+                    raise InputError(
+                        f"{target}: is an input and would be replaced; choose another {flag}"
+                    )
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.is_file() and one.samefile(other)
+    except (OSError, ValueError):  # text that cannot be a path
+        return False

@@ -523,8 +523,12 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_classes = len(chosen.values)
         if self.threshold is not None:
             thresholds = np.asarray(self.threshold, dtype=np.float64)
-            if thresholds.shape not in ((), (n_classes,)) or not np.isfinite(thresholds).all():
-                raise InputError(f"threshold must be one number, or one for each of {n_classes}")
+            within = ((thresholds >= 0) & (thresholds <= 1)).all()
+            if thresholds.shape not in ((), (n_classes,)) or not within:
+                raise InputError(
+                    f"threshold must be a number between 0 and 1, or one for each of {n_classes} "
+                    "classes"
+                )
             return np.broadcast_to(thresholds, (n_classes,)).copy()
         return chosen.array
 

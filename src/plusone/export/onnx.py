@@ -105,6 +105,11 @@ def _write(module: nn.Module, path: Path, sample: Tensor, about: Mapping[str, An
                 dynamic_shapes=dynamic,
             )
             assert program is not None
+            parts: tuple[Any, ...] = (program.model.graph, *program.model.functions.values())
+            for part in parts:
+                for node in part.all_nodes():  # stack traces, with paths of this machine
+                    node.metadata_props.clear()
+                    node.doc_string = None
             for key, value in about.items():
                 text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
                 program.model.metadata_props[key] = text

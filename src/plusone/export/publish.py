@@ -19,7 +19,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ from plusone.errors import InputError
 from plusone.export.card import KIND, ModelConfig, make_card
 from plusone.export.inputs import describe_input, some_inputs
 from plusone.export.onnx import OnnxCheck, check_installed, export_onnx
-from plusone.io.files import write_json, write_text
+from plusone.io.files import alone_in, part_folder, write_json, write_text
 from plusone.io.readers import read_json
 from plusone.methods import get_method
 from plusone.prediction import checkpoint
@@ -44,6 +43,7 @@ from plusone.version import __version__
 
 CHECKED = 16  # items that the ONNX file is checked on
 PROGRAM = "predict.py"
+MODELS = (PROGRAM, "model.onnx", "model.safetensors")
 STEPS = ("weights", "onnx", "card")
 
 
@@ -103,9 +103,7 @@ def export_run(
     result, predictor = read_metrics(run), load_run(run, "cpu")
     thresholds = read_thresholds(run, predictor.classes)
     config = make_config(predictor, result, thresholds)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as temporary:
-        part = Path(temporary)
+    with part_folder(out) as part:
         begin("weights")
         _write_model(predictor, read_description(run), part)
         write_thresholds(part, predictor.classes, thresholds)
@@ -126,12 +124,18 @@ def export_run(
 
 
 def _move(part: Path, out: Path) -> None:
-    """Moves a finished export into place, `config.json` first: it marks the folder as an export."""
-    out.mkdir(exist_ok=True)
-    for name in ("model.onnx", PROGRAM):  # of an older export
-        (out / name).unlink(missing_ok=True)
-    for path in sorted(part.iterdir(), key=lambda path: (path.name != "config.json", path.name)):
-        path.replace(out / path.name)
+    """Moves a finished export into place, which has never files of two models.
+
+    Models of an older export go first and the new ones come last, so that a kill leaves the old
+    export, the new one, or a folder without a model. `config.json` marks the folder as an export.
+    """
+    with alone_in(out):
+        for name in MODELS:
+            (out / name).unlink(missing_ok=True)
+        names = [path.name for path in part.iterdir() if path.name not in MODELS]
+        for name in (*sorted(names, key=lambda name: name != "config.json"), *MODELS):
+            if (part / name).exists():
+                (part / name).replace(out / name)
 
 
 def check_out(out: Path) -> None:

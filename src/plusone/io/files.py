@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import json
 import os
 import secrets
@@ -62,13 +63,35 @@ def replacing(path: Path) -> Iterator[Path]:
             yield temporary
             with temporary.open("rb") as written:
                 os.fsync(written.fileno())
-            _keep_mode(target, temporary)
+            _keep_mode(target, temporary, os.fstat(held.fileno()))
             if fcntl is None:
                 held.close()  # Windows does not rename open files
             temporary.replace(target)
         finally:
             held.close()
             temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def part_folder(folder: Path) -> Iterator[Path]:
+    """Yields a temporary folder beside `folder`, whose files are then moved there; removed at last.
+
+    Those that killed processes left are removed first.
+    """
+    with naming(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        clear_leftovers(folder.parent, folder.name)
+        part = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}{LEFTOVER}")
+        part.mkdir()
+    held = None if fcntl is None else os.open(part, os.O_RDONLY)
+    try:
+        if held is not None:
+            _lock(held)
+        yield part
+    finally:
+        if held is not None:
+            os.close(held)
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def output_file(path: Path) -> Path:
@@ -109,12 +132,16 @@ def refuse_links_out(folder: Path) -> None:
             )
 
 
-def _keep_mode(old: Path, new: Path) -> None:
-    """Gives a new file the mode and the owner of the file that it is about to replace."""
+def _keep_mode(old: Path, new: Path, begun: os.stat_result) -> None:
+    """Gives a new file the mode and the owner of the file that it is about to replace.
+
+    Where there is none, those that it began with: writers may have put another file in its place.
+    """
+    now = new.stat()
     try:
-        before, now = old.stat(), new.stat()
+        before = old.stat()
     except OSError:
-        return
+        before = begun
     if (before.st_uid, before.st_gid) != (now.st_uid, now.st_gid) and hasattr(os, "chown"):
         with suppress(OSError):  # only root may
             os.chown(new, before.st_uid, before.st_gid)
@@ -283,16 +310,20 @@ def cache_folder() -> Path | None:
         return None
 
 
-def clear_leftovers(folder: Path) -> None:
-    """Removes the temporary files that a killed process left in a folder.
+def clear_leftovers(folder: Path, name: str | None = None) -> None:
+    """Removes the temporary files that a killed process left in a folder, or of one output there.
 
     Files of other programs, and those that a process is writing now, stay.
     """
-    for leftover in folder.glob(f".*{LEFTOVER}"):
+    pattern = f".*{LEFTOVER}" if name is None else f".{glob.escape(name)}.*{LEFTOVER}"
+    for leftover in folder.glob(pattern):
         with suppress(OSError):
-            handle = os.open(leftover, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+            is_folder = leftover.is_dir() and not leftover.is_symlink()
+            mode = os.O_RDONLY if is_folder else os.O_RDWR
+            handle = os.open(leftover, mode | getattr(os, "O_NOFOLLOW", 0))
             try:
-                if _lock(handle):
-                    leftover.unlink()
+                if not _lock(handle):
+                    continue
+                shutil.rmtree(leftover) if is_folder else leftover.unlink()
             finally:
                 os.close(handle)

@@ -135,6 +135,8 @@ def load_run(
     weights = folder / "model.safetensors"
     if not weights.exists():
         refuse_diverged(folder)
+    if not weights.exists() and not (folder / "records.jsonl").exists():
+        raise InputError(f"{folder}: has no model.safetensors; train or export it again")
     if not weights.exists() or is_unfinished(folder):
         raise InputError(f"{folder}: the run is not complete; finish it with --resume")
     shape, size = description.shape, weights.stat().st_size

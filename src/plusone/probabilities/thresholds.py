@@ -51,7 +51,9 @@ class Thresholds:
 
     @classmethod
     def same(cls, value: float, n_classes: int, origin: str = "given") -> Thresholds:
-        """The same threshold for every class."""
+        """The same threshold for every class; `InputError` if no probability can be there."""
+        if not 0 <= value <= 1:
+            raise InputError(f"the threshold {value:g} is not between 0 and 1")
         return cls((value,) * n_classes, origin)
 
     @property
