@@ -1,9 +1,10 @@
 """How far calibrated probabilities are from the truth, and the F1 of the thresholds they give.
 
-    python benchmarks/probabilities.py DATA [--ucmerced-features FILE] [--quick] [--keep FILE]
+    python benchmarks/probabilities.py DATA [--ucmerced-features FILE] [--draws 2] [--keep FILE]
 
-DATA is the folder with VOCdevkit and voc2012_features. The default is trained as `plusone.fit`
-does, other methods for 10 epochs on linear heads, from one seen label per item; nothing but seen
+DATA is the folder with VOCdevkit and voc2012_features. A run learns from 500 items, each with one
+seen label, picked at random or in proportion to how frequent its class is. The default is trained
+as `plusone.fit` does, other methods for 10 epochs on linear heads; nothing but seen
 labels is used to train, select and calibrate. "audit": the calibration also knows all labels of 100
 of the held-out items. Prints for the test items of every data set: the expected calibration error
 (ece) over all item-class pairs, its mean over classes, the mean probability divided by the share of
@@ -15,11 +16,13 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from picks import picked
 
 from plusone import fit
 from plusone.data.dataset import Dataset
@@ -27,13 +30,15 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.source import load_source
 from plusone.metrics import expected_calibration_error
 from plusone.metrics.threshold import thresholds_from
+from plusone.probabilities import LabelsPerItem
 from plusone.probabilities.calibration import HeldOut, fit_calibration
 from plusone.probabilities.thresholds import find_thresholds
 from plusone.training.api import Fitted
 
 METHODS = ("em", "gr", "an", "softmax", None)  # None: the default
 OTHERS = {"head": "linear", "epochs": 10, "batch_size": 32}
-AUDITED = 100
+SCHEMES = ("uniform", "frequent")
+ITEMS, AUDITED = 500, 100
 NOTHING = "-"
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
@@ -78,15 +83,13 @@ def error(p: np.ndarray, truth: np.ndarray) -> dict[str, float]:
     }
 
 
-def measure(items: Arrays, method: str | None, n: int | None, seed: int) -> dict[str, Any]:
-    """One training and all figures of its probabilities."""
+def measure(items: Arrays, method: str | None, scheme: str, seed: int) -> dict[str, Any]:
+    """One run and all figures of its probabilities."""
     x, y, x_test, y_test = items
     rng = np.random.default_rng(seed)
-    rows = rng.permutation(len(x))[:n]
+    rows = rng.permutation(np.flatnonzero(y.any(axis=1)))[:ITEMS]
     x, y = x[rows], y[rows]
-    seen = np.zeros(y.shape, dtype=np.int8)
-    picks = (y * (rng.random(y.shape) + 1)).argmax(axis=1)
-    seen[np.arange(len(y)), picks] = y.any(axis=1)
+    seen = picked(scheme, y, seed)
     settings: dict[str, Any] = {"seed": seed, "probe": "off"} | (OTHERS if method else {})
     fitted = fit(Dataset.from_arrays(x, seen), method, **settings)
     row: dict[str, Any] = {"k": float(y.sum(1).mean()), "used": fitted.calibration.k}
@@ -98,8 +101,10 @@ def measure(items: Arrays, method: str | None, n: int | None, seed: int) -> dict
     truth = all_labels(fitted, held_out, y)
     known, states = rng.permutation(len(truth))[:AUDITED], held_out.labels.dense()
     states[known] = np.where(truth[known], 1, -1)
+    k = fitted.calibration.k
     audited = fit_calibration(
-        HeldOut(held_out.log_odds, LabelMatrix.from_dense(states)), fitted.calibration.k
+        HeldOut(held_out.log_odds, LabelMatrix.from_dense(states)),
+        None if k is None else LabelsPerItem.given(k),
     )
     z = audited(torch.logit(torch.from_numpy(scores).double(), eps=1e-7))
     return row | {"audited": error(torch.sigmoid(z).numpy(), y_test)}
@@ -132,31 +137,19 @@ def thresholds(
     }
 
 
-def jobs(quick: bool) -> Iterator[tuple[str, int | None, int]]:
-    """Data set, items that are learned from (None: all) and seed."""
-    if quick:
-        yield "digits", None, 0
-        return
-    yield from (("VOC", 500, seed) for seed in range(10))
-    for seed in range(3):
-        yield from ((name, None, seed) for name in ("UC Merced", "digits", "VOC"))
-
-
 def rows(args: argparse.Namespace) -> list[dict[str, Any]]:
     known = sources(args.data, args.ucmerced_features)
     kept = args.keep.read_text().splitlines() if args.keep and args.keep.exists() else []
     done = {json.dumps(row["job"]): row for row in map(json.loads, kept)}
     loaded: dict[str, Arrays] = {}
     result = []
-    for name, n, seed in jobs(args.quick):
+    for name, scheme, seed in product(known, SCHEMES, range(args.draws)):
         for method in METHODS:
-            job = [name, n, seed, method]
-            if name not in known:
-                continue
+            job = [name, scheme, seed, method]
             if json.dumps(job) not in done:
                 if name not in loaded:
                     loaded[name] = known[name]()
-                row = {"job": job} | measure(loaded[name], method, n, seed)
+                row = {"job": job} | measure(loaded[name], method, scheme, seed)
                 done[json.dumps(job)] = row
                 if args.keep:
                     with args.keep.open("a") as file:
@@ -169,9 +162,9 @@ def tables(measured: list[dict[str, Any]]) -> Iterator[str]:
     """Two tables in Markdown."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in measured:
-        name, n, _, method = row["job"]
+        name, scheme, _, method = row["job"]
         label = f"{row['method']} (default)" if method is None else method
-        groups.setdefault((name if n is None else f"{name}, {n} items", label), []).append(row)
+        groups.setdefault((f"{name}, {scheme}", label), []).append(row)
     yield (
         "| data | method | runs | k, true / used | raw ece | ece, mean (worst) | by class | "
         "mean / true (least, most) | ece with an audit (worst) |"
@@ -213,7 +206,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--ucmerced-features", type=Path)
-    parser.add_argument("--quick", action="store_true", help="one draw of the embedded digits")
+    parser.add_argument("--draws", type=int, default=2)
     parser.add_argument("--keep", type=Path)
     args = parser.parse_args()
     torch.set_num_threads(1)
