@@ -31,7 +31,8 @@ LEAST_LETTERS = 5  # shorter names differ in one letter by nature (cat, car, bat
 RARER = 10  # how much rarer a misspelt name is than the right one, unless it occurs once or twice
 MOST_CLASSES = 5_000  # more are not compared, which would take seconds
 SHOWN = 5  # pairs in a sentence
-PLURAL = re.compile("s|es|e|n|en|er")  # endings
+PLURAL = re.compile("s|es|e|n|en|er")
+ENDING = re.compile(f"(?:{PLURAL.pattern}|ies|y)")
 ACCENTS = re.compile("[\u0300-\u036f]")
 BETWEEN = re.compile(r"[\s_-]+")
 JOINED = re.compile(r"\s*[,;]\s*")
@@ -265,7 +266,7 @@ def similar_names(classes: Mapping[str, int]) -> list[tuple[str, str]]:
     for name in classes:
         plain = _plain(name)
         shorter = (plain[:at] + plain[at + 1 :] for at in range(len(plain)))
-        stems = (plain[:-cut] for cut in (1, 2, 3) if len(plain) > cut)
+        stems = (plain[:-at] for at in (1, 2, 3) if ENDING.fullmatch(plain[-at:]))
         for key in {plain, *shorter, *stems}:  # what such names share
             alike.setdefault(key, []).append(name)
     pairs = {pair for names in alike.values() for pair in combinations(sorted({*names}), 2)}
