@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DOCS := .venv-docs
 BROWSER := $(VENV)/.browser
 SHARED ?= $(if $(PLUSONE_SHARED),$(PLUSONE_SHARED),../shared)
 EXTRAS := dev,lite0,lite1,lite2,image,plots,tune,review,serve,onnx,heic,docs,tensorboard,ray
@@ -39,9 +40,15 @@ check: $(READY)
 	$(BIN)/python tools/house.py
 
 # The documentation as a site in site/, without the internet; a broken link is an error.
-docs: $(READY)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
-	@echo "To read it: $(BIN)/python -m http.server -d site --bind 127.0.0.1 8000, then http://127.0.0.1:8000"
+docs: $(DOCS)/.ready
+	PYTHONPATH=src NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build
+	@echo "To read it: $(DOCS)/bin/python -m http.server -d site --bind 127.0.0.1 8000, then http://127.0.0.1:8000"
+
+# The site reads the sources and asks the commands for their help, which needs no torch and no tests.
+$(DOCS)/.ready: pyproject.toml constraints.txt
+	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	@$(DOCS)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt typer rich ruff mkdocs-material "mkdocstrings[python]"
+	@touch $@
 
 # One table of all speeds beside their goals, and bench.json: about ten minutes.
 bench: $(READY)
@@ -78,4 +85,4 @@ $(BROWSER): $(READY)
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(DOCS) .pytest_cache .mypy_cache .ruff_cache .hypothesis

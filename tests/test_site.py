@@ -23,7 +23,7 @@ def test_every_page_is_in_the_navigation():
 @pytest.mark.slow
 def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path):
     pytest.importorskip("mkdocs", reason="mkdocs is not installed")
-    command = [sys.executable, "-m", "mkdocs", "build", "-q", "-f", ROOT / "mkdocs.yml", "-d"]
+    command = [sys.executable, "-m", "mkdocs", "build", "-f", ROOT / "mkdocs.yml", "-d"]
     done = subprocess.run([*command, tmp_path / "site"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     pages = {path.relative_to(tmp_path / "site").as_posix() for path in tmp_path.rglob("*.html")}

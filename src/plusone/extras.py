@@ -16,7 +16,7 @@ def install_command(extra: str) -> str:
     """The command that installs an extra beside this installation.
 
     Args:
-        extra: Its name in `pyproject.toml`, such as "plots".
+        extra: Its name in `pyproject.toml`, such as "plots"; several with commas between them.
     """
     return join(["pip", "install", *_words(extra, PACKAGE, _installed())])
 
@@ -75,8 +75,9 @@ def _from_checkout(folder: Path, extra: str, *, editable: bool) -> list[str]:
 def _packages(extra: str, installed: Distribution | None) -> list[str]:
     """The packages that the extra brings."""
     found = []
+    wanted = {f'extra == "{name}"' for name in extra.split(",")}
     for line in (installed.requires if installed is not None else None) or ():
         requirement, _, condition = line.partition(";")
-        if condition.replace("'", '"').strip() == f'extra == "{extra}"':
+        if condition.replace("'", '"').strip() in wanted:
             found.append(requirement.strip())
     return found

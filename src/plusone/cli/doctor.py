@@ -323,9 +323,9 @@ def _print(report: dict[str, Any]) -> None:
         for name, row in report["extras"].items()
     ]
     out.print(table("", ("extra", "", "what it gives"), extras, text=3))
-    for row in report["extras"].values():
-        if not row["installed"]:
-            say(f"missing: {row['gives']}; to install it: {row['install']}")
+    missing = [name for name, row in report["extras"].items() if not row["installed"]]
+    if missing:
+        say(f"to install what is missing, or a part of it: {install_command(','.join(missing))}")
     speeds = report["speeds"]
     if isinstance(speeds, Problem):
         say(f"speeds: {speeds.sentence}")
