@@ -27,7 +27,7 @@ import torch
 from plusone.closed_form.folds import fold_of
 from plusone.closed_form.kernel import KernelMap, n_landmarks
 from plusone.closed_form.ridge import Ridge, regression
-from plusone.closed_form.rows import Rows
+from plusone.closed_form.vectors import Rows
 from plusone.data.matrix import LabelMatrix
 from plusone.methods.recovery import Recovery, RecoveryOptions
 from plusone.metrics import mean_average_precision

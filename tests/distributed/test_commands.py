@@ -58,10 +58,20 @@ def table(tmp_path):
     return (tmp_path / "labels.csv", "--features", tmp_path / "x.npz")
 
 
+BY_STEPS = ("-m", "role", "--epochs", 4, "--batch-size", 16, "--lr", 0.02)
+BY_PASSES = ("-m", "recovery", "--set", "options.rounds=3")
+
+
 @pytest.mark.slow
-def test_killed_processes_stop_the_others_and_any_number_goes_on(table, tmp_path, together, capsys):
+@pytest.mark.parametrize(
+    ("method", "kills", "epochs"),
+    [(BY_STEPS, ((2, 1, 2), (3, 0, 2)), [1, 2, 3, 4]), (BY_PASSES, ((2, 1, 4), (4, 0, 3)), [1])],
+)
+def test_killed_processes_stop_the_others_and_any_number_goes_on(
+    method, kills, epochs, table, tmp_path, together, capsys
+):
     whole, run = tmp_path / "whole", tmp_path / "run"
-    settings = (*table, "-m", "role", "--epochs", 4, "--batch-size", 16, "--lr", 0.02)
+    settings = (*table, *method)
     settings += (
         "-s",
         "expected_positives=1.5",
@@ -72,15 +82,16 @@ def test_killed_processes_stop_the_others_and_any_number_goes_on(table, tmp_path
         "--out",
     )
     plusone("train", *settings, whole)
-    for size, victim, epochs in ((2, 1, 2), (3, 0, 2)):  # each saves the epoch before
-        stopped = together(size, HERE / "killed.py", victim, epochs, "train", *settings, run)
+    for size, victim, count in kills:  # each saves the epoch, or the pass, before
+        stopped = together(size, HERE / "killed.py", victim, count, "train", *settings, run)
         assert stopped.code == 1
         said = "".join(stopped.err)
         assert said.count(LOST) == 1, said  # one sentence, from one of those that are left
         assert "--resume" in said
         assert "Traceback" not in said
         assert not (run / "metrics.json").exists()
-        assert (run / "checkpoint.safetensors").exists()
+        saved = load_file(run / "checkpoint.safetensors")
+        assert method == BY_STEPS or sum(name.startswith("pass_") for name in saved) >= 3
     capsys.readouterr()
     plusone("train", *settings, run)
     found = json.loads(capsys.readouterr().out)
@@ -88,7 +99,7 @@ def test_killed_processes_stop_the_others_and_any_number_goes_on(table, tmp_path
     for name in ("val_map", "best_epoch", "k"):
         assert found[name] == pytest.approx(expected[name], rel=1e-3), name
     records = [json.loads(line)["epoch"] for line in (run / "records.jsonl").open()]
-    assert records == [1, 2, 3, 4]
+    assert records == epochs
     mine, theirs = (load_file(folder / "model.safetensors") for folder in (run, whole))
     for key, value in theirs.items():
         torch.testing.assert_close(mine[key], value, rtol=1e-3, atol=1e-4)

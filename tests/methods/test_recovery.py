@@ -8,7 +8,7 @@ from plusone.closed_form.folds import fold_of
 from plusone.closed_form.kernel import KernelMap, principal_axes
 from plusone.closed_form.recover import first_estimate, power_for, recover, step_length
 from plusone.closed_form.ridge import PENALTIES, Ridge, pick_probabilities, regression
-from plusone.closed_form.rows import Rows
+from plusone.closed_form.vectors import Rows
 from plusone.data.matrix import LabelMatrix
 from plusone.methods import METHODS
 from plusone.methods.recovery import Recovery, RecoveryOptions

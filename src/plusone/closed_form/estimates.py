@@ -16,7 +16,7 @@ from plusone.closed_form.gamma import SAMPLED, best_kernel
 from plusone.closed_form.kernel import KernelMap, n_landmarks
 from plusone.closed_form.recover import recover_labels, with_test
 from plusone.closed_form.ridge import Ridge, pick_probabilities, seen_label_regression
-from plusone.closed_form.rows import Rows
+from plusone.closed_form.vectors import Rows
 from plusone.data.groups import group_numbers
 from plusone.data.matrix import LabelMatrix
 from plusone.probabilities.answered_k import k_by_answers

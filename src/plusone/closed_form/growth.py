@@ -26,7 +26,7 @@ from plusone.closed_form.folds import FOLDS, MANY
 from plusone.closed_form.gamma import SAMPLED
 from plusone.closed_form.kernel import n_landmarks
 from plusone.closed_form.recover import LEARNED
-from plusone.closed_form.rows import HELD
+from plusone.closed_form.vectors import HELD
 
 SIDE = 700  # of the matrices by which a decomposition and a product are compared
 PRODUCTS = 4

@@ -21,13 +21,13 @@ one weight per landmark and class.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from plusone.closed_form.rows import Rows
+from plusone.closed_form.vectors import Rows, Sums
 from plusone.models.heads import Head, LinearHead
 from plusone.seeds import generator
 from plusone.types import Outputs
@@ -126,10 +126,8 @@ class Similarity(nn.Module):
             self.mean.copy_(mean)
             self.spread.copy_(spread)
         else:
-            total = torch.zeros(x.width, dtype=torch.float64)
-            for _, some in x.blocks():
-                total += signed_root(some.to(self.mean.device)).sum(0).cpu()
-            self.mean.copy_(x.ranks.sum(total) / len(x))
+            (mean,) = means(x, lambda some: signed_root(some.to(self.mean.device)))
+            self.mean.copy_(mean)
         count = len(self.landmarks)
         chosen = torch.randperm(len(x), generator=generator("landmarks"))[:count].sort().values
         points = self.prepared(x.at(chosen).to(self.mean.device))
@@ -269,14 +267,19 @@ def principal_axes(vectors: Rows, weights: Tensor | None = None) -> tuple[Tensor
     shift = vectors.at(torch.arange(min(len(vectors), SHIFTED))).mean(0)  # near the mean
     weights = shift.new_ones(len(vectors)) if weights is None else weights
     total, size = weights.sum().cpu().double(), vectors.width
-    sums = torch.zeros(size, dtype=torch.float64)
-    gram = torch.zeros(size, size, dtype=torch.float64)
-    for rows, some in vectors.blocks():
-        some, own = some - shift, weights[rows.to(weights.device), None]
-        sums += (some * own).sum(0).cpu()
-        gram += (some.T @ (some * own)).cpu()
-    mean = vectors.ranks.sum(sums) / total
-    gram = vectors.ranks.sum(gram) - total * mean[:, None] * mean
+
+    def add_up() -> Sums:
+        sums = torch.zeros(size, dtype=torch.float64)
+        gram = torch.zeros(size, size, dtype=torch.float64)
+        for rows, some in vectors.blocks():
+            some, own = some - shift, weights[rows.to(weights.device), None]
+            sums += (some * own).sum(0).cpu()
+            gram += (some.T @ (some * own)).cpu()
+        return sums, gram
+
+    sums, gram = vectors.ranks.passed(add_up)
+    mean = sums / total
+    gram = gram - total * mean[:, None] * mean
     axes = vectors.ranks.first(eigh(gram.float().to(shift.device))[1])
     return shift + mean.float().to(shift.device), axes, float(gram.trace() / total)
 
@@ -327,15 +330,21 @@ def moments(x: Rows) -> tuple[Tensor, Tensor]:
 
     The spread of a feature that is the same for all items is 1, so that it becomes 0.
     """
-    mean = torch.zeros(x.width, dtype=torch.float64)
-    squares = torch.zeros_like(mean)
-    for _, some in x.blocks():
-        mean += some.cpu().double().sum(0) / len(x)
-    mean = x.ranks.sum(mean)
-    for _, some in x.blocks():
-        squares += (some.cpu().double() - mean).square().sum(0) / len(x)
-    squares = x.ranks.sum(squares)
+    (mean,) = means(x, lambda some: some.cpu().double())
+    (squares,) = means(x, lambda some: (some.cpu().double() - mean).square())
     return mean, torch.where(squares > 0, squares.sqrt(), 1.0)
+
+
+def means(x: Rows, of: Callable[[Tensor], Tensor]) -> Sums:
+    """The mean over all items of what a function makes of their features, float64 `[D]`."""
+
+    def add_up() -> Sums:
+        total = torch.zeros(x.width, dtype=torch.float64)
+        for _, some in x.blocks():
+            total += of(some).sum(0).cpu() / len(x)
+        return (total,)
+
+    return x.ranks.passed(add_up)
 
 
 class StandardMap(FeatureMap):

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from plusone.closed_form.rows import Rows
+from plusone.closed_form.vectors import Rows, Sums
 from plusone.data.matrix import LabelMatrix
 from plusone.probabilities.answers import ANSWERED
 from plusone.probabilities.k import LabelsPerItem
@@ -94,21 +94,24 @@ class Ridge:
             if key is not None:
                 order = torch.arange(n) if self._order is None else self._order
                 self._order = order[key[order].argsort(stable=True)]
-        count = 0 if folds is None else int(folds.max()) + 1
-        width = self.vectors.width
-        self.grams = [torch.zeros(width + 1, width + 1) for _ in range(count)]
-        sizes = torch.zeros(width, dtype=torch.float64)
-        sums = torch.zeros_like(sizes)
-        for block in self.blocks():
-            z, own = self.vectors.at(block.rows), self.weights[block.rows.to(self.device)]
-            sizes += (own @ z.square()).cpu().double()
-            sums += (own @ z).cpu().double()
-            if count:
-                z = nn.functional.pad(z, (0, 1), value=1.0)
-                self.grams[block.fold] += (z.T @ (z * own[:, None])).cpu()
-        self.grams = [self.ranks.sum(gram) for gram in self.grams]
-        self.sizes = self.ranks.sum(sizes).float().to(self.device)
-        self.sums = self.ranks.sum(sums).float().to(self.device)  # nearly 0
+        count, width = 0 if folds is None else int(folds.max()) + 1, self.vectors.width
+
+        def add_up() -> Sums:
+            grams = [torch.zeros(width + 1, width + 1) for _ in range(count)]
+            sizes = torch.zeros(width, dtype=torch.float64)
+            sums = torch.zeros_like(sizes)
+            for block in self.blocks():
+                z, own = self.vectors.at(block.rows), self.weights[block.rows.to(self.device)]
+                sizes += (own @ z.square()).cpu().double()
+                sums += (own @ z).cpu().double()
+                if count:
+                    z = nn.functional.pad(z, (0, 1), value=1.0)
+                    grams[block.fold] += (z.T @ (z * own[:, None])).cpu()
+            return sizes, sums, *grams
+
+        sizes, sums, *self.grams = self.ranks.passed(add_up)
+        self.sizes = sizes.float().to(self.device)
+        self.sums = sums.float().to(self.device)  # nearly 0
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -368,11 +371,16 @@ class Solution:
             targets = step(model.left_out(block, z, targets, earlier), seen)
         return targets
 
-    def products(self) -> list[Tensor]:
+    def products(self) -> Tensor:
         """Products of vectors and ones with the targets of the next round, for each model.
 
-        One pass over the items and one sum over the processes; float64 `[r + 1, L]` each.
+        One pass over the items and one sum over the processes; float64 `[models, r + 1, L]`.
         """
+        (products,) = self.ridge.ranks.passed(self._own_products)
+        return products
+
+    def _own_products(self) -> Sums:
+        """Those of this process."""
         shape, models = (self.ridge.vectors.width + 1, self.observed.n_classes), self.models
         sums = torch.zeros(len(self._folds), *shape, dtype=torch.float64)
         for block in self.ridge.blocks(self.observed.n_classes):
@@ -388,15 +396,15 @@ class Solution:
                     t = (self.targets_of_seen(seen) if t is None else t).mul_(own)
                     product = torch.cat([z.T @ t, t.sum(0, keepdim=True)]).cpu()
                 sums[place] += product
-        return list(self.ridge.ranks.sum(sums))
+        return (sums,)
 
-    def begin(self, penalty: float, products: Sequence[Tensor]) -> None:
+    def begin(self, penalty: float, products: Tensor) -> None:
         """Solves the first round."""
         self.penalty = penalty
         self.models = [Model(self.ridge, penalty, fold) for fold in self._folds]
         self.solve(products)
 
-    def solve(self, products: Sequence[Tensor]) -> None:
+    def solve(self, products: Tensor) -> None:
         """Solves a round."""
         for model, own in zip(self.models, products, strict=True):
             model.weights.append(model.solved(own))
@@ -495,14 +503,19 @@ def seen_label_regression(
         models = [Model(ridge, each) for each in penalties]
         for model in models:
             model.weights.append(model.solved(products[0]))
-        errors = torch.zeros(len(models), dtype=torch.float64)
-        for block in ridge.blocks(observed.n_classes, rows):
-            z, own = ridge.vectors.at(block.rows), counts[block.rows.to(ridge.device)]
-            targets = solution.targets_of_seen(solution.seen(block.rows))
-            for place, model in enumerate(models):
-                error = model.left_out(block, z, targets).sub_(targets).square_().sum(1)
-                errors[place] += float(own @ error)
-        penalty = penalties[int(ridge.ranks.sum(errors).argmin())]
+
+        def add_up() -> Sums:
+            errors = torch.zeros(len(models), dtype=torch.float64)
+            for block in ridge.blocks(observed.n_classes, rows):
+                z, own = ridge.vectors.at(block.rows), counts[block.rows.to(ridge.device)]
+                targets = solution.targets_of_seen(solution.seen(block.rows))
+                for place, model in enumerate(models):
+                    error = model.left_out(block, z, targets).sub_(targets).square_().sum(1)
+                    errors[place] += float(own @ error)
+            return (errors,)
+
+        (errors,) = ridge.ranks.passed(add_up)
+        penalty = penalties[int(errors.argmin())]
     solution.begin(penalty, products)
     return solution
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from plusone.closed_form.rows import ALONE, Ranks
+from plusone.closed_form.vectors import ALONE, Passes, Ranks
 from plusone.parallel.processes import (
     all_gather,
     all_gather_values,
@@ -14,11 +14,16 @@ from plusone.parallel.processes import (
 )
 
 
-def ranks_of_passes() -> Ranks:
-    """The processes that share the items; a pass ends with one sum over them."""
+def ranks_of_passes(passes: Passes | None = None) -> Ranks:
+    """The processes that share the items; a pass ends with one sum over them.
+
+    Args:
+        passes: Keeps what they add up.
+    """
     rank, size = world()
+    alone = ALONE if passes is None else Ranks(kept=passes)
     if size == 1:
-        return ALONE
+        return alone
 
     def gather(part: Tensor) -> Tensor:
         return all_gather(part, all_gather_values(len(part)))
@@ -27,4 +32,4 @@ def ranks_of_passes() -> Ranks:
         sent = broadcast_tensors({"first": tensor.cpu()})["first"]
         return sent.to(tensor.device)
 
-    return Ranks(rank, size, all_sum, gather, first)
+    return Ranks(rank, size, all_sum, gather, first, alone.kept)

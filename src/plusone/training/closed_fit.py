@@ -17,7 +17,7 @@ from torch import Tensor
 from plusone.closed_form.folds import fold_of
 from plusone.closed_form.recover import with_test
 from plusone.closed_form.ridge import Ridge, Solution
-from plusone.closed_form.rows import BLOCK, Rows
+from plusone.closed_form.vectors import BLOCK, Passes, Rows
 from plusone.data.matrix import LabelMatrix
 from plusone.device import CPU
 from plusone.inputs.sampling import CALIBRATED_LABELS, RECOVERY_LABELS, sample
@@ -98,6 +98,8 @@ class ClosedFormFit(Training):
             items = torch.arange(len(self.task.train), sum(len(part) for part in learned.parts))
             items = torch.cat([self.kept, items])
             self.left_out = self.predicted(items)
+        if self.inputs.passes is not None:
+            self.inputs.passes.forget()
         seen = torch.from_numpy(observed.dense(items.numpy())).clamp(min=0)
         return {"left_out_error": float((self.left_out - seen).square().mean())}
 
@@ -179,15 +181,20 @@ class ClosedFormFit(Training):
         named = None if named is None else named.take(rows)
         return HeldOut(z, known, "items that were each left out", named, rows)
 
+    def keep_passes(self, after: Callable[[], None]) -> None:
+        self.inputs.passes = Passes(after)
+
     def other_state(self) -> State:
         if self.left_out is None:
-            return {}
+            return {} if self.inputs.passes is None else self.inputs.passes.to_tensors()
         known = {} if self.estimate is None else self.estimate.to_tensors()
         return {"left_out": self.left_out} | known
 
     def load_other_state(self, tensors: State) -> None:
         self.left_out = tensors.get("left_out")
         self.estimate = LabelsPerItem.from_tensors(tensors)
+        if self.inputs.passes is not None:
+            self.inputs.passes.load(tensors)
 
     def _evaluate(self) -> tuple[Validation, str, Classifier]:
         if self.left_out is None or len(self.learned.parts) == 1:

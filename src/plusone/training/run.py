@@ -75,6 +75,7 @@ from plusone.types import Clock
 from plusone.version import __version__
 
 SECONDS_BETWEEN_CHECKPOINTS = 1.0
+SECONDS_BETWEEN_PASSES = 20.0  # of a closed form, until they are saved
 SAMPLES, SAMPLE_BYTES = 4, 4096  # pieces of an image file that stand for its content
 
 
@@ -134,13 +135,24 @@ def train(
         description = describe(task, data, training.expected, source, plugin)
         write_json(folder / "data.json", description.to_json())
         write_text(folder / "recipe.toml", recipe.to_toml())
+    started = saved = time.perf_counter()
+    spent = 0.0
+
+    def save(after: float) -> None:
+        """Saves the run if the last time is some seconds ago."""
+        nonlocal saved
+        now = time.perf_counter()
+        if broadcast(lambda: now - saved >= after):
+            _save(training, folder, spent + now - started)
+            saved = time.perf_counter()
+
+    training.keep_passes(lambda: save(SECONDS_BETWEEN_PASSES))
     if picked is None:
         spent, epochs = _restore(training, folder), training.epochs()
     else:
         write_jsonl(folder / "records.jsonl", [])
         spent, epochs = sum(record.seconds for record in picked.records), iter(picked.records)
     mapped = _mapped_files(task)
-    started = saved = time.perf_counter()
     listeners = listeners if is_main_process() else ()
     with closing(task.workers), closing(Tracking(listeners, folder, recipe)) as tracking:
         with _saving_best(training, folder):
@@ -151,10 +163,7 @@ def train(
                 tracking.record(record)
                 if on_record is not None:
                     on_record(record)
-                now = time.perf_counter()
-                if broadcast(lambda: now - saved > SECONDS_BETWEEN_CHECKPOINTS):  # noqa: B023
-                    _save(training, folder, spent + now - started)
-                    saved = time.perf_counter()
+                save(SECONDS_BETWEEN_CHECKPOINTS)
         seconds = spent + time.perf_counter() - started
         calibrated = _write_model(training, folder)
         result = summarise(training, folder, seconds, rules, calibrated)

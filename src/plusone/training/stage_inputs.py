@@ -26,7 +26,7 @@ from plusone.closed_form.kernel import (
     kind_of,
     n_landmarks,
 )
-from plusone.closed_form.rows import Rows
+from plusone.closed_form.vectors import Passes, Rows
 from plusone.data.matrix import LabelMatrix
 from plusone.device import device_of
 from plusone.features.extraction import FeatureCache
@@ -108,6 +108,7 @@ class StageInputs:
         stage: The current stage, see `begin`.
         mapped: Whether a map lies between features and head in every stage.
         space: The vectors that the head is trained on, where there is a map.
+        passes: Keeps what passes of a closed form add up, if they shall be kept.
     """
 
     def __init__(
@@ -125,6 +126,7 @@ class StageInputs:
         self.stage: Stage
         self.mapped = plan.kernel or recipe.standardize
         self.space: Space | None = None
+        self.passes: Passes | None = None
         self._placed: dict[int, tuple[Inputs, Inputs]] = {}
 
     def begin(self, stage: Stage) -> None:
@@ -223,7 +225,8 @@ class StageInputs:
         assert isinstance(inputs, ArrayInputs | MappedInputs)
         x, pool = inputs, Head().pool
         width = pool(x.at(torch.arange(1))).shape[1]
-        return Rows(lambda rows: pool(x.at(rows).float()), len(x), width, ranks_of_passes())
+        ranks = ranks_of_passes(self.passes)
+        return Rows(lambda rows: pool(x.at(rows).float()), len(x), width, ranks)
 
     def _extracted(self, images: Inputs) -> Inputs:
         """The features of images with batches on the device."""

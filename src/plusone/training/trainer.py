@@ -374,6 +374,13 @@ class Training:
         """Takes over what `state()` gave; of several processes, what rank 0 is given."""
         load_state(self, tensors, plain)
 
+    def keep_passes(self, after: Callable[[], None]) -> None:
+        """Keeps what passes over all items add up, where a kind of fit makes some, to resume from.
+
+        Args:
+            after: Called after each pass, by all processes.
+        """
+
     def other_state(self) -> State:
         """Tensors of a kind of fit of its own."""
         return {}

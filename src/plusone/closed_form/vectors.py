@@ -6,8 +6,9 @@ with several processes each has the blocks of its own items, and the sum is that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import torch
 from torch import Tensor
@@ -16,8 +17,15 @@ BLOCK = 4096  # items at once
 HELD = 1 << 30  # bytes of vectors that a process keeps instead of computing them in each pass
 
 
+Sums = tuple[Tensor, ...]
+
+
 def _itself(part: Tensor) -> Tensor:
     return part
+
+
+def _made(make: Callable[[], Sums]) -> Sums:
+    return make()
 
 
 @dataclass(frozen=True)
@@ -30,6 +38,7 @@ class Ranks:
         sum: The sum of tensors of one shape, one of each process.
         gather: The rows of all processes, `[n, ...]`, by rank.
         first: The tensor of the first process.
+        kept: Gives what a pass adds up, from a function that makes the pass, or as it was kept.
     """
 
     rank: int = 0
@@ -37,6 +46,15 @@ class Ranks:
     sum: Callable[[Tensor], Tensor] = _itself
     gather: Callable[[Tensor], Tensor] = _itself
     first: Callable[[Tensor], Tensor] = _itself
+    kept: Callable[[Callable[[], Sums]], Sums] = _made
+
+    def passed(self, add_up: Callable[[], Sums]) -> Sums:
+        """What a pass over the items of all processes adds up.
+
+        Args:
+            add_up: The pass over the items of this process.
+        """
+        return self.kept(lambda: tuple(self.sum(part) for part in add_up()))
 
     def own(self, n_items: int) -> tuple[int, int]:
         """First and last (not included) of the items that are this process's own."""
@@ -44,6 +62,46 @@ class Ranks:
 
 
 ALONE = Ranks()
+
+
+class Passes:
+    """Keeps what passes add up, so that a stopped fit does not make them again.
+
+    Args:
+        after: Called after each pass.
+    """
+
+    def __init__(self, after: Callable[[], None]) -> None:
+        self.after, self.sums, self._place = after, list[Sums](), 0
+
+    def __call__(self, make: Callable[[], Sums]) -> Sums:
+        """What the next pass adds up: what is kept of it, or else what the function makes."""
+        if self._place == len(self.sums):
+            self.sums.append(make())
+            self._place += 1
+            self.after()
+        else:
+            self._place += 1
+        return self.sums[self._place - 1]
+
+    def forget(self) -> None:
+        """Keeps nothing of the passes so far."""
+        self.sums, self._place = [], 0
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        """All of it by name, for a checkpoint."""
+        return {
+            f"pass_{number:03d}_{place}": tensor
+            for number, sums in enumerate(self.sums)
+            for place, tensor in enumerate(sums)
+        }
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Takes over what `to_tensors` gave, among others."""
+        own = sorted(name for name in tensors if name.startswith("pass_"))
+        grouped = groupby(own, key=lambda name: name.split("_")[1])
+        self.sums = [tuple(tensors[name] for name in names) for _, names in grouped]
+        self._place = 0
 
 
 class Rows:
