@@ -20,7 +20,7 @@ COMMANDS = (
     *("inspect", "train", "predict", "batch", "evaluate", "export", "serve"),
     *("suggest", "review", "priors"),
     *("methods", "bench", "sweep", "ablate", "choose", "loop", "reproduce", "observe", "prepare"),
-    *("features", "hints", "report", "analyse"),
+    *("features", "hints", "report", "leaderboard", "analyse"),
 )
 ANALYSES = ("surface", "intervals", "gradients", "maps")
 

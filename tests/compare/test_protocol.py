@@ -136,7 +136,7 @@ def test_edges_last_epochs_and_spreads_are_noted(result):
     assert "at the edge of those tried" in " ".join(table_notes(rows))
     seen = [{"scheme": "single", "seed": seed, "digest": str(seed)} for seed in (0, 1)]
     drawn = summarise([result("an", seed, observation=seen[seed]) for seed in (0, 1)]).rows
-    assert drawn[0].draws == 2
+    assert len(drawn[0].digests) == 2
     assert "of the observed labels" in " ".join(table_notes(drawn))
 
 
@@ -147,7 +147,7 @@ def test_seeds_that_draw_labels_and_validation_items(data, tmp_path):
     assert [row.test_sd for row in fixed.summary.rows] == [0, 0]
     assert all(row.p_seeds is None for row in fixed.summary.rows)
     drawn = run_bench(spec(data, draws=True, **given), tmp_path, run)
-    assert [row.draws for row in drawn.summary.rows] == [3, 3]
+    assert [len(row.digests) for row in drawn.summary.rows] == [3, 3]
     assert all(row.test_sd > 0 for row in drawn.summary.rows)
     assert sum(row.p_seeds is not None for row in drawn.summary.rows) == 1
     first, other = (next(r for r in b.results if r.seed == 0) for b in (fixed, drawn))

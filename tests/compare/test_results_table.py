@@ -164,7 +164,7 @@ def test_results_json(written):
         "data", "method", "mode", "lr", "options", "seeds", "val_map", "val_score", "test_map",
         "recovery_map", "seconds", "gap_closed", "published", "published_source", "best",
         "within_noise", "p_seeds", "p_classes", "keys", "test_sd", "if_negative", "if_positive",
-        "head", "learned", "searched", "at_edge", "improving", "draws", "protocol",
+        "head", "learned", "searched", "at_edge", "improving", "digests", "protocol",
     } == whole["rows"][0].keys()  # fmt: skip
     assert whole["settings"]["rule"] == "by luck"
     assert whole["settings"]["observations"][0]["digest"] == "ab"

@@ -22,9 +22,15 @@ def test_rows_of_a_finished_bench_are_taken_as_they_are(make, tmp_path):
     row = {"data": "pets", "method": "an", "mode": "linear", "val_map": 0.1, "test_map": 0.123,
            "lr": 1e-3, "options": {}, "seeds": 1, "keys": ["an-0"], "best": True}  # fmt: skip
     make.document(tmp_path, {"kind": "bench", "title": "t", "rows": [row]})
-    (group,) = collect([tmp_path]).groups
+    (tmp_path / "stopped").mkdir()
+    (tmp_path / "stopped" / "recipe.toml").write_text("")
+    found = collect([tmp_path])
+    (group,) = found.groups
     assert group.best.row.score == 0.123
     assert [run.key for run in group.best.runs] == ["an-0"]
+    stopped, tried = found.left_out
+    assert "stopped: a run that is not finished" in stopped
+    assert "1 run of an on pets, not chosen (lr 1)" in tried
 
 
 def test_trainings_of_sweeps_are_no_rows(make, tmp_path):

@@ -43,7 +43,7 @@ PANELS = {
     "Missing labels": ("suggest", "review", "priors"),
     "Research": (
         "methods", "bench", "sweep", "ablate", "choose", "loop", "reproduce", "observe", "prepare",
-        "features", "hints", "report", "analyse",
+        "features", "hints", "report", "leaderboard", "analyse",
     ),
 }  # fmt: skip
 ANALYSES = ("surface", "intervals", "gradients", "maps")  # of plusone analyse

@@ -42,7 +42,8 @@ def report(
     figures: Annotated[
         Path | None,
         typer.Option(
-            "--figures", help="Folder for PNG and SVG; default figures beside the report."
+            "--figures",
+            help="Folder for PNG and SVG; default beside the report: figures, or NAME-figures.",
         ),
     ] = None,
     title: Annotated[str | None, typer.Option("--title", help="Heading of the report.")] = None,
@@ -73,8 +74,10 @@ def report(
     if target.suffix.lower() == ".md":
         _markdown(places, target, as_json)
         return
-    check_folder(figures or target.parent / "figures", flag="--figures")
-    from plusone.report.material import find_results
+    from plusone.report.material import collect, find_results
+    from plusone.report.writing import figures_of
+
+    check_folder(figures or figures_of(target), flag="--figures")
 
     report_shown(places, target, title=title, figures=figures, images=images)
     results = find_results(places)
@@ -83,6 +86,8 @@ def report(
     elif 0 < len(results) <= SHOWN:
         out.print(table("", COLUMNS, _rows(results), text=2))
         say("epoch: the best one on validation")
+    for text in collect(places).left_out:
+        say(f"left out: {text}")
     say(f"report: {target}")
 
 

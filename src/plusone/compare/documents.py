@@ -20,9 +20,10 @@ class Titled(Document):
 
 
 class BenchSettings(Record):
-    """How settings were chosen in a comparison, in a sentence."""
+    """How settings were chosen in a comparison, in a sentence, and its seeds."""
 
     rule: str = ""
+    seeds: tuple[int, ...] = ()
 
 
 class Bench(Titled):
@@ -31,6 +32,7 @@ class Bench(Titled):
     kind: ClassVar[str] = "bench"
 
     date: str = ""
+    version: str = ""
     settings: BenchSettings = BenchSettings()
     rows: tuple[Row, ...]
 

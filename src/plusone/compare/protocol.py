@@ -107,7 +107,7 @@ def spread_of(rows: Sequence[Row]) -> str | None:
     """What the spread of a table contains; None with one seed."""
     if all(row.seeds < 2 for row in rows):
         return None
-    return DRAWS if any(row.draws > 1 for row in rows) else ONE_DRAW
+    return DRAWS if any(len(row.digests) > 1 for row in rows) else ONE_DRAW
 
 
 def data_warnings(results: Sequence[JobResult]) -> dict[str, list[str]]:

@@ -86,7 +86,7 @@ class Row(Outcome):
         searched: How many learning rates and options were tried.
         at_edge: Whether the learning rate is the lowest or the highest of those tried.
         improving: Whether the best epoch of most runs is the last.
-        draws: How many draws of observed labels its runs have.
+        digests: Of the observed labels of its runs, each draw once.
         protocol: What all rows share, see `plusone.compare.protocol`.
     """
 
@@ -96,7 +96,7 @@ class Row(Outcome):
     searched: str = ""
     at_edge: bool = False
     improving: bool = False
-    draws: int = 1
+    digests: tuple[str, ...] = ()
     protocol: str = ""
     options: dict[str, Any] = Field(default_factory=dict)
     val_score: Number = None
@@ -276,7 +276,7 @@ def _row(runs: Sequence[JobResult]) -> Row:
         head=first.head,
         learned=first.learned,
         improving=still_improving(runs),
-        draws=len({str(run.observation.get("digest")) for run in runs}),
+        digests=tuple(dict.fromkeys(str(run.observation.get("digest")) for run in runs)),
         seconds=fmean(run.seconds for run in runs),
         published=figure,
         published_source=source,

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from plusone.compare.documents import Ablation, Bench, Intervals, Loop, Sweep
 from plusone.compare.jobs import JobResult, read_journal
+from plusone.compare.results_table import options_text
 from plusone.compare.rows import Row, summarise
 from plusone.errors import InputError
 from plusone.io.readers import read_json
@@ -109,11 +110,12 @@ class Group:
 
 @dataclass(frozen=True)
 class Material:
-    """Everything a report is made from."""
+    """Everything a report is made from; `left_out` names the runs that no table or curve shows."""
 
     groups: tuple[Group, ...] = ()
     documents: tuple[Document, ...] = ()
     runs: tuple[JobResult, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     def of(self, kind: type[D]) -> list[D]:
         """The documents of a kind."""
@@ -129,6 +131,8 @@ def collect(places: Sequence[Path]) -> Material:
     tables: list[tuple[str, list[Entry]]] = []
     loose: list[JobResult] = []  # runs that are in no table yet
     runs: list[JobResult] = []
+    journals: list[tuple[Path, list[JobResult]]] = []
+    unfinished: list[str] = []
     for folder in folders(places):
         here = list(read_documents(folder))
         journal = list(read_journal(folder / "journal.jsonl"))
@@ -140,6 +144,9 @@ def collect(places: Sequence[Path]) -> Material:
         if (run := _read_run(folder)) is not None:
             runs.append(run)
             loose.append(run)
+        elif (folder / "recipe.toml").exists():
+            unfinished.append(f"{folder}: a run that is not finished")
+        journals.append((folder, journal if run is None else [*journal, run]))
     if loose:
         named = _named(distinct(loose))  # a row per variant of a method
         tables.append(("runs", _entries(summarise(named).rows, named)))
@@ -148,7 +155,34 @@ def collect(places: Sequence[Path]) -> Material:
             f"{', '.join(str(place) for place in places)}: holds no finished run; plusone train "
             "makes one, and --resume finishes one that was stopped"
         )
-    return Material(tuple(_groups(tables)), tuple(documents), tuple(distinct(runs)))
+    shown = {run.key for _, entries in tables for entry in entries for run in entry.runs}
+    shown |= {key for each in documents for row in getattr(each, "rows", ()) for key in _keys(row)}
+    others = [text for folder, each in journals for text in _left_out(folder, each, shown)]
+    return Material(
+        tuple(_groups(tables)),
+        tuple(documents),
+        tuple(distinct(runs)),
+        (*unfinished, *others),
+    )
+
+
+def _keys(row: object) -> tuple[str, ...]:
+    keys: tuple[str, ...] = getattr(row, "keys", ())
+    return keys
+
+
+def _left_out(folder: Path, journal: Sequence[JobResult], shown: set[str]) -> Iterator[str]:
+    """The runs of a journal that are not shown, a sentence for each method."""
+    by_method: dict[tuple[str, str], list[JobResult]] = {}
+    for run in journal:
+        if run.key not in shown:
+            by_method.setdefault((run.data, run.method), []).append(run)
+    for (data, method), runs in by_method.items():
+        rates = ", ".join(dict.fromkeys(f"{run.lr:g}" for run in runs))
+        options = dict.fromkeys(options_text(run.options) for run in runs if run.options)
+        with_options = f"; {'; '.join(options)}" if options else ""
+        count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
+        yield f"{folder}: {count} of {method} on {data}, not chosen (lr {rates}{with_options})"
 
 
 def read_documents(folder: Path) -> Iterator[Document]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 
 from plusone.compare.results_files import runs_csv
-from plusone.compare.results_table import Column, published_sources, shown_columns
+from plusone.compare.results_table import Column, published_sources, shown_columns, table_notes
 from plusone.compare.rows import Row
-from plusone.report.blocks import Block, Cell, Download, Section, Table
+from plusone.report.blocks import Block, Cell, Download, Note, Section, Table
 from plusone.report.material import Group, Material
 
 DOWNLOADED = ("data", "method", "mode", "seed", "lr", "options", "val_map", "test_map",
               "best_epoch", "seconds")  # fmt: skip
+LISTED = 8  # kinds of runs that are left out
 ALONE = "What one run reached, measured with the weights of the epoch that was kept."
 COMPARED = (
     "One row per method, best first, with the settings that validation preferred. The best "
@@ -35,6 +36,11 @@ def results(material: Material) -> Section:
         code = base64.b64encode(runs_csv(runs, (), DOWNLOADED).encode()).decode("ascii")
         uri = f"data:text/csv;charset=utf-8;base64,{code}"
         blocks.append(Download(f"{count} as CSV", "runs.csv", uri))
+    if material.left_out:
+        listed = "; ".join(material.left_out[:LISTED])
+        more = len(material.left_out) - LISTED
+        rest = f"; and {more} more (plusone report prints them)" if more > 0 else ""
+        blocks.append(Note(f"Left out of the tables: {listed}{rest}."))
     alone = all(group.only is not None for group in material.groups)
     return Section("results", "Results", ALONE if alone else COMPARED, tuple(blocks))
 
@@ -57,6 +63,7 @@ def results_table(group: Group) -> Table:
         notes=(
             *([f"Seeds: {rows[0].seeds} each."] if same_seeds and not group.only else []),
             *([SEEN_ONLY] if on_seen_labels else []),
+            *(f"{note[0].upper()}{note[1:]}." for note in table_notes(rows)),
             *(
                 f"Published, {', '.join(names)}: {source}; ours have other features or backbones."
                 for source, names in sources.items()

@@ -18,7 +18,7 @@ from plusone.report.hidden import hidden_labels
 from plusone.report.k_intervals import intervals
 from plusone.report.loops import answers
 from plusone.report.maps import attention
-from plusone.report.material import Material, collect
+from plusone.report.material import FIGURES, Material, collect
 from plusone.report.overview import summary
 from plusone.report.page import embed, render
 from plusone.report.ranking_table import results
@@ -28,7 +28,7 @@ from plusone.report.surfaces import surfaces
 from plusone.report.sweeps import ablations, sweeps
 from plusone.report.training_labels import missing_positives, recovery
 
-__all__ = ["default_title", "write_report"]
+__all__ = ["default_title", "figures_of", "write_report"]
 
 Progress = Callable[[str, int, int], None]
 
@@ -59,14 +59,15 @@ def write_report(
 ) -> Path:
     """Writes a report of everything finished at or below some places.
 
-    The figures are also written as PNG and SVG, into `figures` beside `out` by default. Images of
+    The figures are also written as PNG and SVG, by default beside `out`: into `figures` for
+    `report.html`, into `NAME-figures` for another name, so that two reports do not mix. Images of
     items are not shown if the data must not be shared. `on_progress` is called with the name of the
     current block, the number of blocks done, and their total.
     """
     out = Path(out)
     material = collect([Path(place) for place in places])
     sections = _sections(material, out.parent / ".report-cache", images=images)
-    folder = Path(figures) if figures is not None else out.parent / "figures"
+    folder = Path(figures) if figures is not None else figures_of(out)
     notes = []
     if find_spec("matplotlib") is None:
         sections, notes = _without_figures(sections), [NO_FIGURES]
@@ -86,6 +87,15 @@ def write_report(
     if on_progress is not None:
         on_progress("report", total, total)
     return out
+
+
+def figures_of(out: Path) -> Path:
+    """Where the figures of a report are by default.
+
+    >>> figures_of(Path("report.html")).name, figures_of(Path("second.html")).name
+    ('figures', 'second-figures')
+    """
+    return out.parent / (FIGURES if out.stem == "report" else f"{out.stem}-{FIGURES}")
 
 
 def _sections(material: Material, cache: Path, *, images: bool) -> list[Section]:
