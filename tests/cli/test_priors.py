@@ -63,6 +63,26 @@ def test_an_audit_of_few_groups_says_that_it_has_no_interval(cli, folder, audit,
     assert "no interval of k: the labelled items are of" in whole.err
 
 
+def test_picks_among_the_labels_of_audited_items_are_tested(cli, tmp_path):
+    """Of three labels per item `a` is always named, which seen labels alone cannot show."""
+    rng = np.random.default_rng(0)
+    truth = rng.random((80, 4)) < 0.5
+    truth[:, 0] = True
+    names = [f"item{n}" for n in range(80)]
+    rows = [f"{name},{'a' if n % 8 else 'bcd'[n % 3]}" for n, name in enumerate(names)]
+    (tmp_path / "labels.csv").write_text("\n".join(["image,labels", *rows]) + "\n")
+    every = [f"{names[n]},{','.join(map(str, truth[n].astype(int)))}" for n in range(60)]
+    (tmp_path / "all.csv").write_text("\n".join(["image,a,b,c,d", *every]) + "\n")
+    x = (truth + 0.5 * rng.normal(size=truth.shape)).astype(np.float32)
+    np.savez(tmp_path / "x.npz", x=x, ids=np.array(names))
+    data = ("priors", tmp_path / "labels.csv", "-x", tmp_path / "x.npz")
+    found = cli(*data, "--audit", tmp_path / "all.csv", "--json").json["single"]["salience"]
+    assert found["p_value"] <= 0.05
+    assert found["audited"] >= 40
+    assert "audited items" in cli(*data, "--audit", tmp_path / "all.csv").err
+    assert cli(*data, "--json").json["single"]["salience"]["audited"] is None
+
+
 def test_bad_audits(cli, folder, tmp_path):
     path = tmp_path / "bad.csv"
     path.write_text("image,ant,bee,cat\nnobody,1,0,0\n")

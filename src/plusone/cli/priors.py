@@ -76,7 +76,10 @@ def priors(
         result["k"] = result["single"]["k"]
     if checked is not None:
         towards = None if result["single"] is None else result["single"]["priors"]
-        labels, groups = checked
+        labels, rows_of_audit = checked
+        if result["single"] is not None and result["single"]["salience"] is not None:
+            result["single"]["salience"] |= _test_of_picks(labels, dataset.table, rows_of_audit)
+        groups = None if dataset.table.groups is None else dataset.table.groups[rows_of_audit]
         estimate = from_audit(labels, towards=towards, seed=seed, groups=groups)
         result |= {"audit": estimate.to_dict(), "k": estimate.k}
     if as_json:
@@ -85,8 +88,8 @@ def priors(
         _print(result, rows)
 
 
-def audited(path: Path, table: LabelTable) -> tuple[LabelMatrix, npt.NDArray[np.str_] | None]:
-    """All labels of the items of an audit file, over the classes of the data, and their groups."""
+def audited(path: Path, table: LabelTable) -> tuple[LabelMatrix, npt.NDArray[np.int64]]:
+    """All labels of the items of an audit file, over the classes of the data, and their rows."""
     import numpy as np
 
     from plusone.data.formats import read
@@ -110,10 +113,21 @@ def audited(path: Path, table: LabelTable) -> tuple[LabelMatrix, npt.NDArray[np.
     labels = LabelMatrix.from_entries(
         truth.row_of_entry(), columns, 1, (len(other), len(table.classes)), default=-1
     )
-    if table.groups is None:
-        return labels, None
     row = {name: number for number, name in enumerate(table.ids.tolist())}
-    return labels, table.groups[[row[name] for name in other.ids.tolist()]]
+    return labels, np.array([row[name] for name in other.ids.tolist()], dtype=np.int64)
+
+
+def _test_of_picks(
+    truth: LabelMatrix, table: LabelTable, rows: npt.NDArray[np.int64]
+) -> dict[str, Any]:
+    """What audited items tell of how annotators pick; empty if they tell nothing."""
+    from plusone.probabilities.picks import random_picks_p_value
+
+    present, picked = truth.dense() == 1, table.labels.dense(rows) == 1
+    p_value = random_picks_p_value(present | picked, picked)
+    if p_value is None:
+        return {}
+    return {"p_value": p_value, "audited": int((present.sum(axis=1) > 1).sum())}
 
 
 def _has_inputs(dataset: Dataset) -> bool:
