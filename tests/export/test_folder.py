@@ -79,7 +79,7 @@ def test_a_killed_export_over_another_leaves_no_mixture(tmp_path, monkeypatch):
             assert sum(same) == 1, f"a mixture after {moves} moves"
             outcomes.add(same.index(True))
         except InputError as error:
-            assert "has no model.safetensors; train or export it again" in str(error)
+            assert "has no model.safetensors" in str(error)  # noqa: PT017
             outcomes.add("none")
     assert outcomes == {"none", 1}
     assert [path.name for path in tmp_path.iterdir() if "part" in path.name] == []

@@ -17,6 +17,7 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from struct import pack
+from threading import Event
 
 import numpy as np
 import pytest
@@ -24,9 +25,10 @@ from PIL import Image
 from tests.patience import PATIENCE
 
 from plusone.cli.app import main
+from plusone.data.images import pixels_of
 from plusone.errors import InputError
 from plusone.export import export_run
-from plusone.serve.model import load_model
+from plusone.serve.model import ServedModel, load_model
 from plusone.web.guard import Keys, RefusedError, Rules, inner_path
 
 from .conftest import form, serving
@@ -224,19 +226,40 @@ def test_long_texts_among_vectors_take_no_memory(vectors):
     assert peak < 5e6
 
 
-def test_large_images_are_decoded_one_at_a_time(image_run, photos, monkeypatch):
-    monkeypatch.setattr("plusone.serve.model.LARGE", 1000)
-    model = load_model(image_run, "cpu")
+def test_large_images_wait_for_each_other_and_small_ones_do_not(
+    serve, image_run, photos, monkeypatch
+):
+    monkeypatch.setattr("plusone.serve.app.LARGE", 1000)
+    gate, working, most = Event(), [], []
+    decode = ServedModel.decoded
+
+    def decoded(model, content):
+        if pixels_of(content) > 1000:
+            working.append(1)
+            most.append(len(working))
+            assert gate.wait(PATIENCE)
+            working.pop()
+        return decode(model, content)
+
+    monkeypatch.setattr(ServedModel, "decoded", decoded)
+    client = serve(image_run)
     large, small = next(photos.glob("red/*")).read_bytes(), io.BytesIO()
     Image.new("RGB", (10, 10)).save(small, "PNG")
-    with ThreadPoolExecutor(1) as pool:
-        with model._large:  # another one is being decoded
-            assert model.decoded(small.getvalue()).shape == (5, 3, 16, 16)
-            assert "it is of no known kind" in model.decoded(b"no image")
-            waiting = pool.submit(model.decoded, large)
-            time.sleep(0.3)
-            assert not waiting.done()
-        assert waiting.result(timeout=PATIENCE).shape == (5, 3, 16, 16)
+
+    def ask(content):
+        return type(client)(client.server).post("/predict", content, "image/png")
+
+    with ThreadPoolExecutor(6) as pool:
+        waiting = [pool.submit(ask, large) for _ in range(5)]
+        try:
+            while not working:
+                time.sleep(0.01)
+            assert ask(small.getvalue())["probabilities"]
+            assert not any(one.done() for one in waiting)
+        finally:
+            gate.set()
+        assert all(one.result()["probabilities"] for one in waiting)
+    assert max(most) == 1
 
 
 def test_too_many_requests_are_told_to_try_later(serve, feature_run):
@@ -433,6 +456,55 @@ def test_half_open_connections_and_slow_bodies_are_closed(serve, feature_run, mo
         one.close()
     client.get("/metrics")
     assert b"plusone_requests_in_progress 0\n" in client.text
+
+
+def test_connections_without_the_token_keep_nobody_out(vectors):
+    """Silent ones, and those that were refused, which are closed."""
+    refused = f"GET /model HTTP/1.1\r\nHost: {vectors.host}\r\n\r\n".encode()
+    held = [socket.create_connection(("127.0.0.1", vectors.port)) for _ in range(300)]
+    for one in held[::3]:
+        one.sendall(refused)
+    assert vectors.get("/model") == 200
+    for one in held[297:]:
+        one.settimeout(PATIENCE)
+    assert held[297].recv(20).startswith(b"HTTP/1.1 401")
+    while held[297].recv(1000):
+        pass  # until the server closes it
+    for one in held:
+        one.close()
+
+
+def test_replies_that_nobody_reads_end(serve, feature_run, monkeypatch):
+    monkeypatch.setattr("plusone.web.server.REQUEST_SECONDS", 1.0)
+    client = serve(feature_run)
+    health = f"GET /health HTTP/1.1\r\nHost: {client.host}\r\n\r\n".encode()
+    with socket.socket() as one, pytest.raises((ConnectionResetError, BrokenPipeError)):
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.settimeout(PATIENCE)
+        one.connect(("127.0.0.1", client.port))
+        while True:
+            one.sendall(health * 100)
+    assert client.get("/health") == 200
+
+
+def test_more_work_than_connections_is_refused_as_json(serve, feature_run, monkeypatch):
+    monkeypatch.setattr("plusone.web.server.CONNECTIONS", 2)
+    client = serve(feature_run)
+    body = b'{"features": [1, 2, 3, 4, 5, 6]}'
+    service = client.server._at_end.__self__
+
+    def ask(_):
+        return type(client)(client.server).post("/predict", body, JSON)
+
+    with ThreadPoolExecutor(2) as pool:
+        with service.model._lock:
+            waiting = [pool.submit(ask, n) for n in range(2)]
+            while service.metrics.in_progress < 2:
+                time.sleep(0.01)
+            reply = client.ask("GET", "/model")
+        assert all(one.result() for one in waiting)
+    assert (reply.status, reply.getheader("retry-after")) == (503, "1")
+    assert "too many connections" in json.loads(client.text)["error"]
 
 
 def test_a_long_body_may_take_its_time_and_not_trickle(serve, feature_run, monkeypatch):

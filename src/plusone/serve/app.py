@@ -29,6 +29,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect
 from torch import Tensor
 
+from plusone.data.images import pixels_of
 from plusone.errors import InputError
 from plusone.io.readers import parse_json
 from plusone.prediction.items import Skipped
@@ -48,6 +49,7 @@ MAX_IMAGES, MAX_VECTORS = 64, 4096  # in a batch
 RETRY_SECONDS = 1  # after an overload
 GRACE = 10  # seconds for running requests to end after a stop
 THREADS = min(4, os.cpu_count() or 1)  # that decode
+LARGE = 16_000_000  # pixels; images with more are decoded one at a time, and wait for each other
 IMAGE_TYPE = "image/*"
 FORM_TYPE = "multipart/form-data"
 JSON_TYPE = "application/json"
@@ -132,6 +134,7 @@ class Service:
         )
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="predict")
         self._decoders = ThreadPoolExecutor(THREADS, thread_name_prefix="decode")
+        self._large = ThreadPoolExecutor(1, thread_name_prefix="decode-large")
         # One body of JSON at a time: its values take 10 times its length if they are numbers, and
         # up to 45 times if not. Threads would not parse faster.
         self._parsing = Lock()
@@ -158,18 +161,26 @@ class Service:
         """Ends the threads."""
         self._pool.shutdown(cancel_futures=True)
         self._decoders.shutdown(cancel_futures=True)
+        self._large.shutdown(cancel_futures=True)
 
-    def one_image(self, content: bytes) -> tuple[str, int, int]:
+    async def decoded(self, content: bytes) -> Tensor | str:
+        """An image file as an input, or why it is none; small ones do not wait for large ones."""
+        loop = asyncio.get_running_loop()
+        pixels = await loop.run_in_executor(self._decoders, pixels_of, content)
+        decoders = self._large if pixels > LARGE else self._decoders
+        return await loop.run_in_executor(decoders, self.model.decoded, content)
+
+    async def one_image(self, content: bytes) -> Response:
         """The tags of one image file."""
-        item = self._decoders.submit(self.model.decoded, content).result()
+        item = await self.decoded(content)
         if isinstance(item, str):
             raise RefusedError(422, f"image: {item}")
-        return self._one(item)
+        return await self.compute(lambda: self._one(item))
 
-    def images(self, ids: Sequence[str], contents: Sequence[bytes]) -> tuple[str, int, int]:
+    async def images(self, ids: Sequence[str], contents: Sequence[bytes]) -> Response:
         """The tags of several image files."""
-        items = [*self._decoders.map(self.model.decoded, contents)]
-        return self._several(ids, items)
+        items = await asyncio.gather(*map(self.decoded, contents))
+        return await self.compute(lambda: self._several(ids, items))
 
     def one_vector(self, body: bytes) -> tuple[str, int, int]:
         """The tags of the features of one item."""
@@ -265,8 +276,9 @@ def make_app(service: Service, keys: Keys) -> FastAPI:
         _check_kind(request, one, model)
         with service.place():
             body = await request.body()
-            work = service.one_image if model.images else service.one_vector
-            return await service.compute(lambda: work(body))
+            if model.images:
+                return await service.one_image(body)
+            return await service.compute(lambda: service.one_vector(body))
 
     @app.post(
         "/predict/batch",
@@ -283,7 +295,7 @@ def make_app(service: Service, keys: Keys) -> FastAPI:
                 body = await request.body()
                 return await service.compute(lambda: service.vectors(body))
             ids, contents = await _uploads(request)
-            return await service.compute(lambda: service.images(ids, contents))
+            return await service.images(ids, contents)
 
     @app.get("/model", summary="Classes, thresholds and input", responses={401: PROBLEMS[401]})
     async def about() -> About:

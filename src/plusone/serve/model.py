@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plusone.data.images import pixels_of
 from plusone.device import CPU, resolve
 from plusone.errors import InputError, first_line
 from plusone.inputs.loader import ArrayInputs
@@ -26,7 +24,6 @@ from plusone.recipe import Recipe
 
 ONNX = "model.onnx"
 MAX_PIXELS = 64_000_000  # of an image; decoding takes 10 bytes a pixel, and 18 of a WebP: 1.2 GB
-LARGE = 16_000_000  # pixels; images with more are decoded one at a time
 ROWS = 16  # images that are computed at a time, so that others need not wait for a large batch
 
 
@@ -46,12 +43,10 @@ class ServedModel:
     runtime: Literal["onnx", "torch"]
     compute: Compute
     _lock: Lock = field(default_factory=Lock)
-    _large: Lock = field(default_factory=Lock)
 
     def decoded(self, content: bytes) -> Tensor | str:
         """An image file as an input; or why it is none."""
-        with self._large if pixels_of(content) > LARGE else nullcontext():
-            return decoded(content, self.shape[-1], self.recipe, MAX_PIXELS)
+        return decoded(content, self.shape[-1], self.recipe, MAX_PIXELS)
 
     def predict(self, ids: Sequence[str], inputs: Sequence[Tensor]) -> Predictions:
         """Predictions of inputs of one kind."""

@@ -221,6 +221,7 @@ class Guard:
         if self.rules.programs:
             body, kind = json.dumps({"error": error.sentence}).encode(), b"application/json"
         headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
+        headers.append((b"connection", b"close"))  # it would take the place of others
         if error.status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
         await send({"type": "http.response.start", "status": error.status, "headers": headers})

@@ -17,10 +17,10 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from plusone.errors import InputError
-from plusone.web.guard import MAX_HEADERS, Keys
+from plusone.web.guard import HEADERS, MAX_HEADERS, Keys
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 CONNECTIONS = 200  # open at a time
 REQUEST_SECONDS = 10.0  # for a request to arrive, unless a body comes at the least rate
@@ -71,7 +71,6 @@ class Server:
                 proxy_headers=False,
                 server_header=False,
                 h11_max_incomplete_event_size=MAX_HEADERS,  # of what arrives in several pieces
-                limit_concurrency=CONNECTIONS,
                 timeout_graceful_shutdown=grace,
             )
         )
@@ -126,19 +125,58 @@ def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+async def _busy(scope: Scope, receive: Receive, send: Send) -> None:
+    """The reply where every connection is at work."""
+    body = b'{"error": "too many connections; try again"}'
+    own = {b"content-type": b"application/json", b"content-length": str(len(body)).encode()}
+    headers = HEADERS | own | {b"retry-after": b"1", b"connection": b"close"}
+    await send({"type": "http.response.start", "status": 503, "headers": [*headers.items()]})
+    await send({"type": "http.response.body", "body": body})
+
+
 class _TimedProtocol(H11Protocol):
-    """HTTP that closes a connection whose request stays incomplete.
+    """HTTP that closes a connection whose request stays incomplete, or whose reply is not read.
 
     Otherwise a few hundred connections that never say what they want would block the others. A long
     body has as much time as it needs while the app waits for it and it comes at the least rate.
+    Where there are too many connections, a new one takes the place of the oldest that is not at
+    work, so that whoever has the token is heard.
     """
 
     _patience: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None  # while the other side does not read
     _arrived = 0  # bytes since the time was started
+    _ended = False  # to make room for another
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._since = self.loop.time()
+        if len(self.connections) > CONNECTIONS:
+            others = (one for one in self.connections if isinstance(one, _TimedProtocol))
+            idle = [one for one in others if one is not self and one.idle]
+            if idle:
+                oldest = min(idle, key=lambda one: one._since)
+                oldest._ended = True
+                oldest.transport.abort()
+            elif sum(not getattr(one, "_ended", False) for one in self.connections) > CONNECTIONS:
+                self.app = _busy
         self._wait()
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request of it is being answered, or nobody reads the answer."""
+        answered = self.cycle is None or self.cycle.response_complete
+        return not self._ended and (answered or self._unread is not None)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -147,8 +185,9 @@ class _TimedProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        if self._patience is not None:
-            self._patience.cancel()
+        for timer in (self._patience, self._unread):
+            if timer is not None:
+                timer.cancel()
 
     def _wait(self) -> None:
         """Starts the time for a request, or ends it if the request is complete."""
