@@ -152,7 +152,7 @@ def _report(desk: Desk, export: Path | None, summary: bool, as_json: bool) -> No
 def _print_summary(result: dict[str, Any]) -> None:
     shares = ("accepted", "expected", "agreement", "rest")
 
-    def rounded(name: str, value: object) -> object:
+    def rounded(name: str, value: Any) -> object:
         if value is None or name in shares:
             return percent(value)
         return round(value, 1) if isinstance(value, float) else value
