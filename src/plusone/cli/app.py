@@ -40,7 +40,7 @@ from plusone.version import __version__
 PANELS = {
     "Start": ("demo", "example", "doctor"),
     "Your data": ("inspect", "train", "predict", "batch", "evaluate", "export", "serve"),
-    "Missing labels": ("suggest", "review", "priors"),
+    "Missing labels": ("suggest", "review", "audit", "priors"),
     "Research": (
         "methods", "bench", "sweep", "ablate", "choose", "loop", "reproduce", "observe", "prepare",
         "features", "hints", "report", "leaderboard", "analyse",

@@ -151,12 +151,18 @@ def guaranteed(
     """Thresholds for the precision or recall that the user asks for."""
     from plusone.data.formats import read
     from plusone.prediction.guaranteed_thresholds import guaranteed_thresholds
+    from plusone.suggest.find import drawn_weights
 
     if threshold is not None or (precision is not None and recall is not None):
         raise InputError("--threshold, --precision and --recall exclude each other; give one")
     if predictor.shown.crops != predictor.recipe.crops:
         raise InputError(
             "a guarantee holds for the crops that the model was trained on; leave out --crops"
+        )
+    if audit is not None and drawn_weights(audit.with_suffix("")) is not None:
+        raise InputError(
+            f"{audit}: its items were not drawn evenly, and a guarantee for new items needs that; "
+            "plusone audit without --stratified draws evenly"
         )
     return guaranteed_thresholds(
         run,

@@ -93,9 +93,20 @@ def audited(path: Path, table: LabelTable) -> tuple[LabelMatrix, npt.NDArray[np.
     import numpy as np
 
     from plusone.data.formats import read
+    from plusone.data.formats.base import as_labels
     from plusone.data.matrix import LabelMatrix
 
-    other = read(path, labels="complete", check_images=False).table
+    other = read(path, check_images=False).table
+    if other.named is not None:  # of plusone audit, or of a review: some items are known in full
+        known = other.labels.per_item(0) == 0
+        if not known.any():
+            raise InputError(
+                f"{path}: of no item all labels are known; plusone audit asks for them"
+            )
+        other = other.take(np.flatnonzero(known))
+        other = replace(other, truth=other.labels.only_positives(default=-1))
+    elif other.truth is None:
+        other = as_labels(other, "complete")
     if other.truth is None:
         raise InputError(f"{path}: an audit needs all labels of its items, and some are unknown")
     unknown = sorted(set(other.classes) - set(table.classes))

@@ -94,7 +94,7 @@ def review(
             _report(desk, export, summary, as_json)
             return
         title = (suggestions or annotate or Path()).resolve().name
-        _serve(desk, title, port, browser, stop_after, as_json)
+        serve_page(desk, title, port, browser, stop_after, as_json)
     finally:
         desk.store.close()
 
@@ -168,7 +168,7 @@ def _print_summary(result: dict[str, Any]) -> None:
         out.print(table("", ("class", "yes", "no", "skipped"), counts))
 
 
-def _serve(
+def serve_page(
     desk: Desk,
     title: str,
     port: int,
@@ -176,8 +176,10 @@ def _serve(
     stop_after: float | None,
     as_json: bool,
 ) -> None:
+    """Serves a review until it is stopped, and says how far it is."""
     from contextlib import nullcontext
 
+    from plusone.review.audit_desk import AuditDesk
     from plusone.review.desk import SuggestionDesk
 
     try:
@@ -192,7 +194,7 @@ def _serve(
     progress = desk.progress()
     what = "items" if desk.mode == "annotate" else "questions"
     say(f"{progress['left']} of {progress['questions']} {what} are open; Ctrl-C stops the server")
-    if isinstance(desk, SuggestionDesk):
+    if isinstance(desk, SuggestionDesk) and not isinstance(desk, AuditDesk):
         selection = desk.selection()
         left_out = selection["suggestions"] - progress["questions"]
         if left_out:

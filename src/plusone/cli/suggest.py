@@ -34,10 +34,13 @@ if TYPE_CHECKING:
     from plusone.recipe import Recipe
     from plusone.suggest.find import Found
 
-NOTHING_ASKED = (
-    "no label is accepted: nobody checked any. --draw-audit 100 says which items to check for a "
-    "promise; --precision 0.9 accepts by expectation"
+SERVES = (
+    "plusone audit {run} draws items and asks for all their labels, for a promise; or review the "
+    "best 100 (plusone review {folder} --budget 100 --order likely): answers serve training, k and "
+    "calibration"
 )
+NOTHING_ASKED = "no label is accepted: nobody checked any. {serves}; --precision 0.9 accepts by "
+NOTHING_ASKED += "expectation"
 SCORES = {
     "kept by the run": "Scores: the run had kept its predictions of left-out items; nothing was "
     "fitted again.",
@@ -123,8 +126,8 @@ def suggest(
     Every item is scored by a model that has not seen it. A run in closed form, the
     default, has kept such scores; else the recipe is trained once per fold on the
     other folds, and a stopped command continues where it was. Without an audit the
-    probabilities are expectations. --draw-audit 100 chooses items to check: give
-    each of them all its labels, and --audit FILE calibrates on the answers.
+    probabilities are expectations. plusone audit RUN asks a person for all
+    labels of some items, and --audit FILE calibrates on the answers.
 
     Example: [bold]plusone suggest runs/photos-gr-seed0 --precision 0.95[/bold]
     Example: [bold]plusone suggest runs/photos-gr-seed0 --audit checked.csv[/bold]
@@ -179,8 +182,10 @@ def suggest(
             )
     own = positives is None and data is None and picks is None
     k = run_k(run, dataset.table) if own else positives
-    drawn = None if checked is None else drawn_weights(folder)
-    found = _find(dataset, recipe, folds, checked, k, folder, cached, drawn, run)
+    drawn = None
+    if audit is not None:  # drawn by this command, or by plusone audit
+        drawn = drawn_weights(folder) or drawn_weights(audit.with_suffix(""))
+    found = find_missing(dataset, recipe, folds, checked, k, folder, cached, drawn, run)
     accepted = found.accept(precision, per_class=per_class)
     about: dict[str, Any] = {"run": str(run), "backbone_saw_items": linear}
     if draw_audit is not None:
@@ -203,7 +208,7 @@ def suggest(
     _print(result, _training(run, data, features, more_labels, images=files_of_images))
 
 
-def _find(
+def find_missing(
     dataset: Dataset,
     recipe: Recipe,
     folds: int,
@@ -274,6 +279,7 @@ def _print(result: dict[str, Any], training: list[str]) -> None:
 
     accepted, audit = result["accepted"], result["calibration"]["audit"]
     asked = accepted["target"] is not None
+    serves = SERVES.format(run=quote(result["run"]), folder=quote(result["out"]))
     known = "true_precision" in accepted
     columns = ["class", "accepted", "estimated %", *(["true %"] if known else [])]
     some = [row for row in accepted["classes"] if row["accepted"]]
@@ -286,14 +292,10 @@ def _print(result: dict[str, Any], training: list[str]) -> None:
     if asked:
         out.print(table(f"labels to accept at {target} %", columns, rows))
     if not asked:
-        say(NOTHING_ASKED)
+        say(NOTHING_ASKED.format(serves=serves))
     elif not some:
-        why = "nobody checked a label" if audit is None else "the audit does not support it"
-        say(
-            f"no label can be accepted at {target} %: {why}; lower --precision, audit "
-            f"{'' if audit is None else 'more '}items (--draw-audit 100 says which), or review the "
-            "suggestions"
-        )
+        why = "nobody checked a label" if audit is None else "the answers do not support it"
+        say(f"no label can be accepted at {target} %: {why}. {serves}; or lower --precision")
     elif none:
         say(f"classes without a label to accept: {none}")
     say(result["calibration"]["sentence"])

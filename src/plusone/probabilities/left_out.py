@@ -16,9 +16,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from plusone.probabilities.answers import mark_answers
 from plusone.probabilities.calibration import Calibration, HeldOut
 from plusone.probabilities.curve import BLOCK
-from plusone.probabilities.picks import CERTAIN, UNIFORM, PickModel, pick
+from plusone.probabilities.picks import CERTAIN, UNIFORM, PickModel, other_positives, pick
 
 LEAST = 0.02
 PREFIX = "left_out."
@@ -83,13 +84,13 @@ def kept_scores(
     parts: list[dict[str, npt.NDArray[np.generic]]] = []
     for start in range(0, n, step):
         rows = np.arange(start, min(start + step, n))
-        states = held_out.labels.dense(rows)
+        those = None if held_out.named is None else held_out.named.take(rows)
+        states = mark_answers(held_out.labels.take(rows), those)
         scores = held_out.log_odds[start : start + step]
         z = calibration(scores.double())
-        picked, positive = pick(states, rng), states == 1
-        any_seen = positive.any(axis=1)
-        others = torch.from_numpy(positive).scatter(1, picked.label[:, None], False)
-        certain = z.masked_fill(others, CERTAIN)
+        picked, positive = pick(states, rng), states >= 1
+        any_seen = (states == 1).any(axis=1)
+        certain = z.masked_fill(other_positives(states, picked), CERTAIN)
         present = picks.label_means(certain, picked).gather(1, picked.label[:, None])[:, 0]
         named = present.log() - picks.log_likelihood(certain, picked)
         item, label = np.nonzero((torch.sigmoid(z).numpy() >= LEAST) | positive)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +17,12 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.source import EMBEDDED
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
+from plusone.review.audit_desk import AuditDesk
 from plusone.review.desk import NewItemDesk, SuggestionDesk
 from plusone.review.pictures import Scenes
 from plusone.review.questions import NewItems, Selection, Suggested
 from plusone.review.store import Store
-from plusone.suggest import read_suggestions
+from plusone.suggest import Suggestions, read_suggestions
 from plusone.suggest.wrong_csv import with_wrong
 
 DATABASE = "review.sqlite"
@@ -38,11 +39,27 @@ def open_suggestions(
     The file of the answers is `review.sqlite` in the folder by default.
     """
     suggestions = with_wrong(read_suggestions(folder), folder)
+    with _opened(database or _database(folder)) as store:
+        questions = Suggested(suggestions, selection or Selection())
+        return SuggestionDesk(questions, store, _embedded(suggestions))
+
+
+def open_audit(folder: Path, promise: Callable[[LabelTable], str], *, seed: int = 0) -> AuditDesk:
+    """Opens an audit of a folder that `plusone.suggest.audit` wrote.
+
+    Items come in random order, so that those that are done at any time are a random sample.
+    """
+    suggestions = read_suggestions(folder)
+    with _opened(_database(folder)) as store:
+        questions = Suggested(suggestions, Selection("random", seed=seed))
+        return AuditDesk(questions, store, promise, _embedded(suggestions))
+
+
+def _embedded(suggestions: Suggestions) -> Scenes | None:
+    """The scenes of data that is part of the package."""
     table = suggestions.table
     embedded = table.root is None and suggestions.about.get("data") in EMBEDDED
-    pictures = Scenes(table.ids.tolist()) if embedded else None
-    with _opened(database or _database(folder)) as store:
-        return SuggestionDesk(Suggested(suggestions, selection or Selection()), store, pictures)
+    return Scenes(table.ids.tolist()) if embedded else None
 
 
 def open_new_items(

@@ -22,6 +22,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from plusone.errors import RunError
+from plusone.review.audit_desk import AuditDesk
 from plusone.review.desk import Desk, NewItemDesk, SuggestionDesk, UnknownQuestionError
 from plusone.review.pictures import SIDES
 from plusone.review.questions import ORDERS, Selection
@@ -102,9 +103,10 @@ def make_app(desk: Desk, *, title: str, keys: Keys) -> Guard:
     )
 
     def page(mode: str) -> HTMLResponse:
-        modes = ["items", "grid"] if isinstance(desk, SuggestionDesk) else []
+        audit = isinstance(desk, AuditDesk)
+        modes = ["items", "grid"] if isinstance(desk, SuggestionDesk) and not audit else []
         text = templates("plusone.review").get_template(f"{mode}.html")
-        context = {"mode": mode, "modes": modes, "title": title, "orders": ORDERS}
+        context = {"mode": mode, "modes": modes, "title": title, "orders": ORDERS, "audit": audit}
         return HTMLResponse(text.render(context, version=__version__))
 
     @app.get("/enter", response_class=HTMLResponse)
@@ -145,6 +147,12 @@ def make_app(desk: Desk, *, title: str, keys: Keys) -> Guard:
     def release(body: Session) -> dict[str, Any]:
         desk.release(body.session)
         return {}
+
+    if isinstance(desk, AuditDesk):
+
+        @app.get("/api/promise")
+        def promise() -> dict[str, Any]:
+            return {"promise": desk.promise()}
 
     if isinstance(desk, SuggestionDesk):
         _add_suggested(app, desk, page)

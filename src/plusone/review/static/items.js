@@ -62,6 +62,16 @@ const items = {
   async do(what) {
     if (what === "undo") { return undo((first) => this.load(first.row, first.label)); }
     if (!this.item) { return undefined; }
+    if (what === "rest") {
+      const left = this.item.questions.filter((one) => one.open);
+      if (!find("promise") || !left.length) { return undefined; }
+      for (let at = 0; at < left.length; at += 200) {  // as many as the server takes at once
+        await answer(left.slice(at, at + 200).map((one) => (
+          { row: this.item.row, label: one.label, action: "no" })));
+      }
+      said("no to " + plural(left.length, "label"));
+      return this.load();
+    }
     if (what === "next") {
       const left = this.item.questions.filter((one) => one.open);
       if (left.length) {
@@ -81,7 +91,7 @@ const items = {
     if (what === "add") { return startAdding(); }
     return this.say(what);
   },
-  keys: { y: "yes", n: "no", s: "skip", u: "undo", ArrowRight: "next", Enter: "next",
+  keys: { y: "yes", n: "no", x: "rest", s: "skip", u: "undo", ArrowRight: "next", Enter: "next",
     ArrowUp: "up", ArrowDown: "down", w: "wrong", l: "add", z: "zoom" },
 };
 

@@ -9,6 +9,7 @@ export const state = {
   busy: false,  // a request is under way: keys wait for the screen they are meant for
 };
 let waiting = null;
+let tens = 0;  // of the items of an audit that are done
 let before = { done: 0, share: 0 };  // what the bar showed last
 let desk = null;  // the way to review: load(), do(what), keys
 
@@ -143,7 +144,14 @@ function showProgress(now) {
   if (now.wrong) { parts.push(plural(now.wrong, "seen label") + " wrong"); }
   if (now.added) { parts.push(now.added + " added"); }
   if (now.repeated) { parts.push("asked twice " + now.repeated + ", same answer " + now.agreeing); }
+  if (now.of) { parts.unshift(now.items + " of " + plural(now.of, "item") + " done"); }
   find("agreement").textContent = parts.join(" · ");
+  if (find("promise") && Math.floor(now.items / 10) !== tens) {
+    tens = Math.floor(now.items / 10);
+    fetch("api/promise").then((reply) => reply.json()).then((found) => {
+      find("promise").textContent = found.promise;
+    }).catch(() => {});
+  }
 }
 export function said(text) { find("last").textContent = text; }
 export function show(which) {
