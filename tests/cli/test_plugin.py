@@ -73,6 +73,9 @@ def test_a_method_of_ones_own(folder: Path, tmp_path: Path):
     description = json.loads((tmp_path / "run" / "data.json").read_text())
     assert description["plugin"] == "my_methods.py"
     assert '"capped"' in done.stdout
+    first = (tmp_path / "bench" / "bench.toml").read_text().splitlines()[0]
+    assert "--plugin my_methods.py" in first
+    assert "--plugin my_methods.py" in (tmp_path / "bench" / "table.md").read_text()
     assert (tmp_path / "tags.csv").is_file()
     missing = plusone(("predict", "run", folder / "x.npz", "--out", "no.csv"), cwd=tmp_path)
     assert missing.returncode == 2

@@ -12,7 +12,8 @@ from collections import deque
 import psutil
 import pytest
 
-from plusone.errors import RunError
+from plusone.errors import InputError, RunError
+from plusone.methods import get_method
 from plusone.parallel import worker_pool as pool
 
 
@@ -39,15 +40,25 @@ def test_an_error_in_the_work_names_the_item():
 
 def test_input_errors_stay_input_errors():
     from plusone.data.formats import read
-    from plusone.errors import InputError
 
     with pytest.raises(InputError, match=r"^nowhere: no such file or folder$"):
         list(in_processes(read, ["nowhere"], 1, str))
 
 
 def test_a_process_that_dies_is_a_sentence():
-    with pytest.raises(RunError, match=r"^job 9: its process died"):
+    with pytest.raises(RunError, match=r"^job 9: its process died, with exit code 9"):
         list(in_processes(os._exit, [9, 9], 1, lambda item: f"job {item}"))
+    with pytest.raises(RunError, match=r"its process died, killed by SIGKILL \(out of memory"):
+        list(in_processes(signal.raise_signal, [signal.SIGKILL], 1, str))
+    assert children() == []
+
+
+def test_an_import_that_fails_in_the_process_is_the_cause(tmp_path, monkeypatch):
+    """A plug-in that was changed after the command began, say."""
+    (tmp_path / "broken.py").write_text("INFOS = ()\n")
+    monkeypatch.setenv("PLUSONE_PLUGINS", str(tmp_path / "broken.py"))
+    with pytest.raises(InputError, match=r"broken\.py: the plug-in has no INFO"):
+        list(in_processes(get_method, ["an"], 1, str))
     assert children() == []
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -23,6 +24,7 @@ from plusone.compare.jobs import JobResult, maybe_features
 from plusone.compare.results_table import UNKNOWN, latex_tables, markdown_tables
 from plusone.compare.rows import Row, Summary
 from plusone.compare.spec import BenchSpec
+from plusone.data.observation import SCHEMES
 from plusone.io.files import write_json, write_text
 from plusone.methods import plugin_of
 from plusone.prediction.tags import for_spreadsheet
@@ -60,7 +62,7 @@ def write_outputs(
         }
         for result in results
     }
-    plugins = plugins_of(result.method for result in results)
+    plugins = plugins_of(results)
     repeat = "plusone bench bench.toml" + "".join(f" --plugin {name}" for name in plugins)
     whole = {
         "kind": "bench",
@@ -150,9 +152,16 @@ def alone(results: Sequence[JobResult]) -> dict[str, str]:
     return {result.method: result.alone for result in results if result.alone is not None}
 
 
-def plugins_of(methods: Iterable[str]) -> list[str]:
-    """The plug-ins that methods come from: names of files, or of installed packages."""
-    return [name for name in dict.fromkeys(map(plugin_of, methods)) if name is not None]
+def plugins_of(results: Iterable[JobResult]) -> list[str]:
+    """The plug-ins of methods and schemes: names of files, or of installed packages."""
+    names: dict[str | None, None] = {}
+    for result in results:
+        names[plugin_of(result.method)] = None
+        scheme = SCHEMES.get(str(result.observation.get("scheme")).partition("(")[0])
+        file = getattr(sys.modules.get(getattr(scheme, "__module__", "")), "__file__", None)
+        own = scheme is None or scheme.__module__.startswith("plusone.")
+        names[None if own or file is None else Path(file).name] = None
+    return [name for name in names if name is not None]
 
 
 def describe_inputs(result: JobResult) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -67,7 +68,8 @@ def in_processes(
             pipe = next(ready for ready in wait(list(busy)) if isinstance(ready, Connection))
             item = busy.pop(pipe)
             idle.append(pipe)
-            yield _receive(pipe, name(item))
+            worker = next(worker for worker in crew if worker.pipe is pipe)
+            yield _receive(worker, name(item))
     finally:
         _stop(crew)
 
@@ -79,13 +81,14 @@ def _send(pipe: Connection, item: object) -> None:
         return
 
 
-def _receive(pipe: Connection, name: str) -> Any:
+def _receive(worker: _Worker, name: str) -> Any:
     try:
-        kind, value = pipe.recv()
+        kind, value = worker.pipe.recv()
     except (EOFError, OSError):
+        worker.process.join(SECONDS_TO_END)
         raise RunError(
-            f"{name}: its process died (out of memory, perhaps: fewer --workers "
-            "need less); what is finished is kept, run the same command again to continue"
+            f"{name}: its process died, {_cause(worker.process.exitcode)}; what is finished is "
+            "kept, run the same command again to continue"
         ) from None
     if kind == "input":
         raise InputError(value)
@@ -94,10 +97,27 @@ def _receive(pipe: Connection, name: str) -> Any:
     return value
 
 
+def _cause(code: int | None) -> str:
+    """What ended a process, by its exit code.
+
+    >>> _cause(-9)
+    'killed by SIGKILL (out of memory, perhaps: fewer --workers need less)'
+    """
+    if code is None:
+        return "for a reason that is not known"
+    if code >= 0:
+        return f"with exit code {code} and its own message above, if it had one"
+    names = {number.value: number.name for number in signal.Signals}
+    by = f"killed by {names.get(-code, f'signal {-code}')}"
+    memory = " (out of memory, perhaps: fewer --workers need less)"
+    return by + (memory if by.endswith("SIGKILL") else "")
+
+
 def _start(work: Callable[[Item], Result], number: int) -> _Worker:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(work, theirs, number))
+    # As bytes: an import that fails, such as one of a plug-in, is an answer of the new process.
+    process = context.Process(target=_serve, args=(pickle.dumps(work), theirs, number))
     with _ctrl_c_ignored(), children_import_nothing_from_here():  # the new process inherits both
         process.start()
     theirs.close()
@@ -127,7 +147,7 @@ def _ctrl_c_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _serve(work: Callable[[Item], Result], pipe: Connection, number: int) -> None:
+def _serve(pickled: bytes, pipe: Connection, number: int) -> None:
     """The loop of a worker process: items in, results out, until the parent closes the pipe."""
     os.environ["LOCAL_RANK"] = str(number)  # each takes a card of its own, where there are several
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -136,14 +156,16 @@ def _serve(work: Callable[[Item], Result], pipe: Connection, number: int) -> Non
     os.environ["OMP_NUM_THREADS"] = "1"
     if "torch" in sys.modules:  # too late for the variable
         sys.modules["torch"].set_num_threads(1)
+    work: Callable[[Any], Any] | None = None
     while True:
         try:
-            item: Item = pipe.recv()
+            item = pipe.recv_bytes()
         except (EOFError, OSError):
             return
         answer: tuple[str, object]
         try:
-            answer = "done", work(item)
+            work = work or pickle.loads(pickled)
+            answer = "done", work(pickle.loads(item))
         except InputError as error:
             answer = "input", str(error)
         except RunError as error:
