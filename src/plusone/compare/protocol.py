@@ -9,6 +9,7 @@ row is what `plusone train` makes of the method; then rows may differ in more th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -74,13 +75,15 @@ def unlike(rows: Sequence[Row]) -> str | None:
         ("head", {row.method: row.head for row in rivals if row.head}),
         ("items learned from", {row.method: f"{row.learned:,}" for row in rivals if row.learned}),
     ):
-        kinds = dict.fromkeys(values.values())
+        kinds = Counter(values.values())
         if len(kinds) > 1:
-            groups = (
+            (usual, count), *others = kinds.most_common()
+            groups = [
                 f"{kind}: {', '.join(name for name, value in values.items() if value == kind)}"
-                for kind in kinds
-            )
-            parts.append(f"{what} ({'; '.join(groups)})")
+                for kind in ([usual] if count == 1 else []) + [kind for kind, _ in others]
+            ]
+            rest = [f"{usual}: the others"] if count > 1 else []
+            parts.append(f"{what} ({'; '.join(groups + rest)})")
     if not parts:
         return None
     return (

@@ -94,11 +94,7 @@ def write_outputs(
             f"{100 * test['lsd']:.2f} ({test['freedom']} degrees of freedom)"
             for test in summary.tests
         ),
-        *(
-            f"labels seen, {seen['data']}: {seen['scheme']}, seed {seen.get('seed', '-')}, digest "
-            f"{seen['digest']}"
-            for seen in observations.values()
-        ),
+        *labels_seen(observations.values()),
         *(
             f"{data}: {sentence}"
             for data, sentences in (remarks or {}).items()
@@ -150,6 +146,19 @@ def runs_csv(
 def alone(results: Sequence[JobResult]) -> dict[str, str]:
     """Methods whose runs could not be stacked, and why."""
     return {result.method: result.alone for result in results if result.alone is not None}
+
+
+def labels_seen(observations: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Which labels were observed, a sentence for each data set and scheme; equal draws once."""
+    draws: dict[tuple[str, str], dict[str, str]] = {}
+    for seen in observations:
+        same = draws.setdefault((seen["data"], str(seen.get("scheme"))), {})
+        same.setdefault(str(seen.get("digest")), str(seen.get("seed", "-")))
+    return [
+        f"labels seen, {data}: {scheme}, "
+        + ", ".join(f"seed {seed}, digest {digest}" for digest, seed in found.items())
+        for (data, scheme), found in draws.items()
+    ]
 
 
 def plugins_of(results: Iterable[JobResult]) -> list[str]:
