@@ -45,6 +45,7 @@ ELSEWHERE = {
     "docs/losses.md": "test_losses_page.py",
     "docs/images.md": "needs VOC; models/test_timm.py",
     "docs/methods.md": "needs recordings; training/test_groups.py",
+    "docs/methods/correcting.md": "needs the extra hints; training/test_hints.py",
     "docs/methods/unknown.md": "losses/test_unified.py",
     "docs/run-folder.md": "needs trackers; training/test_tracking.py",
     "docs/other-tools.md": "suggest/test_other_tools.py",

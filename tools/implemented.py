@@ -47,6 +47,7 @@ ELSEWHERE = {
     "ll_ct": "losses/test_correcting.py",
     "ll_cp": "losses/test_correcting.py",
     "splc": "losses/test_correcting.py",
+    "class_graph": "methods/test_class_graph.py",
     "em_apl": "losses/test_correcting.py",
     "en": "methods/test_en.py",
     "en_cl": "methods/test_en_consistent.py",

@@ -151,6 +151,13 @@ def test_what_cannot_work_is_refused(photos, tmp_path, settings, sentence):
         make_hints(photos, tmp_path / "h.npz", settings, device="cpu")
 
 
+def test_similarities_of_the_class_names(photos, tmp_path, colours):
+    make_hints(
+        photos, tmp_path / "h.npz", HintSettings(), device="cpu", relations=tmp_path / "r.npy"
+    )
+    np.testing.assert_array_equal(np.load(tmp_path / "r.npy"), np.eye(3))  # colours are unrelated
+
+
 def test_labels_that_are_all_known_are_not_used(photos, tmp_path, colours):
     """Hints made with them would leak what training hides."""
     given = HintSettings(tiles=2, eta=0.9)

@@ -47,6 +47,10 @@ def hints(
     eta: Annotated[
         float, typer.Option(min=0, max=1, help="Above which the best tile decides, else the worst.")
     ] = 0.0,
+    relations: Annotated[
+        Path | None,
+        typer.Option(help="npy file to write: similarities of the class names, for class_graph."),
+    ] = None,
     features: opt.Features = None,
     device: opt.Device = None,
     form: opt.Form = "auto",
@@ -65,7 +69,9 @@ def hints(
     """
     from plusone.features.zero_shot_hints import HintSettings, make_hints
 
-    check_file(to)
+    for file in (to, relations):
+        if file is not None:
+            check_file(file)
     if temperature is not None and temperature <= 0:
         raise InputError(f"--temperature {temperature:g}: must be above 0")
     settings = HintSettings(model, tuple(prompts or ()), temperature, scores, tiles, eta)
@@ -78,12 +84,15 @@ def hints(
             settings,
             device=device or "auto",
             on_progress=lambda done: bar.update(task, completed=done),
+            relations=relations,
         )
     if as_json:
         sizes = {"items": len(dataset.table), "classes": len(dataset.table.classes)}
         emit({"out": str(to)} | sizes | about)
         return
     say(f"{len(dataset.table)} items, {len(dataset.table.classes)} classes in {to}")
+    if relations is not None:
+        say(f"for class_graph: --set options.relations={relations}")
     words = " ".join([data, *(f"-x {path}" for path in features or ()), f"--hints {to}"])
     say(f"next: plusone inspect {words}")
     say(f"      plusone train {words} -m gpr")

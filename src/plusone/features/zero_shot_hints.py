@@ -26,6 +26,7 @@ from plusone.device import resolve
 from plusone.errors import InputError
 from plusone.features.parts import Array, compute_in_parts
 from plusone.features.zero_shot import ZeroShot, zero_shot
+from plusone.io.arrays import write_array
 from plusone.io.keys import content_key, file_state
 
 __all__ = ["HintSettings", "focus", "make_hints", "views"]
@@ -65,6 +66,7 @@ def make_hints(
     *,
     device: str = "auto",
     on_progress: Callable[[int], None] | None = None,
+    relations: Path | None = None,
 ) -> dict[str, Any]:
     """Writes a hint file for all items of a data set.
 
@@ -78,6 +80,7 @@ def make_hints(
         settings: The model and how its scores become hints.
         device: What it computes on, see `plusone.device.resolve`.
         on_progress: Called with the number of items done.
+        relations: A file for the cosines of the texts of all classes `[L, L]`, for `class_graph`.
 
     Returns:
         How the hints were made, as the file has it.
@@ -100,15 +103,16 @@ def make_hints(
     }
     if settings.scores == "softmax":
         about["temperature"] = settings.temperature or model.temperature
+    texts = model.classes(table.classes, settings.prompts).to(computes)
+    if relations is not None:
+        write_array(relations, (texts @ texts.T).float().cpu().numpy())
     if dataset.features is not None:
-        texts = model.classes(table.classes, settings.prompts).to(computes)
         blocks = list(_of_features(dataset, model, texts, settings, computes))
         write_hints(path, table.ids, table.classes, np.concatenate(blocks), about)
         return about
     paths = [table.path(row) for row in range(len(table))]
     states = [file_state(file) for file in paths]
     key = content_key((about, table.classes, table.ids.tolist(), states, table.labels.digest()))
-    texts = model.classes(table.classes, settings.prompts).to(computes)
     seen = None if table.is_complete else table.labels
 
     def score(rows: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.float32]]:

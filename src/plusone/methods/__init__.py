@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 from plusone.errors import InputError
 from plusone.methods import (
+    class_graph,
     crisp,
     em,
     en,
@@ -76,6 +77,7 @@ METHODS: dict[str, MethodInfo] = {
         crisp.INFO,
         *large_loss.INFOS,
         splc.INFO,
+        class_graph.INFO,
         *en.INFOS,
         *lasd.INFOS,
         *em.INFOS,
