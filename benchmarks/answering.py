@@ -31,6 +31,7 @@ from plusone.inputs.task import make_task
 from plusone.metrics import mean_average_precision
 from plusone.metrics.calibration_error import expected_calibration_error
 from plusone.review import apply_answers
+from plusone.review.questions import WORTH
 from plusone.suggest.find import find
 from plusone.training.closed_fit import fit_for
 from plusone.training.summary import calibrate
@@ -99,8 +100,8 @@ def one_draw(dataset: Dataset) -> dict[str, dict[str, float]]:
     table = dataset.table
     data = blind(dataset, table)
     recipe = compose(lambda share: facts_of(data, share), {"method": "recovery"}).recipe
-    suggestions = find(data, recipe).suggestions(least=0.2)
-    asked = reviewed(suggestions, "worth", max(ANSWERS), 0, table.truth)
+    suggestions = find(data, recipe).suggestions()
+    asked = reviewed(suggestions, "worth", max(ANSWERS), 0, table.truth, WORTH)
     row, label = suggestions.row[asked], suggestions.label[asked].astype(np.int64)
     yes = table.truth.dense(row)[np.arange(len(row)), label] == 1
     every = table.truth.dense()

@@ -206,6 +206,7 @@ class RunResult(Record):
         recovery_estimates: The same for the method's own estimates.
         sampled: Figures that were computed on a sample: how many items of how many.
         rules: Reasons for the automatic settings.
+        about_labels: What is striking about the labels that people gave.
         epochs: Its epochs, in the journal of a comparison; empty where the run folder has them.
     """
 
@@ -247,6 +248,7 @@ class RunResult(Record):
     recovery_estimates: Numbers | None = None
     sampled: dict[str, dict[str, int]] = Field(default_factory=dict)
     rules: tuple[str, ...] = ()
+    about_labels: tuple[str, ...] = ()
     epochs: tuple[EpochRecord, ...] = ()
 
     def headline(self) -> str:

@@ -70,3 +70,15 @@ def test_real_voc_single_positive(shared: Path) -> None:
     assert found.true_positives is not None
     assert round(found.true_positives.mean, 3) == 1.446
     assert found.images
+
+
+def test_one_class_with_most_labels_is_named() -> None:
+    """Of what people named; where all labels are known, nothing was picked."""
+    counts = [49, 5, 5, 4, 3]
+    rows = [[label] for label, count in enumerate(counts) for _ in range(count)]
+    labels = LabelMatrix.from_lists(rows, 5)
+    ids, names = np.arange(len(rows)).astype(str), ("person", "dog", "cat", "car", "bus")
+    (warning,) = summarise(LabelTable(ids, names, labels)).warnings
+    assert "'person' is 74 %" in warning
+    assert "salience" in warning
+    assert not summarise(LabelTable.complete(ids, names, labels.with_default(-1))).warnings

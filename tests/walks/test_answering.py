@@ -22,6 +22,7 @@ from plusone.inputs.task import make_task
 from plusone.metrics import mean_average_precision
 from plusone.metrics.calibration_error import expected_calibration_error
 from plusone.review import apply_answers
+from plusone.review.questions import WORTH
 from plusone.suggest.find import find
 from plusone.training.closed_fit import fit_for
 from plusone.training.summary import calibrate
@@ -74,9 +75,9 @@ def figures(data, truth):
 
 def test_more_answers_are_never_worse(archive, tmp_path):
     data, truth = archive
-    suggestions = find(data, recipe_of(data)).suggestions(least=0.2)
+    suggestions = find(data, recipe_of(data)).suggestions()
     full = replace(data.table, truth=None).labels.from_dense(truth, default=-1)
-    asked = reviewed(suggestions, "worth", 400, 0, full)
+    asked = reviewed(suggestions, "worth", 400, 0, full, WORTH)
     row, label = suggestions.row[asked], suggestions.label[asked].astype(np.int64)
     steps = []
     for number in (0, 60, len(asked)):

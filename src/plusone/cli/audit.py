@@ -76,7 +76,7 @@ def audit(
     k = run_k(run, dataset.table) if data is None else None
     found = find_missing(dataset, recipe, 5, None, k, folder, features_folder(), None, run)
     if not (folder / "about.json").exists():
-        number = write_questions(found, folder, items, stratified=stratified)
+        number = write_questions(found, folder, items, stratified=stratified, run=str(run))
         say(f"{number} items were drawn; {folder} keeps the answers")
     desk = open_audit(
         folder, partial(promise, found, drawn=drawn_weights(folder)), seed=recipe.seed

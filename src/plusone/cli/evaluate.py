@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -53,6 +54,12 @@ SPLIT_WORDS = {
     "test": "test items",
     "all": "items",
 }
+ONLY_LEARNED = (
+    "{run} learned from the labels of all its items, so figures of these would be too good. Its "
+    "own figure leaves each item out: val mAP {figure} (against {labels}). For more, name "
+    "labelled items that it has not seen: plusone evaluate {run} DATA; --split val shows those "
+    "that are too good"
+)
 LEARNED = (
     "note: the model learned from the seen labels of these items too, so the figures are too good; "
     "those of the run itself (val_map in metrics.json) leave each item out"
@@ -101,6 +108,7 @@ def evaluate(
     )
     from plusone.prediction.load import load_run
 
+    asked = split
     if split is not None:
         check_split(split)
     predictor = as_asked(load_run(run, device or "auto"), crops, batch_size)
@@ -120,6 +128,9 @@ def evaluate(
     elif split in ("train", "val"):
         dataset = as_in_training(dataset, run, predictor.recipe)
     learned = split == "val" and learns_from_validation(predictor)
+    if learned and asked is None and data is None:
+        _own_figure(run, as_json=as_json)
+        return
     if learned:
         say(LEARNED)
     with progress("predicting", None) as (bar, task):
@@ -166,6 +177,20 @@ def evaluate(
     say(predictor.calibration.sentence())
     if (sentence := result.calibration()) is not None:
         say(sentence)
+
+
+def _own_figure(run: Path, *, as_json: bool) -> None:
+    """Says what a run measured of itself, where there are no items that it has not learned from."""
+    from plusone.prediction.run_folder import read_metrics
+
+    result = read_metrics(run)
+    figure, labels = percent(result.val_map), result.val_labels
+    say(ONLY_LEARNED.format(run=run, figure=figure, labels=labels))
+    if result.against == "seen":
+        say(SEEN_ONLY)
+    if as_json:
+        about = {"run": str(run), "split": "val", "learned_from": True}
+        emit(about | {"val_map": result.val_map, "against": result.against})
 
 
 def in_words(

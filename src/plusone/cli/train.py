@@ -139,6 +139,7 @@ def train(
     from plusone.device import resolve
     from plusone.features.feature_store import features_folder
     from plusone.inputs.task import make_task
+    from plusone.training.before import since_answers
     from plusone.training.run import train as run
     from plusone.training.tracking import make_listeners
 
@@ -201,6 +202,8 @@ def train(
         emit(result.to_json() | ({"broken": len(dataset.broken)} if dataset.broken else {}))
         return
     _print(result, task.name, closed=shown.closed, verbose=verbose)
+    if (changed := since_answers(task, result, folder)) is not None:
+        say(changed)
 
 
 def _pick_rate(task: Task, composed: Composed, folder: Path | None) -> Picked | None:
@@ -391,7 +394,7 @@ def _print(result: RunResult, data: str, *, closed: bool, verbose: bool) -> None
 
 def notes(task: Task) -> list[str]:
     """Warnings about the data, a sentence each."""
-    from plusone.data.checks import label_warnings
+    from plusone.data.checks import label_warnings, main_class_warnings
 
     sentences = []
     if task.val.of is not None:
@@ -400,4 +403,7 @@ def notes(task: Task) -> list[str]:
             "figures of all would take much memory"
         )
     seen = task.train.observed.per_class(1).tolist()
-    return sentences + [f"warning: {text}" for text in label_warnings(task.classes, seen)]
+    warnings = label_warnings(task.classes, seen)
+    if task.train.truth is None:
+        warnings += main_class_warnings(dict(zip(task.classes, seen, strict=True)))
+    return sentences + [f"warning: {text}" for text in warnings]

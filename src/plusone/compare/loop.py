@@ -284,13 +284,18 @@ def _answers(
 
 
 def reviewed(
-    suggestions: Suggestions, order: str, budget: int, seed: int, truth: LabelMatrix
+    suggestions: Suggestions,
+    order: str,
+    budget: int,
+    seed: int,
+    truth: LabelMatrix,
+    least: float = 0.0,
 ) -> Places:
     """Positions of the suggestions that a review with true answers asks about, in order.
 
     Questions about an item are asked together, and answers change what is asked next.
     """
-    review = Suggested(suggestions, Selection(order, budget, seed=seed))
+    review = Suggested(suggestions, Selection(order, budget, least, seed))
     asked: list[int] = []
     while len(places := review.next_item(frozenset(), 0)):
         asked += places.tolist()

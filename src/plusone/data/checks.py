@@ -31,6 +31,9 @@ LEAST_LETTERS = 5  # shorter names differ in one letter by nature (cat, car, bat
 RARER = 10  # how much rarer a misspelt name is than the right one, unless it occurs once or twice
 MOST_CLASSES = 5_000  # more are not compared, which would take seconds
 SHOWN = 5  # pairs in a sentence
+FEWEST_CLASSES = 5  # with fewer, one class having most labels says nothing
+MAIN_SHARE = 0.3  # of all labels: what one class has if it is "the main thing"
+MAIN_TIMES = 4  # as many as the next class
 PLURAL = re.compile("s|es|e|n|en|er")
 ENDING = re.compile(f"(?:{PLURAL.pattern}|ies|y)")
 ACCENTS = re.compile("[\u0300-\u036f]")
@@ -322,6 +325,33 @@ def label_warnings(classes: Sequence[str], seen: Sequence[int]) -> list[str]:
     none = f"no seen positive, so nothing can be learned of {which}: "
     nothing = [none + ", ".join(names[:SHOWN]) + more] if names else []
     return nothing + name_warnings(dict(zip(classes, seen, strict=True)))
+
+
+def main_class_warnings(seen: Mapping[str, int]) -> list[str]:
+    """A sentence if one class has far more of the labels that people gave than any other.
+
+    Args:
+        seen: Name -> how many seen positives it has.
+
+    >>> main_class_warnings({"person": 49, "dog": 5, "cat": 5, "car": 4, "bus": 3})[0][:54]
+    "'person' is 74 % of all labels, the next, 'dog', 8 %: "
+    >>> main_class_warnings({"person": 49, "dog": 51, "cat": 5})
+    []
+    """
+    order = sorted(seen, key=lambda name: -seen[name])
+    if len(order) < FEWEST_CLASSES:
+        return []
+    (most, next_one), total = order[:2], sum(seen.values())
+    if seen[most] < MAIN_SHARE * total or seen[most] < MAIN_TIMES * seen[next_one]:
+        return []
+    share, other = (round(100 * seen[name] / total) for name in (most, next_one))
+    return [
+        f"{most!r} is {share} % of all labels, the next, {next_one!r}, {other} %: people probably "
+        f"named what is largest or most common, so items of {most!r} miss their other labels, and "
+        "the other classes have few examples. How readily each class is named (salience) is "
+        "learned and corrected for. What helps most is to answer questions (plusone suggest, then "
+        f"plusone review), and to check that {most!r} is no tag for everything"
+    ]
 
 
 def name_warnings(classes: Mapping[str, int]) -> list[str]:

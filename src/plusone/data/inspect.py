@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from plusone.data.checks import name_warnings
+from plusone.data.checks import main_class_warnings, name_warnings
 from plusone.data.groups import group_numbers
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
@@ -53,7 +53,8 @@ class Summary:
         classes_without_positive: Names of classes that are positive in no item.
         true_positives: True positives per item; None without true labels.
         divided_groups: Groups with items in several splits.
-        warnings: Sentences about class names that are probably mistakes.
+        warnings: Sentences about class names that are probably mistakes, and about one class that
+            has most of the labels.
     """
 
     items: int
@@ -97,6 +98,8 @@ def summarise(table: LabelTable) -> Summary:
     cells = len(table) * len(table.classes)
     true = None if table.truth is None else table.truth.per_class(1).tolist()
     counts = {split: len(table.rows_of(split)) for split in ("train", "val", "test")}
+    seen = dict(zip(table.classes, per_class.tolist(), strict=True))
+    main = [] if table.truth is not None else main_class_warnings(seen)
     return Summary(
         items=len(table),
         classes=len(table.classes),
@@ -123,7 +126,7 @@ def summarise(table: LabelTable) -> Summary:
         observation=dict(table.observation),
         notes=table.notes,
         hints=_hints(table),
-        warnings=tuple(name_warnings(dict(zip(table.classes, per_class.tolist(), strict=True)))),
+        warnings=tuple(name_warnings(seen) + main),
         **_groups(table),
     )
 

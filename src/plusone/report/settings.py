@@ -71,6 +71,8 @@ def _blocks(name: str, entries: Sequence[Entry]) -> list[Block]:
         run.calibration["picks"] for run in runs if run.calibration and "picks" in run.calibration
     )
     findings = [Note(f"How annotators pick: {finding}.") for finding in picks]
+    striking = dict.fromkeys(text for run in runs for text in run.about_labels)
+    findings += [Note(f"The labels: {text}.") for text in striking]
     return [table, *(Note(f"Rule: {rule}.") for rule in rules), *findings]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence, Set
+from pathlib import Path
 from threading import RLock
 from typing import Any
 
@@ -173,6 +174,11 @@ class SuggestionDesk(Desk):
     """
 
     mode = "items"
+
+    @property
+    def run(self) -> str:
+        """Name of the run folder behind the suggestions; "" if it is not known."""
+        return Path(str(self.questions.suggestions.about.get("run", ""))).name
 
     def __init__(
         self, questions: Suggested, store: Store, pictures: Pictures | None = None

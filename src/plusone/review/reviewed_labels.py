@@ -96,6 +96,8 @@ def reviewed_table(desk: Desk) -> Reviewed:
     row, label, yes = np.array(entries, dtype=np.int64).reshape(-1, 3).T
     positives = int(yes.sum())
     answered = apply_answers(table, row, label, yes.astype(bool))
+    if run := getattr(desk, "run", ""):
+        answered = replace(answered, observation=dict(answered.observation) | {"run": run})
     return Reviewed(
         table=answered,
         yes=positives,

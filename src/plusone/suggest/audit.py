@@ -31,7 +31,9 @@ PROMISE = (
 )
 
 
-def write_questions(found: Found, folder: Path, number: int, *, stratified: bool) -> int:
+def write_questions(
+    found: Found, folder: Path, number: int, *, stratified: bool, run: str = ""
+) -> int:
     """Draws items and writes a folder that asks for all their labels; returns how many items.
 
     Args:
@@ -39,6 +41,7 @@ def write_questions(found: Found, folder: Path, number: int, *, stratified: bool
         folder: The folder to write.
         number: How many items to draw.
         stratified: Whether items that tell more are drawn more often; their weights are written.
+        run: The run behind the probabilities.
     """
     observed, p = found.observed, found.calibrated.probabilities
     open_rows = np.flatnonzero((observed == 0).any(axis=1))
@@ -57,7 +60,7 @@ def write_questions(found: Found, folder: Path, number: int, *, stratified: bool
         label.astype(np.int32),
         p[rows[at], label].astype(np.float32),
         found.scores[rows[at], label],
-        {"data": found.name, "method": found.method, "audit": True, "stratified": stratified},
+        {"data": found.name, "method": found.method, "run": run, "stratified": stratified},
     )
     write_suggestions(questions, folder)
     if stratified:

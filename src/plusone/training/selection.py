@@ -71,7 +71,9 @@ class Validator:
         recipe: The settings.
 
     Attributes:
-        labels: Labels of the validation items: all, if the best epoch is chosen on them.
+        labels: Labels of the validation items: all, if the best epoch is chosen on them. Else the
+            named ones measure: answers change from run to run, and were asked where there was
+            doubt, so figures against them could not be compared.
         against: What mAP is measured against, see `plusone.metrics.known`.
     """
 
@@ -82,8 +84,10 @@ class Validator:
         self.selected_on = "truth" if on_truth else "observed"
         self.selected_by = "map" if on_truth else score_name(recipe.select_by)
         self.labels = val.truth if on_truth and val.truth is not None else val.observed
-        self.against = against(self.labels)
-        self._labels = torch.from_numpy(self.labels.dense())
+        named = None if on_truth else val.named
+        measured = self.labels if named is None else named
+        self.against = against(measured)
+        self._labels = torch.from_numpy(measured.dense())
         self._empty, self._unknown = recipe.empty, MEANINGS[self.against][0]
         if not (self._labels == 1).any():
             raise InputError("no validation item has a positive label, so no epoch can be chosen")

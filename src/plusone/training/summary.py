@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from plusone.closed_form.kernel import KernelHead, MappedHead
+from plusone.data.checks import main_class_warnings
 from plusone.data.matrix import LabelMatrix
 from plusone.inputs.sampling import RECOVERY_LABELS, TEST_LABELS, blockwise, sample
 from plusone.inputs.task import Part, Task
@@ -112,6 +113,9 @@ def summarise(
         metrics |= _recovered(training, task.train, task.train.truth)
     if sampled := _sampled(task):
         metrics["sampled"] = sampled
+    if task.train.truth is None:
+        seen = task.train.observed.per_class(1).tolist()
+        metrics["about_labels"] = main_class_warnings(dict(zip(task.classes, seen, strict=True)))
     if rules:
         metrics["rules"] = list(rules)
     return RunResult(**metrics)
