@@ -21,7 +21,7 @@ from plusone.parallel.worker_pool import in_processes
 NAMES = {*sys.stdlib_module_names, *packages_distributions(), "sitecustomize", "usercustomize"}
 LINEAR = ("labels.csv", "-x", "x.npz", "--epochs", "1", "-s", "batch_size=16")
 RUNS = (*LINEAR, "--lr", "0.01", "--seeds", "0,1")
-# Every command, those that start processes with two of them.
+# Every command, those that start processes with two of them; long ones that start none by name.
 COMMANDS = (
     ("train", *LINEAR, "-m", "gr", "--out", "run"),
     ("train", "photos", "--backbone", "cnn", "-s", "image_size=16", "-s", "workers=2", "-m", "an",
@@ -38,17 +38,16 @@ COMMANDS = (
     ("methods",),
     ("bench", *RUNS, "-m", "an,em", "--workers", "2", "--out", "bench"),
     ("sweep", *RUNS, "-m", "an", "--over", "train_share=0.5,1.0", "--workers", "2", "--out", "sw"),
-    ("ablate", *RUNS, "-m", "em", "--workers", "2", "--out", "ablation"),
+    ("ablate", *RUNS, "-m", "epr", "--workers", "2", "--out", "ablation"),
     ("choose", *LINEAR, "-m", "an,em", "--lr", "0.01"),
-    ("loop", "digits-features", "--questions", "5", "--seeds", "0", "-m", "an", "--epochs", "1",
-     "--folds", "2", "--out", "loop"),
+    ("loop", "--help"),
     ("observe", "labels.csv", "--out", "seen.csv"),
     ("features", "photos", "--backbone", "cnn", "--size", "16", "--out", "photos.npz"),
     ("report", "run"),
-    ("analyse", "gradients", "--out", "g"),
+    ("analyse", "gradients", "an", "--out", "g"),
     ("doctor",),
     ("example", "example"),
-    ("demo", "--out", "demo"),
+    ("demo", "--help"),
 )  # fmt: skip
 ELSEWHERE = {"hints", "prepare", "reproduce"}  # need weights or data sets of others
 DRIVER = """
