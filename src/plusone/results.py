@@ -330,6 +330,7 @@ class RunDescription(Record):
         observation: Scheme, seed and digest of the seen labels.
         items: Number of items per split.
         fingerprint: Hash of the items' names and of a sample of their inputs.
+        made_by: What made the features (backbone, size, ...), as far as their file says.
         versions: Versions of plusone, torch, numpy and Python.
         plugin: The plug-in that has the method, a file name or a package; None for our own methods.
     """
@@ -345,5 +346,6 @@ class RunDescription(Record):
     observation: dict[str, Any]
     items: dict[str, int] = Field(default_factory=dict)
     fingerprint: str = ""
+    made_by: dict[str, Any] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
     plugin: Annotated[str, Field(max_length=LONGEST_NAME)] | None = None

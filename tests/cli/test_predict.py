@@ -232,6 +232,23 @@ def test_images_for_a_model_of_features_are_refused(bad, folder, run_folder):
         assert "the model takes 5 features per item; plusone features extracts them" in err
 
 
+def test_features_of_another_backbone_are_refused(cli, bad, folder, tmp_path):
+    """What the file of the features says is kept by the run."""
+    arrays = dict(np.load(folder / "x.npz"))
+    files = {name: tmp_path / f"{name}.npz" for name in ("lite0", "lite1", "none")}
+    for name, path in files.items():
+        meta = {} if name == "none" else {"meta": json.dumps({"backbone": name, "size": 32})}
+        np.savez(path, **{key: arrays[key] for key in ("x", "ids")}, **meta)
+    run = tmp_path / "run"
+    train = ("train", folder / "labels.csv", "-x", files["lite0"], "-m", "an", "--epochs", 1)
+    assert cli(*train, "--no-report", "--out", run).code == 0
+    assert cli("predict", run, files["lite0"]).code == 0
+    assert cli("predict", run, files["none"]).code == 0
+    assert "with backbone lite1, the model" in bad("predict", run, files["lite1"]).err
+    answer = bad("evaluate", run, folder / "labels.csv", "-x", files["lite1"])
+    assert "with backbone lite1, the model" in answer.err
+
+
 def test_a_class_name_that_a_csv_cannot_hold():
     from plusone.errors import InputError
     from plusone.prediction.tags import CsvTags

@@ -8,6 +8,7 @@ import pytest
 from plusone.data.features import FeatureFile, align, read_features, write_features
 from plusone.data.formats import read
 from plusone.data.matrix import LabelMatrix
+from plusone.data.source import load_source
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 
@@ -75,6 +76,16 @@ def test_bad_files(tmp_path: Path, arrays: dict[str, object], sentence: str) -> 
         read_features([path])
     assert sentence in str(caught.value)
     assert str(path) in str(caught.value)
+
+
+def test_what_follows_a_dot_is_part_of_a_name_unless_it_is_a_suffix(tmp_path: Path) -> None:
+    write_features(tmp_path / "x.npz", ["rec0.2"], np.ones((1, 2), np.float32), {})
+    (tmp_path / "labels.csv").write_text("image,labels\nrec0.1,x\n")
+    with pytest.raises(InputError, match="1 items have no features"):
+        load_source(str(tmp_path / "labels.csv"), features=[tmp_path / "x.npz"])
+    (tmp_path / "labels.csv").write_text("image,labels\na/rec0.2.JPG,x\n")
+    data = load_source(str(tmp_path / "labels.csv"), features=[tmp_path / "x.npz"])
+    assert "1 items were matched to features by the name of their file" in data.table.notes
 
 
 def test_files_that_are_missing_or_do_not_fit(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """CSV in both forms: meaning, decoding, and every sentence about bad input."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -155,6 +156,26 @@ def test_all_problems_of_a_long_file_at_once(tmp_path: Path) -> None:
         "t.csv, row 10: id '' is empty",
         "t.csv, row 12: id 'i.jpg' occurs twice (first in row 11)",
     ]
+
+
+@pytest.mark.parametrize("other", ["cafe\u0301", "caf\u00e9\u200b", "\ufeffcaf\u00e9"])
+def test_class_names_that_look_the_same(tmp_path: Path, other: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"image,labels\na,caf\u00e9\nb,{other}\n", encoding="utf-8")
+    with pytest.raises(InputError, match="look the same"):
+        read(path)
+    path.write_text(f"image,labels\na,cafe\nb,{other}\n", encoding="utf-8")
+    assert read(path).table.classes == tuple(sorted(("cafe", other)))
+
+
+def test_ids_that_end_in_nul(tmp_path: Path) -> None:
+    """numpy would cut it off, and the two were one item."""
+    images = [{"id": n, "file_name": name} for n, name in enumerate(("a", "a\0"))]
+    notes = [{"image_id": n, "category_id": 1} for n in range(2)]
+    content = {"images": images, "annotations": notes, "categories": [{"id": 1, "name": "x"}]}
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match="control character"):
+        read(tmp_path / "a.json")
 
 
 def test_contradictions_in_a_row(tmp_path: Path) -> None:

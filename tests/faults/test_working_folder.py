@@ -48,6 +48,8 @@ COMMANDS = (
     ("doctor",),
     ("example", "example"),
     ("demo", "--help"),
+    ("audit", "--help"),
+    ("leaderboard", "--help"),
 )  # fmt: skip
 ELSEWHERE = {"hints", "prepare", "reproduce"}  # need weights or data sets of others
 DRIVER = """

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plusone.data.images import without_suffix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.io.readers import LARGE_FILE, parse_json, parse_xml, read_text
@@ -60,7 +61,9 @@ def read_boxes(path: str | Path, table: LabelTable) -> Boxes:
         raise InputError(
             f"{source}: has no boxes; name a COCO instances JSON, or the folder Annotations of VOC"
         )
-    row_of = {PurePosixPath(name).stem: row for row, name in enumerate(table.ids.tolist())}
+    row_of = {
+        without_suffix(PurePosixPath(name).name): row for row, name in enumerate(table.ids.tolist())
+    }
     column_of = {name: column for column, name in enumerate(table.classes)}
     area = np.zeros((len(table), len(table.classes)))
     distance = np.full(area.shape, np.inf)
@@ -107,7 +110,7 @@ def _coco(file: Path) -> dict[str, Image]:
             where = f"{file}, image_id {image!r}"
             objects[image].append((names[category], _box(box, names[category], where)))
         return {
-            PurePosixPath(item["file_name"]).stem: (
+            without_suffix(PurePosixPath(item["file_name"]).name): (
                 _side(item["width"], file),
                 _side(item["height"], file),
                 objects[item["id"]],
@@ -164,7 +167,7 @@ def _voc(file: Path) -> dict[str, Image]:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{file}: is not an annotation of VOC ({error})") from None
-    return {file.stem: (width, height, objects)}
+    return {file.name.removesuffix(".xml"): (width, height, objects)}
 
 
 def _box(values: Any, name: str, where: str) -> Box:

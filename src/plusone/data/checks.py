@@ -37,6 +37,8 @@ MAIN_TIMES = 4  # as many as the next class
 PLURAL = re.compile("s|es|e|n|en|er")
 ENDING = re.compile(f"(?:{PLURAL.pattern}|ies|y)")
 ACCENTS = re.compile("[\u0300-\u036f]")
+# Characters that take no room: hyphens and joiners that are not shown, variants, marks of order.
+INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufe00-\ufe0f\ufeff]")
 BETWEEN = re.compile(r"[\s_-]+")
 JOINED = re.compile(r"\s*[,;]\s*")
 CHUNK = 65536
@@ -128,6 +130,9 @@ def _group_fault(name: str) -> str | None:
 
 def id_array(names: Sequence[str], source: Path | str, what: str = "ids") -> Strings:
     """The ids of a file as one array; too long ids are cut, and `check_ids` reports them."""
+    if any(name.endswith("\0") for name in names):  # numpy would cut it off
+        name = next(name for name in names if name.endswith("\0"))
+        raise InputError(f"{source}: {short(name)} among the {what} ends in a control character")
     cut = [name[:LONGEST_ID] for name in names]
     check_width(len(cut), max(map(len, cut), default=0), source, what)
     return np.asarray(cut, dtype=np.str_)
@@ -171,6 +176,23 @@ def check_names(classes: tuple[str, ...], problems: Problems) -> None:
         elif name in seen:
             problems.add(f"class {name!r} occurs twice")
         seen.add(name)
+
+
+def check_twins(classes: Sequence[str], source: Path | str) -> None:
+    r"""Refuses class names that look the same: composed otherwise, or with invisible characters.
+
+    >>> check_twins(("caf\u00e9", "cafe"), "a.csv")
+    """
+    seen: dict[str, str] = {}
+    for name in classes:
+        plain = name
+        if not name.isascii():
+            plain = unicodedata.normalize("NFC", INVISIBLE.sub("", name))
+        if (other := seen.setdefault(plain, name)) != name:
+            raise InputError(
+                f"{source}: the class names {other!a} and {name!a} look the same; write "
+                "one of them everywhere"
+            )
 
 
 def check_splits(

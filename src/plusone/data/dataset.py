@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,12 +35,14 @@ class Dataset:
             be memory-mapped or lazy (`plusone.data.lazy`).
         name: A short name for reports, from the file or folder.
         broken: Items that were left out, see `plusone.data.broken`.
+        made_by: What the file of the features says of the backbone that made them.
     """
 
     table: LabelTable
     features: npt.NDArray[Any] | LazyArray | None = None
     name: str = ""
     broken: tuple[Skipped, ...] = ()
+    made_by: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_arrays(

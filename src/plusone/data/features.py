@@ -20,6 +20,7 @@ import numpy.typing as npt
 from plusone.data._arrow import PARQUET, image_column, pyarrow, reading, schema_of, table_of
 from plusone.data.checks import as_floats, id_array, repeats
 from plusone.data.formats.npz import as_texts, load_arrays
+from plusone.data.images import without_suffix
 from plusone.data.lazy import LARGE, LazyArray, joined, taken
 from plusone.data.shards import named_files
 from plusone.data.table import (
@@ -39,6 +40,7 @@ Features = npt.NDArray[np.floating[Any]]
 NPY = ".npy"
 SUFFIXES = (".npz", NPY, *PARQUET)
 SHOWN = 5
+MADE_BY = ("backbone", "size", "weights", "crops")  # what of the metadata a run keeps
 
 # Columns of a parquet file that are no features, whatever their type.
 NOT_FEATURES = {*ID_ARRAYS, *ID_COLUMNS, *LABEL_COLUMNS, *OTHER_COLUMNS, "index"}
@@ -290,8 +292,8 @@ def align(features: FeatureFile, table: LabelTable) -> Features | LazyArray:
     Large features in another order than the table are not copied: the result is lazy.
 
     An item is matched to the row with the same id, else to the row with the same file name, else
-    to the row with the same file name without its suffix. If both names contain folders, these
-    must agree: `1.jpg` matches `dog/1.jpg`, but `cat/1.jpg` does not.
+    to the row with the same file name without its suffix, if that is a known one. If both names
+    contain folders, these must agree: `1.jpg` matches `dog/1.jpg`, but `cat/1.jpg` does not.
     """
     if np.array_equal(features.ids, table.ids) and not repeats(table.ids):
         return features.x
@@ -349,5 +351,10 @@ def _file_name(name: str) -> str:
 
 
 def _stem(name: str) -> str:
-    file = _file_name(name)
-    return file.rpartition(".")[0] or file
+    return without_suffix(_file_name(name))
+
+
+def matched_loosely(names: Strings, ids: Strings, what: str) -> tuple[str, ...]:
+    """A note on how many items were matched by less than their whole id, if any were."""
+    count = int((~np.isin(ids, names)).sum())
+    return (f"{count} items were matched to {what} by the name of their file",) if count else ()

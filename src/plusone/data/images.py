@@ -55,6 +55,10 @@ warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # on odd EXIF data
 
 Aspect = Literal["stretch", "crop"]
+# Suffixes that are no part of a name, where an item is looked for in another file: of images,
+# sounds, arrays and annotations.
+SUFFIXES = {*IMAGE_SUFFIXES, *SOMETIMES, ".wav", ".flac", ".mp3", ".ogg", ".npy", ".npz", ".txt"}
+SUFFIXES |= {".xml", ".json"}
 Crops = Literal["one", "five"]
 # Parts of an image that a model is shown: left, top, right, bottom as shares of its sides. "five"
 # is the whole and a tile of 60 % of each side in each corner.
@@ -98,6 +102,16 @@ def decode(path: Path, size: int, aspect: Aspect = "stretch") -> Tensor:
     protocol does; "crop" resizes the central square of 224 / 256 of the short side.
     """
     return decode_crops(path, size, "one", aspect)[0]
+
+
+def without_suffix(name: str) -> str:
+    """The name of a file without its suffix, if that is a known one; others are part of the name.
+
+    >>> without_suffix("a.b.JPG"), without_suffix("rec0.1")
+    ('a.b', 'rec0.1')
+    """
+    stem, _, suffix = name.rpartition(".")
+    return stem if stem and f".{suffix.lower()}" in SUFFIXES else name
 
 
 def decode_crops(

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from plusone.data.broken import without_broken
 from plusone.data.dataset import Dataset, Skipped
-from plusone.data.features import align, read_features
+from plusone.data.features import MADE_BY, align, matched_loosely, read_features
 from plusone.data.formats import read
 from plusone.data.hints import with_hints
 from plusone.data.matrix import LabelMatrix
@@ -130,11 +130,16 @@ def load_source(
         if features:
             feature_file = read_features(features, dataset.table.ids)
             if feature_file.ids is dataset.table.ids:
-                note = "features were matched to the items by their order: they have no ids"
-                notes = (*dataset.table.notes, note)
-                dataset = replace(dataset, table=replace(dataset.table, notes=notes))
-            dataset = _without(dataset, feature_file.meta.get("broken"))
-            dataset = replace(dataset, features=align(feature_file, dataset.table))
+                notes: tuple[str, ...] = (
+                    "features were matched to the items by their order: they have no ids",
+                )
+            else:
+                notes = matched_loosely(feature_file.ids, dataset.table.ids, "features")
+            table = replace(dataset.table, notes=(*dataset.table.notes, *notes))
+            dataset = _without(replace(dataset, table=table), feature_file.meta.get("broken"))
+            made_by = {key: feature_file.meta[key] for key in MADE_BY if key in feature_file.meta}
+            features_of_items = align(feature_file, dataset.table)
+            dataset = replace(dataset, features=features_of_items, made_by=made_by)
         elif check_images:
             dataset = without_broken(dataset, on_image)
     return dataset if hints is None else replace(dataset, table=with_hints(dataset.table, hints))

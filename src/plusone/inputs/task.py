@@ -75,6 +75,7 @@ class Task:
         shape: Shape of one input.
         observation: Scheme, seed and digest of the observed labels.
         workers: The processes that decode images which are not in memory.
+        made_by: What made the features, as far as their file says.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Task:
     shape: tuple[int, ...]
     observation: Mapping[str, object]
     workers: ImageWorkers = field(default_factory=ImageWorkers)
+    made_by: Mapping[str, object] = field(default_factory=dict)
 
 
 def numbered_groups(parts: Sequence[Part]) -> Tensor | None:
@@ -211,6 +213,7 @@ def make_task(dataset: Dataset, recipe: Recipe, tick: Callable[[], None] | None 
         shape=shape,
         observation=dict(table.observation) or {"scheme": "given", "digest": table.labels.digest()},
         workers=workers,
+        made_by=dataset.made_by,
     )
 
 

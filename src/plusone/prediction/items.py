@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -235,6 +235,7 @@ def _features_or_dataset(
             raise InputError(
                 f"{path}: has {_kind(shape)}, the model takes {_kind(predictor.shape)}"
             )
+        _check_made_by(predictor, file.meta, argument)
         rows = np.arange(len(file.ids))
         return Items(tuple(file.ids.tolist()), (), MappedInputs(rows_of(file.x, rows)))
     # Image files are not checked here: prediction skips those that cannot be decoded.
@@ -263,6 +264,17 @@ def _check_kind(predictor: Predictor, dataset: Dataset) -> None:
             f"{dataset.name}: has {_kind(given)}, the model takes {_kind(predictor.shape)}"
             f"{'' if predictor.images else '; give them with --features FILE'}"
         )
+    _check_made_by(predictor, dataset.made_by, dataset.name)
+
+
+def _check_made_by(predictor: Predictor, made_by: Mapping[str, object], name: str) -> None:
+    """Refuses features that another backbone made than those of the training, or another size."""
+    for key, trained in predictor.made_by.items():
+        if key in made_by and made_by[key] != trained:
+            raise InputError(
+                f"{name}: its features were made with {key} {made_by[key]}, the model was trained "
+                f"with {key} {trained}; plusone features makes others"
+            )
 
 
 def _kind(shape: tuple[int, ...]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ class Predictor:
         calibration: From its scores to probabilities; the identity if it has none.
         crops: Which crops of an image it is shown; those of its training if not given.
         batch_size: Inputs that are computed at once; by the device if not given.
+        made_by: What made the features that it was trained on, as far as their file said.
     """
 
     recipe: Recipe
@@ -60,6 +61,7 @@ class Predictor:
     calibration: Calibration
     crops: Crops | None = None
     batch_size: int | None = None
+    made_by: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def shown(self) -> Recipe:
@@ -188,6 +190,7 @@ def load_run(
         model,
         method,
         read_calibration(folder, description.classes),
+        made_by=description.made_by,
     )
 
 

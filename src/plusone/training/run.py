@@ -276,6 +276,7 @@ def describe(
         "observation": dict(task.observation),
         "items": {"train": len(task.train), "val": len(task.val), "test": len(task.test or ())},
         "fingerprint": data,
+        "made_by": dict(task.made_by),
         "versions": {
             "plusone": __version__,
             "torch": torch.__version__,

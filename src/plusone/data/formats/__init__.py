@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from plusone.data._arrow import PARQUET
+from plusone.data.checks import check_twins
 from plusone.data.dataset import Dataset
 from plusone.data.formats import (
     coco,
@@ -128,6 +129,7 @@ def read(
         if not exists(path):
             raise InputError(f"{path}: no such file or folder")
         data = FORMATS[name].module.read(path, options)
+        check_twins(data.table.classes, path)
     except OSError as error:
         where = error.filename or path
         raise InputError(f"{where}: cannot be read ({error.strerror or error})") from None
