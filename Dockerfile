@@ -4,16 +4,17 @@
 # Use: docker run --rm -v "$PWD":/data plusone:cpu train photos
 #      docker run --rm --gpus all --shm-size 2g -v "$PWD":/data plusone:cuda train photos
 # The wheels of torch bring the CUDA libraries; the host brings the driver.
-ARG PYTHON=3.12
+# By digest: a tag can be moved.
+ARG BASE=python:3.12.14-slim-bookworm@sha256:0f5b26b9518d002b6173fd61daad821fa340635ebfec5bba471013f9ca114579
 
-FROM python:${PYTHON}-slim-bookworm AS build
+FROM ${BASE} AS build
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
 COPY recipes recipes
 RUN pip install --no-cache-dir "build==1.2.2" && python -m build --wheel --outdir /dist
 
-FROM python:${PYTHON}-slim-bookworm
+FROM ${BASE}
 ARG TORCH_INDEX=
 ARG EXTRAS=lite0,image,plots,review,serve,onnx,parquet
 COPY constraints.txt /tmp/constraints.txt

@@ -40,6 +40,22 @@ def test_workflows_call_what_there_is():
         assert (ROOT / name).exists(), name
 
 
+def test_what_others_can_change_is_pinned():
+    """Actions by commit, base images by digest, hooks by version; packages from one index."""
+    text = "\n".join(path.read_text(encoding="utf-8") for path in WORKFLOWS)
+    used = re.findall(r"uses: (.+)", text)
+    assert used
+    for action in used:
+        assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", action), action
+    assert "extra-index" not in text.lower().replace("_", "-")
+    image = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    assert set(re.findall(r"^FROM (\S+)", image, re.MULTILINE)) == {"${BASE}"}
+    assert re.search(r"^ARG BASE=\S+@sha256:[0-9a-f]{64}$", image, re.MULTILINE)
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    for package in re.findall(r'additional_dependencies: \["(.+?)"\]', hooks):
+        assert re.fullmatch(r"[\w-]+==[\d.]+", package), package
+
+
 def test_bug_reports_ask_for_the_doctor():
     yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
     form = yaml.safe_load((ROOT / ".github" / "ISSUE_TEMPLATE" / "bug.yml").read_text("utf-8"))
