@@ -45,7 +45,7 @@ def open_suggestions(
 
 
 def open_audit(folder: Path, promise: Callable[[LabelTable], str], *, seed: int = 0) -> AuditDesk:
-    """Opens an audit of a folder that `plusone.suggest.audit` wrote.
+    """Opens an audit of a folder that `plusone.suggest.audit_folder` wrote.
 
     Items come in random order, so that those that are done at any time are a random sample.
     """
