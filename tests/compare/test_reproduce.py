@@ -220,22 +220,24 @@ HEAD = {"width": 8, "heads": 2, "feedforward": 8}
 
 
 @pytest.mark.parametrize(
-    ("table", "methods", "options"),
+    ("data", "table", "methods", "options"),
     [
-        ("em", ["an", "iun", "role"], {}),
-        ("lasd", ["an", "lasd"], {}),
-        ("gr", ["gr", "role", "smile"], {}),
-        ("gr", ["mime"], HEAD),
-        ("lac", ["an", "wan", "an_ls", "epr", "role", "em", "em_apl"], {}),
-        ("lac", ["lac"], HEAD | {"queue": 4}),
+        ("voc", "em", ["an", "iun", "role"], {}),
+        ("cub", "lasd", ["an", "lasd"], {}),
+        ("coco", "gr", ["gr", "role", "smile"], {}),
+        ("nuswide", "gr", ["mime"], HEAD),
+        ("voc", "lac", ["an", "wan", "an_ls", "epr", "role", "em", "em_apl"], {}),
+        ("nuswide", "lac", ["an"], {}),
+        ("cub", "lac", ["lac"], HEAD | {"queue": 4}),
     ],
 )
-def test_rows_on_images_are_trained_with_their_recipes(reproduced, table, methods, options):
+def test_rows_on_images_are_trained_with_their_recipes(reproduced, data, table, methods, options):
     settings = SMALL | {"device": "cpu", "options": options, "head_options": HEAD}
-    done = reproduced("voc", table, images=True, methods=methods, seeds=(0,), settings=settings)
+    column = list(TREES).index(data)
+    done = reproduced(data, table, images=True, methods=methods, seeds=(0,), settings=settings)
     published = {(line.mode, line.method): line.published for line in done.lines}
     assert published == {
-        (mode, name): rows[name][0]
+        (mode, name): rows[name][column]
         for mode, rows in PAPERS[table].items()
         for name in methods
         if name in rows and name != "smile"
@@ -247,7 +249,7 @@ def test_rows_on_images_are_trained_with_their_recipes(reproduced, table, method
     for path in done.folder.glob("*/journal.jsonl"):
         for record in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
             recipe = record["recipe"]
-            own = settings_of("voc", record["method"], path.parent.name)
+            own = settings_of(data, record["method"], path.parent.name)
             assert record["lr"] == own["lr"]
             assert (recipe.get("head") == "labelwise") == (path.parent.name == "labelwise")
             assert (recipe["backbone"], recipe.get("freeze", [])) == ("cnn", [])
