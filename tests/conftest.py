@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 import torch
 
+from plusone.io.files import in_turn
+
 torch.set_num_threads(1)
 NUMBERS = itertools.count()
 os.environ.setdefault("PLUSONE_DEVICE", "cpu")  # tests/accelerator uses other devices
@@ -38,6 +40,28 @@ def load_file(path: Path, name: str) -> None:
 if not torch.accelerator.is_available():
     # A device must be registered before the first backward pass of the process.
     load_file(Path(__file__).parent / "accelerator" / "mimic_device.py", "plusone_mimic_device")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """`once(name, make)`: a folder that `make(folder)` fills, once for all workers of pytest.
+
+    The cache folder is one for all of them, too, and not the user's.
+    """
+    root = tmp_path_factory.getbasetemp()
+    root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+    os.environ["PLUSONE_CACHE"] = str(root / "cache")
+
+    def made(name: str, make: Callable[[Path], None]) -> Path:
+        folder = root / name
+        with in_turn(root / f"{name}.lock"):
+            if not (root / f"{name}.done").exists():
+                folder.mkdir()  # fails where another worker failed to fill it
+                make(folder)
+                (root / f"{name}.done").touch()
+        return folder
+
+    return made
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ import pytest
 
 from plusone.cli.app import main
 from plusone.data.example import write_example
-from plusone.features.extraction import FOLDER
+from plusone.io.files import cache_folder
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = (  # and the quickstart in test_wheel.py
@@ -33,22 +33,16 @@ ELSEWHERE = {"make", "pip", "git", "cd", "python"}  # set-up, and benchmarks tha
 
 
 @pytest.fixture(scope="session")
-def example(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("documents") / "example"
-    write_example(folder, 160, audited=60, new=16)
-    folder.with_name("features").mkdir()
-    return folder
+def example(once):
+    return once("example", lambda folder: write_example(folder, 160, audited=60, new=16))
 
 
 def lay_out(example, folder):
-    """The example in a folder of the page's own; pictures and their features are shared."""
+    """The example in a folder of the page's own; the pictures are shared."""
     pictures = ("photos", "new")
     shutil.copytree(example, folder / "example", ignore=shutil.ignore_patterns(*pictures))
     for name in pictures:
         (folder / "example" / name).symlink_to(example / name)
-    for runs in (folder, folder / "runs"):
-        runs.mkdir(exist_ok=True)
-        (runs / FOLDER).symlink_to(example.with_name("features"))
 
 
 def blocks(path):
@@ -87,6 +81,7 @@ def test_a_page_runs(page, example, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("plusone.report.writing.find_spec", lambda name: None)  # reports as tables
     monkeypatch.setattr("plusone.autorecipe.MOST_SECONDS", 0)  # features of one crop
+    monkeypatch.setattr("plusone.features.feature_store.features_folder", cache_folder)  # shared
     matplotlib.use("Agg")
     names = {}
     found = blocks(DOCS / f"{page}.md")

@@ -7,12 +7,10 @@ on CPUs, or dropout, they follow `DistributedDataParallel`: the ranks agree with
 from __future__ import annotations
 
 import importlib.util
-import time
 from pathlib import Path
 
 import pytest
 import torch
-from tests.patience import HOUR
 
 from plusone.methods import METHODS
 
@@ -30,27 +28,16 @@ ROUGH = {"bf16": THREE_DIGITS, "fp16 and clip": THREE_DIGITS}
 
 
 @pytest.fixture(scope="session")
-def results(tmp_path_factory, worker_id, start):
-    """What one process and each of two found, by case.
+def results(once, start):
+    """What one process and each of two found, by case."""
 
-    Several pytest workers share one computation: the first to come makes it, the others wait.
-    """
-    base = tmp_path_factory.getbasetemp()
-    folder = (base if worker_id == "master" else base.parent) / "two-processes"
-    try:
-        folder.mkdir()
-    except FileExistsError:
-        until = time.monotonic() + HOUR
-        while not (folder / "complete").exists():
-            assert time.monotonic() < until, "another pytest worker did not finish the trainings"
-            time.sleep(0.2)
-    else:
+    def compute(folder):
         torch.save(trainings.all_trained(), folder / "alone.pt")
         done = start(folder / "logs", SIZE, HERE / "trainings.py", folder)
-        (folder / "complete").write_text("\n".join(done.err))
-    said = (folder / "complete").read_text()
+        assert done.code == 0, "\n".join(done.err)
+
+    folder = once("two-processes", compute)
     names = ["alone.pt", *(f"{rank}.pt" for rank in range(SIZE))]
-    assert all((folder / name).exists() for name in names), said
     return [torch.load(folder / name, weights_only=True) for name in names]
 
 
