@@ -34,6 +34,10 @@ def test_public_names():
             "from plusone import PlusOneClassifier",
             ["plusone.training", "plusone.methods", "plusone.recipe", "pydantic", "PIL"],
         ),
+        (
+            "import plusone as p; p.PlusOneClassifier().fit([[0, 1], [1, 0]] * 9, ['a', 'b'] * 9)",
+            ["torch._dynamo"],  # torch's compiler, which an optimizer imports
+        ),
     ],
 )
 def test_importing_is_light(code, heavy):
@@ -62,8 +66,11 @@ def test_fit():
     scores = fitted.predict(x[150:])
     assert scores.shape == (50, 3)
     assert fitted.predict(x[:0]).shape == (0, 3)
-    for wrong in (x[:, :5], x[0]):
-        with pytest.raises(ValueError, match=r"inputs have shape .* each must be \(6,\)"):
+    for wrong, sentence in (
+        (x[:, :5], r"inputs have shape .* each must be \(6,\)"),
+        (x[0], r"shape \(6,\), which is one number for each item"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
             fitted.predict(wrong)
     found = plusone.evaluate(scores, y[150:], empty="zero")["map"]
     assert found == pytest.approx(fitted.metrics["test_map"], abs=1e-6)

@@ -199,7 +199,7 @@ class Model:
         self.ridge, self.fold = ridge, fold
         self.weights: list[Tensor] = []
         self._leverage: dict[int, Tensor] = {}  # by the first row of a block
-        total = torch.tensor([ridge.total], device=ridge.device)
+        total = torch.full((1,), ridge.total, device=ridge.device)
         diagonal = torch.cat([ridge.sizes + penalty, total])
         self.scale = diagonal.rsqrt()
         self.root: Tensor | None = None

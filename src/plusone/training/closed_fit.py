@@ -64,7 +64,7 @@ class ClosedFormFit(Training):
     estimate: LabelsPerItem | None = None
 
     def train_epoch(self) -> dict[str, float]:
-        if self.stages[self.stage].inputs == "features":
+        if self.solving:
             return self.solve_head()
         self.solution = self.left_out = None  # of another model
         return super().train_epoch()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -51,19 +50,18 @@ def make_optimizer(model: Classifier, method: Method, recipe: Recipe, stage: Sta
     return (RowAdam if tables else torch.optim.Adam)(groups, lr=lr, fused=True)
 
 
-def set_rates(optimizer: Optimizer, rates: Sequence[float], schedule: str, clock: Clock) -> None:
+def set_rates(optimizer: Optimizer, schedule: str, clock: Clock) -> None:
     """Sets the learning rates of a step, where the recipe has a schedule.
 
     Args:
         optimizer: The optimizer.
-        rates: The rate of each of its groups, as the stage gives it.
         schedule: "constant" or "one_cycle".
         clock: Where training is.
     """
     if schedule == "one_cycle":
         progress = (clock.epoch * clock.steps + clock.step) / (clock.epochs * clock.steps)
-        for group, rate in zip(optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate * one_cycle(progress)
+        for group in optimizer.param_groups:
+            group["lr"] = group["initial_lr"] * one_cycle(progress)
 
 
 def _cosine(progress: float, start: float, end: float) -> float:
@@ -95,7 +93,7 @@ def one_cycle(progress: float, *, peak: float = 0.3, first: float = 0.04) -> flo
 
 def _group(module: nn.Module, lr: float, weight_decay: float) -> dict[str, Any]:
     parameters = [weight for weight in module.parameters() if weight.requires_grad]
-    return {"params": parameters, "lr": lr, "weight_decay": weight_decay}
+    return {"params": parameters, "lr": lr, "initial_lr": lr, "weight_decay": weight_decay}
 
 
 BETAS = (0.9, 0.999)

@@ -183,10 +183,11 @@ class Stack:
         first = self.runs[0]
         self.task, self.recipe, self.method = first.task, first.recipe, first.method
         self.head = StackedHead([[cast(LinearHead, run.model.head) for run in row] for row in grid])
-        groups = [
-            {"params": [weight, bias], "lr": row[0].optimizer.param_groups[0]["lr"]}
-            for row, weight, bias in zip(grid, self.head.weights, self.head.biases, strict=True)
-        ]
+        groups = []
+        for row, weight, bias in zip(grid, self.head.weights, self.head.biases, strict=True):
+            own = row[0].optimizer
+            assert own is not None, "closed forms do not stack"
+            groups.append({"params": [weight, bias], "lr": own.param_groups[0]["lr"]})
         self.optimizer = torch.optim.Adam(groups, weight_decay=self.recipe.weight_decay, fused=True)
         self.names = [
             f"{each.method} with lr {each.lr:g} and seed {each.seed}"
@@ -206,9 +207,7 @@ class Stack:
             validations = [
                 training.validated(val(number)) for number, training in enumerate(self.runs)
             ]
-            probes = [
-                training.probe(partial(train, number)) for number, training in enumerate(self.runs)
-            ]
+            probes = [run.probing(run, partial(train, row)) for row, run in enumerate(self.runs)]
         records = [
             training.close_epoch(terms, (validation, "raw", training.model), probe, started)
             for training, terms, validation, probe in zip(

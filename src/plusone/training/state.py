@@ -42,8 +42,7 @@ def state(training: Training) -> tuple[State, dict[str, Any]]:
     if not training.done:
         if training.groups is not None:
             tensors |= _named("groups", training.groups.state_dict())
-        for number, weight in enumerate(_trained(training)):
-            slot = training.optimizer.state.get(weight, {})
+        for number, (weight, slot) in enumerate(_trained(training)):
             moments = {key: value for key, value in slot.items() if value is not None}
             if training.ranks is not None:
                 moments = training.ranks.tables.whole_moments(weight, moments)
@@ -102,27 +101,31 @@ def _load_unfinished(training: Training, tensors: State, plain: Mapping[str, Any
     if training.groups is not None:
         training.groups.load_state_dict(_sent(training, below(tensors, "groups.")))
     slots: dict[int, State] = {}
-    for number, weight in enumerate(_trained(training)):
+    for number, (weight, _) in enumerate(_trained(training)):
         moments = below(tensors, f"optimizer.{number}.")
         if training.ranks is not None:
             moments = training.ranks.tables.receive_moments(weight, moments)
         if moments:
             slots[number] = moments
-    groups = training.optimizer.state_dict()["param_groups"]
-    training.optimizer.load_state_dict({"state": slots, "param_groups": groups})
-    for weight, slot in training.optimizer.state.items():
-        for name, value in slot.items():  # fused kernels take one layout for all
-            if value.shape == weight.shape and value.stride() != weight.stride():
-                slot[name] = torch.empty_like(weight).copy_(value)
+    if (optimizer := training.optimizer) is not None:
+        groups = optimizer.state_dict()["param_groups"]
+        optimizer.load_state_dict({"state": slots, "param_groups": groups})
+        for weight, slot in optimizer.state.items():
+            for name, value in slot.items():  # fused kernels take one layout for all
+                if value.shape == weight.shape and value.stride() != weight.stride():
+                    slot[name] = torch.empty_like(weight).copy_(value)
     if training.gradients.scaler is not None and "scaler" in plain:
         training.gradients.scaler.load_state_dict(plain["scaler"])
     for name, average in training.averages.items():
         average.model.load_state_dict(_sent(training, below(tensors, f"{name}.")))
 
 
-def _trained(training: Training) -> list[Tensor]:
-    """The weights of the optimizer, in the order in which it numbers them."""
-    return [weight for group in training.optimizer.param_groups for weight in group["params"]]
+def _trained(training: Training) -> list[tuple[Tensor, State]]:
+    """The weights of the optimizer and their moments, in the order in which it numbers them."""
+    if (optimizer := training.optimizer) is None:
+        return []
+    weights = (weight for group in optimizer.param_groups for weight in group["params"])
+    return [(weight, optimizer.state.get(weight, {})) for weight in weights]
 
 
 def _whole(training: Training, method: State) -> State:

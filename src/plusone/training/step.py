@@ -24,10 +24,11 @@ from plusone.losses import weigh_negatives, weigh_unobserved
 from plusone.losses._logits import known_labels
 from plusone.methods._base import Method
 from plusone.models.heads import Head
+from plusone.recipe import Recipe
 from plusone.seeds import drawn_again
 from plusone.training.group_consistency import GroupConsistency
 from plusone.training.pieces import Pieces, forward_views, keeping_buffers
-from plusone.types import Batch, Clock, Outputs
+from plusone.types import Batch, Clock, Outputs, Stage
 
 if TYPE_CHECKING:
     from plusone.parallel.ddp import Ranks
@@ -54,6 +55,26 @@ class Gradients:
     clip: float | None = None
     scaler: GradScaler | None = None
     recomputes: bool = False
+
+    @classmethod
+    def of(
+        cls, recipe: Recipe, stage: Stage, device: torch.device, *, of_backbone: bool
+    ) -> Gradients:
+        """Those of a stage.
+
+        Args:
+            recipe: The settings.
+            stage: The stage.
+            device: Where it trains.
+            of_backbone: Whether it trains a backbone.
+        """
+        scales = recipe.precision == "fp16" and of_backbone
+        return cls(
+            pieces=recipe.accumulate if stage.inputs == "images" else 1,
+            clip=recipe.clip,
+            scaler=GradScaler(device.type) if scales else None,
+            recomputes=recipe.checkpoint_activations and of_backbone,
+        )
 
     def compute(
         self,

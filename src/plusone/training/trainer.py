@@ -12,13 +12,11 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.amp import GradScaler
 
 from plusone.build import build, plan_of
 from plusone.closed_form.kernel import n_landmarks
@@ -27,7 +25,6 @@ from plusone.errors import InputError
 from plusone.features.extraction import FeatureCache
 from plusone.inputs.task import Part, Task, learned_items
 from plusone.methods import get_method
-from plusone.metrics.probe import prober_for
 from plusone.models.backbones import freeze_statistics, freeze_weights
 from plusone.models.classifier import Classifier
 from plusone.models.ema import Ema
@@ -47,6 +44,7 @@ from plusone.training.guards import (
     restoring_best,
 )
 from plusone.training.optim import make_optimizer, set_rates
+from plusone.training.probing import Probing
 from plusone.training.selection import Best, State, Validation, Validator
 from plusone.training.stage_inputs import Begun, StageInputs, batches_of, begin
 from plusone.training.state import copy_of, load_state, state
@@ -57,9 +55,8 @@ from plusone.types import Clock, TrainLabels
 class Training:
     """A model, a method and where they are in their run.
 
-    Iterate `epochs()` to train; stop whenever you like. `state()` and `load_state()` carry
-    everything needed to resume elsewhere with the same result. `closed_fit.fit_for` makes the one
-    that a recipe needs.
+    Iterate `epochs()` to train, as far as you like. A run that takes over the `state()` of another
+    ends with the same result. `closed_fit.fit_for` makes the one that a recipe needs.
 
     Args:
         task: The data.
@@ -85,8 +82,9 @@ class Training:
         self.stages, self.learned = self.plan.stages, learned_items(task, recipe, self.plan)
         self.expected = expected(recipe, task, features, on_extract)
         self.k = self.expected.k
-        single = get_method(recipe.method).scheme == "single"  # not a reference
-        weighs = recipe.seen_negatives == "weighted" and single
+        weighs = (
+            recipe.seen_negatives == "weighted" and get_method(recipe.method).scheme == "single"
+        )
         self.weighs = weighs and bool(task.train.observed.per_class(-1).any())
         labels = train_labels(task, recipe, self.k, class_priors(recipe, task, features))
         self.model, self.method = build(
@@ -118,14 +116,7 @@ class Training:
             if task.images:
                 self.model.backbone.compile()
         self.validator = Validator(task.val, recipe)
-        self._probed = self._part_to_probe()
-        own = self._probed is task.train
-        self._prober = prober_for(
-            self._probed.truth,
-            task.train.observed if own else None,
-            by_class=recipe.probe == "full",
-        )
-        self._probe_before: Probe | None = None
+        self.probing = Probing(task, recipe)
         # Parameters that a backbone of the user's own keeps fixed stay fixed.
         self._trainable = [w for w in self.model.backbone.parameters() if w.requires_grad]
         self.stage = self.epoch = 0
@@ -141,6 +132,11 @@ class Training:
         """Whether all stages are finished."""
         return self.stage == len(self.stages)
 
+    @property
+    def solving(self) -> bool:
+        """Whether the current stage is a solution in closed form, without steps."""
+        return self.plan.solves and self.stages[self.stage].inputs == "features"
+
     def epochs(self) -> Iterator[EpochRecord]:
         """Trains, one record per epoch, until all stages are finished.
 
@@ -155,15 +151,14 @@ class Training:
                 for part in (self.task.train, self.task.val):  # extracts features
                     self.inputs.forward(part, self.model)
                 self.begin_training()
-                if self.recipe.probe == "full" and (self.stage, self.epoch) == (0, 0):
-                    self._probe_before = self._probe()
-            steps = not self.plan.solves and self.stages[self.stage].inputs == "features"
+                self.probing.begin(self)
+            steps = not self.solving and self.stages[self.stage].inputs == "features"
             with computing(self, self.model.head if steps else None):
                 with restoring_best(self):
                     losses = self.train_epoch()
                     check_finite(self)
                 evaluated = self._evaluate()
-                probe = self._probe()
+                probe = self.probing(self)
             yield self.close_epoch(losses, evaluated, probe, started)
 
     def begin_training(self) -> None:
@@ -182,7 +177,8 @@ class Training:
 
     def train_epoch(self) -> dict[str, float]:
         """Trains for one epoch; returns the mean of each loss term."""
-        recipe, method, model = self.recipe, self.method, self.model
+        recipe, method, model, optimizer = self.recipe, self.method, self.model, self.optimizer
+        assert optimizer is not None, "a stage of steps"
         model.train()
         if self.keeps_backbone:
             model.backbone.eval()
@@ -196,13 +192,13 @@ class Training:
             begun, self._begun = self._begun, None
             for step, batch in enumerate(batches_of(self, begun)):
                 clock = self.clock(step)
-                set_rates(self.optimizer, self.rates, recipe.schedule, clock)
+                set_rates(optimizer, recipe.schedule, clock)
                 with refusing_options(recipe.method, clock):
                     terms = training_step(
                         forward,
                         model.head,
                         method,
-                        self.optimizer,
+                        optimizer,
                         batch,
                         clock,
                         loss=self.loss,
@@ -240,7 +236,7 @@ class Training:
         Args:
             losses: Mean of each loss term.
             evaluated: The validation, of which weights ("raw" or "ema"), and the model.
-            probe: What `probe` gave.
+            probe: What `probing` gave.
             started: When the epoch began, by `time.perf_counter`.
         """
         validation, weights, model = evaluated
@@ -262,21 +258,14 @@ class Training:
             val_score=validation.score,
             selected_by=self.validator.selected_by,
         )
-        if self._probe_before is not None:
-            record = record.model_copy(update={"probe_before": self._probe_before})
-            self._probe_before = None
+        record = self.probing.completed(record)
         waited, patience = self.epoch - self.best.epoch, self.recipe.patience
         if self.epoch == self.stages[stage].epochs or waited >= (patience or math.inf):
             self._next_stage()
         return record
 
     def predict(self, part: Part, rows: Tensor | None = None) -> Tensor:
-        """Scores in [0, 1] `[N, L]` of a part of the task under the current weights.
-
-        Args:
-            part: The part.
-            rows: Which of its items, int64 `[N]`; None for all.
-        """
+        """Scores in [0, 1] `[N, L]` under the current weights of a part's items, all or `rows`."""
         return torch.sigmoid(self.log_odds(part, rows))
 
     def log_odds(self, part: Part, rows: Tensor | None = None) -> Tensor:
@@ -305,23 +294,6 @@ class Training:
         """The validation of logits `[N, L]` of the validation items."""
         return self.validator(self.method.log_odds(logits))
 
-    def _part_to_probe(self) -> Part:
-        where, task = self.recipe.probe_on, self.task
-        part = {"training": task.train, "validation": task.val, "test": task.test}[where]
-        if part is None:
-            raise InputError(f"probe_on = {where}: the data has no such items")
-        return part
-
-    def _probe(self) -> Probe | None:
-        return self.probe(partial(self.inputs.logits, self._probed, self.model))
-
-    def probe(self, predict: Callable[[], Tensor]) -> Probe | None:
-        """Histograms of the hidden labels' probabilities, where the recipe asks for them."""
-        probe, cheap = self.recipe.probe, self.stages[self.stage].inputs == "features"
-        if self._prober is None or probe == "off" or (probe == "auto" and not cheap):
-            return None
-        return self._prober(self.method.probabilities(predict()))
-
     def begin_stage(self) -> None:
         """Prepares method, optimizer and averages for the current stage."""
         stage = self.stages[self.stage]
@@ -335,16 +307,11 @@ class Training:
         self.method.begin_stage(stage)
         if self.ranks:
             self.ranks.begin_stage()
-        self.optimizer = make_optimizer(self.model, self.method, self.recipe, stage)
-        self.rates = [group["lr"] for group in self.optimizer.param_groups]
-        trains_backbone = self.task.images and not self.keeps_backbone
-        scales = self.recipe.precision == "fp16" and trains_backbone
-        self.gradients = Gradients(
-            pieces=self.recipe.accumulate if stage.inputs == "images" else 1,
-            clip=self.recipe.clip,
-            scaler=GradScaler(self.device.type) if scales else None,
-            recomputes=self.recipe.checkpoint_activations and trains_backbone,
-        )
+        # With its first optimizer torch imports its compiler, a second of work.
+        trained = (self.model, self.method, self.recipe, stage)
+        self.optimizer = None if self.solving else make_optimizer(*trained)
+        of_backbone = self.task.images and not self.keeps_backbone
+        self.gradients = Gradients.of(self.recipe, stage, self.device, of_backbone=of_backbone)
         decays = {"ema": self.recipe.ema, "teacher": self.method.teacher}
         self.averages = {name: Ema(self.model, decay) for name, decay in decays.items() if decay}
 
