@@ -22,6 +22,7 @@ from plusone.report.writing import write_report
 ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
+    "--host-resolver-rules=MAP evil.test 127.0.0.1",  # as a name that is rebound to this computer
 ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import numpy as np
@@ -16,7 +17,8 @@ from plusone.training.run import train
 
 pytestmark = pytest.mark.slow
 
-CLASSES = ("<b>cat</b>", "dog & fox", "owl")
+SCRIPT = "'\"><script>document.title=1</script>"
+CLASSES = ("<img src=x onerror=document.title=1>", "dog & fox", SCRIPT)
 
 
 @pytest.fixture
@@ -67,3 +69,76 @@ def test_the_page_describes_and_tries_the_service(browser, server, artifacts, sc
     page.wait_for_selector("#trouble:not([hidden])")
     assert page.locator("#trouble").inner_text() == "features must be a list of 4 numbers"
     context.close()
+
+
+class Attacker(BaseHTTPRequestHandler):
+    """A page of another site."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><title>attack</title>")
+
+    def log_message(self, *_):
+        pass
+
+
+BODY = '{"features": [1, 2, 3, 4]}'
+SENDS = """async ([path, type, body]) => {
+  const options = {method: type ? "POST" : "GET", credentials: "include", mode: "no-cors"};
+  if (type) Object.assign(options, {body, headers: {"content-type": type}});
+  try {
+    return await (await fetch(path, options)).text();
+  } catch (error) {
+    return "";
+  }
+}"""
+
+
+def test_pages_of_other_sites_reach_nothing(browser, server):
+    """CSRF from another port and another name, frames, and a name that leads here (rebinding)."""
+    other = ThreadingHTTPServer(("127.0.0.1", 0), Attacker)
+    Thread(target=other.serve_forever, daemon=True).start()
+    context = browser.new_context()
+    metrics = server._at_end.__self__.metrics
+    try:
+        page = context.new_page()
+        page.set_default_timeout(1000 * PATIENCE)
+        page.goto(server.keys.page)  # the cookie is there
+        page.wait_for_selector("#try")
+        own = page.url
+        before = metrics.items
+        for host in ("127.0.0.1", "localhost"):
+            tab = context.new_page()
+            tab.set_default_timeout(1000 * PATIENCE)
+            tab.goto(f"http://{host}:{other.server_port}/")
+            for path in (own, f"{own}predict", f"{server.keys.address}/predict"):
+                for kind in (None, "text/plain"):
+                    assert tab.evaluate(SENDS, [path, kind, BODY]) == "", (path, kind)
+            form = f"""<form method=post enctype=text/plain action="{own}predict">
+                <input name='{{"features": [1, 2, 3, 4], "x": "' value='"}}'></form>"""
+            tab.set_content(form)
+            with tab.expect_navigation():
+                tab.evaluate("document.forms[0].submit()")
+            assert "from other sites" in tab.content() or "token" in tab.content()
+            tab.goto(f"http://{host}:{other.server_port}/")
+            tab.set_content(f"<iframe src='{own}'></iframe>")
+            tab.wait_for_timeout(300)
+            assert all("Try it" not in frame.content() for frame in tab.frames[1:])
+            tab.close()
+        assert metrics.items == before
+        assert page.title() != "1"  # no script in the name of a class ran
+    finally:
+        context.close()
+        other.shutdown()
+        other.server_close()
+
+
+def test_a_name_that_leads_here_is_refused(browser, server):
+    page = browser.new_page()
+    page.set_default_timeout(1000 * PATIENCE)
+    for where in (f"/?token={server.keys.token}", server.keys.path, "/health"):
+        reply = page.goto(f"http://evil.test:{server.port}{where}")
+        assert reply.status == 421, where
+    page.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -18,6 +19,7 @@ from plusone.compare.jobs import (
     run_unit,
 )
 from plusone.data.source import Source
+from plusone.errors import RunError
 from plusone.recipe import make_recipe
 
 FEATURES = Source("digits-features")
@@ -47,6 +49,17 @@ def figures(results):
 def same(first, second):
     assert [entry.key for entry in first] == [entry.key for entry in second]
     return [[*e.test_ap, e.val_map, e.best_epoch] for e in first] == figures(second)
+
+
+def test_data_that_changes_meanwhile_is_said(source, trained, tmp_path):
+    jobs = [job for job in make_jobs(source) if job.recipe.seed == 0]
+
+    def touch(result, held):
+        os.utime(source.data, ns=(1, 1))
+
+    with pytest.raises(RunError, match="changed while the runs were trained"):
+        run_jobs(jobs, tmp_path / "journal.jsonl", on_done=touch)
+    assert len([*read_journal(tmp_path / "journal.jsonl")]) == 1
 
 
 def test_resume_after_losing_half_of_the_journal(source, trained, tmp_path):

@@ -21,7 +21,7 @@ from plusone.io.jsonl import append_jsonl
 from plusone.prediction.checkpoint import load
 from plusone.review.store import Answer, Store
 
-from .conftest import no_room_for
+from .conftest import SMALL, no_room_for
 
 FULL = "could not be written, the file would be larger than files may be here"
 TRAIN = ("-m", "gr", "-s", "batch_size=16", "--no-report", "--json")
@@ -121,6 +121,24 @@ def test_no_work_begins_on_a_full_disk(cli, words, data, photos, tmp_path):
             assert answer.code == 1, (command, answer)
             assert FULL in answer.sentence, command
             assert not to.exists(), command
+
+
+def test_a_file_of_many_is_named_by_its_own_name(cli, photos, tmp_path, monkeypatch):
+    """Pictures that are written or copied into a folder; nothing of the folder is left."""
+    monkeypatch.setattr("plusone.cli.checks.TRIAL", 1)
+    run, to = tmp_path / "run", tmp_path / "to"
+    assert cli("train", photos, *SMALL, "-m", "an", "--epochs", 1, "--out", run).code == 0
+    with no_room_for(200):
+        for command in (
+            ("example", to),
+            ("demo", "--out", to),
+            ("predict", run, photos, "--copy-to", to),
+        ):
+            answer = cli(*command)
+            assert answer.code == 1, (command, answer)
+            assert f"{to}/" in answer.sentence, command
+            assert LEFTOVER not in answer.sentence, command
+    assert not [path for path in tmp_path.rglob("*") if path.name.endswith(LEFTOVER)]
 
 
 def test_other_commands_stop_in_a_sentence_too(cli, words, data, tmp_path, monkeypatch):

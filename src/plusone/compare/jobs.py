@@ -178,6 +178,11 @@ def run_jobs(
             if isinstance(outcome, Failed):
                 failures.append(outcome.message)
                 continue
+            if any(result.key not in jobs_by_key for result in outcome):
+                raise RunError(
+                    "the data, or features or hints of it, changed while the runs were trained; "
+                    "run the same command again"
+                )
             append_jsonl(journal, *(result.to_json() for result in outcome))
             for result in outcome:
                 results[result.key] = result

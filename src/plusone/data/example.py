@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.observation import observe
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
+from plusone.io.files import naming, part_folder
 
 Rows = npt.NDArray[np.int64]
 
@@ -47,13 +47,13 @@ def write_example(
         raise InputError(f"cannot audit {audited} of {items} items")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: exists already; choose a new folder")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".example.", dir=folder.parent) as temporary:
-        example = Path(temporary) / "example"
+    with part_folder(folder) as temporary:
+        example = temporary / "example"
         images = load_digits_scenes().images
         for name, row in zip(table.ids.tolist(), scenes, strict=True):
-            (example / name).parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(images[row]).save(example / name)
+            with naming(folder / name):
+                (example / name).parent.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(images[row]).save(example / name)
             if tick is not None:
                 tick()
         train, test = table.rows_of("train"), table.rows_of("test")

@@ -173,7 +173,7 @@ def naming(path: Path) -> Iterator[None]:
     except OSError as error:
         full = error.errno in NO_ROOM  # may carry the name of the temporary file
         if error.errno is not None and (full or error.filename is None):
-            error.filename = os.fspath(path)
+            error.filename, error.filename2 = os.fspath(path), None
         raise
 
 
