@@ -50,7 +50,8 @@ def run(*words: object, cwd: Path) -> str:
     done = subprocess.run(
         [str(word) for word in words],
         cwd=cwd,
-        env=environment | {"OMP_NUM_THREADS": "1"},
+        # Memory is kept: new pages cost as much as the network that fills them.
+        env=environment | {"OMP_NUM_THREADS": "1", "MALLOC_MMAP_MAX_": "0"},
         capture_output=True,
         text=True,
         timeout=HOUR,

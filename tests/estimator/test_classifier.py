@@ -172,9 +172,9 @@ def test_every_method_can_be_fitted_and_pickled(items, method):
 
 
 def test_a_pickle_holds_neither_data_nor_memory_of_the_method(items):
-    many = np.repeat(items.x, 20, axis=0), np.repeat(items.names, 20)
+    many = np.repeat(items.x, 8, axis=0), np.repeat(items.names, 8)
     model = PlusOneClassifier("role", epochs=1, expected_positives=2.0).fit(*many)
-    # Label estimates of 4800 items and 4 classes alone would need more.
+    # Label estimates of 1920 items and 4 classes alone would need as much.
     assert len(pickle.dumps(model)) < 30_000
 
 

