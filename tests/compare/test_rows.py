@@ -178,6 +178,9 @@ def test_voc_linear(result):
     assert published(result("gr", **VOC, mode="finetune"))[0] == 89.83
     assert published(result("role", **VOC, mode="linear_init"))[0] == 88.26
     assert published(result("gr", **VOC, mode="stages")) is None
+    lem = {"recipe": {"method": "an", "head": "labelwise"}}
+    assert published(result("an", **VOC, mode="finetune", **lem))[0] == 87.6
+    assert published(result("an", **VOC, **lem)) is None
     for boost, figure in ((1.0, 89.15), (5.0, 89.29), (2.0, None)):
         row = result("ll_r", **VOC, mode="finetune", options={"boost": boost})
         assert (published(row) or [None])[0] == figure

@@ -341,7 +341,8 @@ def published(result: RunResult) -> tuple[float, str] | None:
         return None  # the papers' heads are layers on the features
     usual, special = vars(info.options()), {n for figure in info.published for n in figure.options}
     given = {n: v for n, v in result.options.items() if n in special and v != usual[n]}
-    mode = "labelwise" if result.recipe.get("head") == "labelwise" else result.mode
+    plain = result.recipe.get("head") != "labelwise"
+    mode = result.mode if plain else {"finetune": "labelwise"}.get(result.mode)
     for figure in info.published:
         value: float | None = getattr(figure, data)
         if (

@@ -140,7 +140,7 @@ INFOS = (
         needs_k=True,
         small_rate=True,
         summed=True,
-        grid=({"lam_plus": 0.03}, {"tau": 0.7}, {"gamma_neg": 2.0}),
+        grid=({"lam_plus": 0.03}, {"tau": 0.95}, {"gamma_neg": 2.0}),
         search_space={
             "lam_plus": Range(0.003, 0.3, log=True),
             "tau": Range(0.85, 0.99),
