@@ -57,6 +57,7 @@ ELSEWHERE = {
     "docs/evidence/probabilities.md": "commands of measurements, some hours long",
     "docs/evidence/guarantees.md": "commands of measurements, some hours long",
     "docs/evidence/promises.md": "commands of measurements, some hours long",
+    "docs/evidence/protocols.md": "commands of measurements, some hours long",
     "docs/evidence/reliability.md": "commands of measurements, some hours long",
     "docs/evidence/results.md": "commands of measurements, some hours long",
     "docs/evidence/schemes.md": "commands of measurements, some hours long",

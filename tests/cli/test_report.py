@@ -74,7 +74,7 @@ def test_figures_and_attention_maps(cli, folder, tmp_path):
         "--backbone", "cnn", "-s", "image_size=32", "-s", "workers=0", "--no-report", *SMALL,
     )  # fmt: skip
     assert trained.code == 0, trained.err
-    out, figures = tmp_path / "r.html", tmp_path / "figures"
+    out, figures = tmp_path / "r.html", tmp_path / "r-figures"
     answer = cli("report", run, "--out", out)
     assert answer.code == 0, answer.err
     page = out.read_text(encoding="utf-8")

@@ -54,7 +54,7 @@ def test_every_section_is_there_and_complete(bench, tmp_path):
     assert "base-uri 'none'; form-action 'none'" in out.read_text(encoding="utf-8")
     assert steps[0][1:] == (0, len(steps) - 1)
     assert steps[-1] == ("report", len(steps) - 1, len(steps) - 1)
-    figures = {path.name for path in (tmp_path / "figures").iterdir()}
+    figures = {path.name for path in (tmp_path / "r-figures").iterdir()}
     drawn = page.tags.count("figure")
     assert len(figures) == 2 * drawn
     assert drawn == len(steps) - 2  # one step is the examples, one the end

@@ -24,6 +24,7 @@ from plusone.report.page import render
 
 LEVEL = 0.95
 PAGE = "index.html"
+DEVIATION = "± is the standard deviation"  # in the notes of a table; here ± is the interval
 NONE = "–"
 UNKNOWN = "not recorded"  # by earlier versions
 
@@ -47,6 +48,17 @@ class Board:
     protocol: str
     labels: str
     places: dict[str, list[tuple[int, Row]]]
+
+    @property
+    def name(self) -> str:
+        """Data set, head and protocol."""
+        return f"{self.data}, {self.head}, {self.protocol}"
+
+    @property
+    def best(self) -> Row | None:
+        """The best of several methods that see single positives."""
+        rivals = [row for each in self.places.values() for _, row in each if row.competes]
+        return max(rivals, key=lambda row: row.score) if len(rivals) > 1 else None
 
 
 def find_benches(places: Sequence[Path]) -> list[tuple[Path, Bench]]:
@@ -116,10 +128,10 @@ def _overview(boards: Sequence[Board]) -> Section:
         for board in boards:
             rows_here = [row for _, row in board.places.get(name, [])]
             best = max(rows_here, key=lambda row: row.score, default=None)
-            cells.append(Cell(NONE) if best is None else _score(best))
+            cells.append(Cell(NONE) if best is None else _score(best, board))
         rows.append(tuple(cells))
     columns = [("method", "")]
-    columns += [(f"{board.data}, {board.head}", _where(board)) for board in boards]
+    columns += [(board.name, _where(board)) for board in boards]
     table = Table("mAP in per cent ± half its 95 % interval", tuple(columns), tuple(rows))
     return Section(
         "summary",
@@ -145,20 +157,21 @@ def _sections(boards: Sequence[Board]) -> Iterator[Section]:
                 ("lr", "chosen learning rate"),
                 ("from", "number of the comparison, in the list below"),
             ),
-            tuple(_line(name, source, row) for name, source, row in lines),
+            tuple(_line(name, source, row, board) for name, source, row in lines),
             notes=tuple(
-                f"{note[0].upper()}{note[1:]}." for note in table_notes([line[2] for line in lines])
+                f"{note[0].upper()}{note[1:]}.".replace(DEVIATION, "The interval is")
+                for note in table_notes([line[2] for line in lines])
             ),
             words=("searched",),
             quiet=frozenset(i for i, (_, _, row) in enumerate(lines) if not row.competes),
         )
-        yield Section(f"board-{number}", f"{board.data}, {board.head}", _where(board), (table,))
+        yield Section(f"board-{number}", board.name, _where(board), (table,))
 
 
-def _line(name: str, source: int, row: Row) -> tuple[Cell, ...]:
+def _line(name: str, source: int, row: Row, board: Board) -> tuple[Cell, ...]:
     return (
-        Cell(name, strong=row.best, hint="" if row.competes else "saw more labels"),
-        _score(row),
+        Cell(name, strong=row is board.best, hint="" if row.competes else "saw more labels"),
+        _score(row, board),
         Cell(str(row.seeds), row.seeds),
         Cell(NONE) if row.learned is None else Cell(f"{row.learned:,}", row.learned),
         Cell(row.searched or NONE),
@@ -167,8 +180,8 @@ def _line(name: str, source: int, row: Row) -> tuple[Cell, ...]:
     )
 
 
-def _score(row: Row) -> Cell:
-    return Cell(spread(row.score, half_interval(row)), row.score, strong=row.best)
+def _score(row: Row, board: Board) -> Cell:
+    return Cell(spread(row.score, half_interval(row)), row.score, strong=row is board.best)
 
 
 def _where(board: Board) -> str:
