@@ -415,7 +415,7 @@ def _memory(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
         return None
     return Choice(
         {"cache_mb": 0},
-        "images are read once, for their features, which are kept in .features beside the run",
+        "images are read once, for their features, which are kept for later commands",
     )
 
 

@@ -39,7 +39,7 @@ def test_embedded_digits_have_images_also_for_their_features():
 def test_images_are_read_below_the_folder_of_the_data_only(tmp_path):
     for name in ("red", "blue"):
         (tmp_path / "data" / name).mkdir(parents=True)
-        Image.fromarray(np.zeros((300, 600, 3), np.uint8)).save(tmp_path / "data" / name / "1.png")
+        Image.new("RGB", (600, 300), name).save(tmp_path / "data" / name / "1.png")
     Image.fromarray(np.zeros((9, 9), np.uint8)).save(tmp_path / "secret.png")
     dataset = load_images(Source(str(tmp_path / "data")))
     ids = [str(name) for name in dataset.table.ids]

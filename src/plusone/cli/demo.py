@@ -33,7 +33,7 @@ def demo(
 ) -> None:
     """Train a tagger on pictures with one tag each, and find the tags that are missing.
 
-    The pictures are scenes of handwritten digits, whose labels are all known: so the demo can say
+    The pictures are drawn scenes, whose labels are all known: so the demo can say
     how many of its suggestions are right.
 
     Example: [bold]plusone demo[/bold] (under two minutes on two cores)

@@ -23,7 +23,8 @@ def example(
 ) -> None:
     """Make a folder of pictures with one tag each, to try everything on.
 
-    The pictures are scenes of handwritten digits. Beside them: the tags as CSV, embeddings, an
+    The pictures are drawn scenes: houses, trees, cars, birds. Each is in the folder of one thing
+    that it shows, mostly a large one. Beside them: the tags as CSV, embeddings, an
     audit (all labels of a few pictures) and new pictures without tags.
 
     Example: [bold]plusone example[/bold], then [bold]plusone train example/photos[/bold]

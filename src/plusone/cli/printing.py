@@ -96,7 +96,7 @@ def _lines(bar: Progress) -> Iterator[None]:
 
 def _line(task: Task) -> str:
     """How far a step is, and how long it takes at its speed of the last half minute."""
-    if not task.total:
+    if not task.total or not task.completed:
         return f"{task.description} ..."
     left = "" if task.time_remaining is None else f", about {duration(task.time_remaining)} left"
     return f"{task.description}: {task.completed:,.0f} of {task.total:,.0f}{left}"

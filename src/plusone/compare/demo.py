@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from plusone.data.checks import missing_images
 from plusone.data.dataset import Dataset
-from plusone.data.digits import load_digits_scenes, random_conv_features
-from plusone.data.example import example_table, write_example
+from plusone.data.example import example_features, example_table, write_example
 from plusone.errors import InputError
 from plusone.methods import ASSUME_NEGATIVE
 from plusone.probabilities.accept import accept, summary
@@ -91,12 +90,12 @@ def run_demo(
     step = on_step or (lambda name: None)
     pictures = folder / "pictures"
     step("writing pictures")
-    table, scenes = example_table(ITEMS, NEW, seed, pictures)
+    table, files = example_table(ITEMS, NEW, seed, pictures)
     if not pictures.exists():
         write_example(pictures, ITEMS, new=NEW, seed=seed)
     elif len(missing_images(table.ids, pictures)):
         raise InputError(f"{pictures}: has other pictures than this demo; choose a new folder")
-    dataset = Dataset(table, random_conv_features(load_digits_scenes().images[scenes]), "pictures")
+    dataset = Dataset(table, example_features(files), "pictures")
     trained = []
     fits = []
     for method in (None, ASSUME_NEGATIVE):

@@ -1,25 +1,24 @@
-"""The embedded scenes as files on disk: an example of a user's own folder of images."""
+"""Drawn scenes as files on disk: an example of a user's own folder of photos."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
 
-from plusone.data.digits import SPLITS, Digits, load_digits_scenes, random_conv_features
+from plusone.data.digits import random_conv_features
 from plusone.data.features import write_features
 from plusone.data.formats import write
 from plusone.data.matrix import LabelMatrix
-from plusone.data.observation import observe
+from plusone.data.scenes import CLASSES, draw_scenes, grey
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.io.files import naming, part_folder
 
-Rows = npt.NDArray[np.int64]
+MOST = 10_000  # images with one label, and new ones
 
 
 def write_example(
@@ -35,31 +34,30 @@ def write_example(
 
     | file | content |
     | --- | --- |
-    | `photos/CLASS/*.png` | images, in the folder of their one seen class |
+    | `photos/CLASS/*.jpg` | images, in the folder of their one seen class |
     | `labels.csv` | the same labels as a table, `image,labels` |
     | `embeddings.npz` | a feature vector per image, in the order of the table |
     | `audit.csv` | all labels of a random sample of them, with paths relative to `photos` |
     | `test.csv` | all labels of the images in `new` |
-    | `new/*.png` | images without labels |
+    | `new/*.jpg` | images without labels |
     """
-    table, scenes = example_table(items, new, seed, folder)
     if not 0 <= audited <= items:
         raise InputError(f"cannot audit {audited} of {items} items")
+    table, files = example_table(items, new, seed, folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: exists already; choose a new folder")
     with part_folder(folder) as temporary:
         example = temporary / "example"
-        images = load_digits_scenes().images
-        for name, row in zip(table.ids.tolist(), scenes, strict=True):
+        for name, file in zip(table.ids.tolist(), files, strict=True):
             with naming(folder / name):
                 (example / name).parent.mkdir(parents=True, exist_ok=True)
-                Image.fromarray(images[row]).save(example / name)
+                (example / name).write_bytes(file)
             if tick is not None:
                 tick()
         train, test = table.rows_of("train"), table.rows_of("test")
         seen = replace(table.take(train), truth=None, split=None, root=example)
         write(seen, example / "labels.csv")
-        x = random_conv_features(images[scenes[train]])
+        x = example_features(files[:items])
         write_features(example / "embeddings.npz", seen.ids, x, {"made by": "plusone example"})
         chosen = np.sort(np.random.default_rng(seed).permutation(len(train))[:audited])
         below = np.array([name.removeprefix("photos/") for name in table.ids.tolist()])
@@ -70,21 +68,29 @@ def write_example(
         example.rename(folder)
 
 
-def example_table(items: int, new: int, seed: int, root: Path) -> tuple[LabelTable, Rows]:
-    """The labels of an example with its truth, and the scene of each item.
+def example_table(
+    items: int, new: int, seed: int, root: Path
+) -> tuple[LabelTable, tuple[bytes, ...]]:
+    """The labels of an example with its truth, and the file of each item.
 
-    The new images are the split "test", with all their labels.
+    The one label of an item is drawn by size: twice as large is twice as likely. The new images are
+    the split "test", with all their labels.
     """
-    scenes = load_digits_scenes()
-    train, test = _rows(scenes, "train", items), _rows(scenes, "test", new)
-    rows = np.concatenate([train, test])
-    order = np.argsort(scenes.classes)  # alphabetical, as for folders
-    classes = tuple(scenes.classes[label] for label in order)
-    truth = scenes.truth[:, order].astype(np.int8)
-    states = np.where(truth[rows] == 1, 1, -1).astype(np.int8)
-    seen = np.concatenate([observe(truth[train], "single", seed), states[items:]])
-    places = [f"photos/{classes[label]}" for label in seen[:items].argmax(axis=1)] + ["new"] * new
-    names = [f"{place}/scene-{row:05d}.png" for place, row in zip(places, rows, strict=True)]
+    if not (1 <= items <= MOST and 1 <= new <= MOST):
+        raise InputError(f"between 1 and {MOST} images can be written here, not {items} and {new}")
+    files, shares = draw_scenes(0, items)
+    new_files, new_shares = draw_scenes(MOST, new)
+    order = np.argsort(CLASSES)  # alphabetical, as for folders
+    classes = tuple(CLASSES[label] for label in order)
+    share = np.concatenate([shares, new_shares])[:, order]
+    states = np.where(share > 0, 1, -1).astype(np.int8)
+    seen = states.copy()
+    seen[:items] = 0
+    ends = share[:items].cumsum(axis=1) / share[:items].sum(axis=1, keepdims=True)
+    tag = (np.random.default_rng(seed).random((items, 1)) < ends).argmax(axis=1)
+    seen[np.arange(items), tag] = 1
+    names = [f"photos/{classes[label]}/scene-{row:05d}.jpg" for row, label in enumerate(tag)]
+    names += [f"new/scene-{MOST + row:05d}.jpg" for row in range(new)]
     table = LabelTable(
         ids=np.array(names),
         classes=classes,
@@ -93,11 +99,9 @@ def example_table(items: int, new: int, seed: int, root: Path) -> tuple[LabelTab
         split=np.array(["train"] * items + ["test"] * new),
         root=root,
     )
-    return table, rows
+    return table, files + new_files
 
 
-def _rows(scenes: Digits, split: str, count: int) -> Rows:
-    rows = np.flatnonzero(scenes.split == SPLITS.index(split))
-    if not 1 <= count <= len(rows):
-        raise InputError(f"between 1 and {len(rows)} images can be written here, not {count}")
-    return rows[:count]
+def example_features(files: Sequence[bytes]) -> npt.NDArray[np.float32]:
+    """A vector of each scene, by a fixed random convolution, `[N, 1024]`."""
+    return random_conv_features(np.stack([grey(file) for file in files]))

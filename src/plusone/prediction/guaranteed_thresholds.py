@@ -280,10 +280,8 @@ def _positives(items: _Items) -> tuple[npt.NDArray[np.int64], Floats]:
     return chosen, np.where(complete[item[chosen]], 1.0, weight)
 
 
-def _held_out(
-    run: Path, calibration: Calibration, classes: Sequence[str], audit: LabelTable | None
-) -> _Items:
-    """The held-out items of a run, with the labels of an audit."""
+def kept_of(run: Path) -> LeftOut:
+    """The scores of held-out items that a run has kept."""
     path = run / MEMORY
     kept = LeftOut.of(checkpoint.load(path, PREFIX)[0]) if path.exists() else None
     if kept is None or not len(kept.row):
@@ -291,12 +289,18 @@ def _held_out(
             f"{run}: holds no scores of held-out items, from which a guarantee follows; exported "
             "models and runs of earlier versions have none: train again, or use the run itself"
         )
+    return kept
+
+
+def _held_out(
+    run: Path, calibration: Calibration, classes: Sequence[str], audit: LabelTable | None
+) -> _Items:
+    """The held-out items of a run, with the labels of an audit."""
+    kept = kept_of(run)
     table = read_observed(run)
     if audit is not None:
         kept = _with_audit(kept, table, audit)
-    offsets = torch.tensor(calibration.offsets)[kept.label.long()]
-    z = replace(calibration, offsets=(0.0,))(kept.log_odds) + offsets
-    p = torch.sigmoid(z).double().numpy()
+    p = kept.probabilities(calibration)
     rows = kept.row.numpy()
     unit = np.arange(len(rows)) if table.groups is None else group_numbers(table.groups)[rows]
     audited = 0 if audit is None else len(audit)

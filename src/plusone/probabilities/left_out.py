@@ -9,7 +9,7 @@ probability of at least `LEAST`, a few of what may be thousands of classes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,12 @@ class LeftOut:
     def tensors(self) -> dict[str, Tensor]:
         """By name, for a file."""
         return {PREFIX + one.name: getattr(self, one.name) for one in fields(self)}
+
+    def probabilities(self, calibration: Calibration) -> npt.NDArray[np.float64]:
+        """The calibrated probability of each label that is kept, `[m]`."""
+        offsets = torch.tensor(calibration.offsets)[self.label.long()]
+        z = replace(calibration, offsets=(0.0,))(self.log_odds) + offsets
+        return np.asarray(torch.sigmoid(z).double().numpy())
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> LeftOut | None:

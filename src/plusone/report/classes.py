@@ -18,6 +18,7 @@ from plusone.probabilities.calibration import read_calibration
 from plusone.probabilities.thresholds import read_thresholds
 from plusone.report.blocks import Block, Cell, Drawing, Section, Table
 from plusone.report.material import Entry, Group, Material
+from plusone.report.owner import expected_of
 from plusone.report.style import GRID, NAN, NARROW, canvas, colours, headline, plain, styled
 
 if TYPE_CHECKING:
@@ -69,6 +70,31 @@ def class_table(run: JobResult, name: str) -> Table | None:
             [Cell(f"{100 * value:.1f}", value) for value in thresholds.values()],
         ),
     ]
+    notes: tuple[str, ...] = (
+        "thresholds.json in the run folder holds the thresholds and may be edited.",
+    )
+    if (expected := expected_of(run)) is not None:
+        notes = (
+            "Given: held-out items that the model gives the class to. Right: how many of these "
+            "have it; found: how many of the items that have it get it. Both in %, as its "
+            "probabilities say.",
+            *notes,
+        )
+        given, right, there = expected.given, expected.right, expected.there
+        columns += [
+            (
+                ("given", "held-out items that the model gives it to"),
+                [Cell(f"{value:.0f}", value) for value in given.tolist()],
+            ),
+            (
+                ("right", "of these, in %, as expected"),
+                [_share(part, whole) for part, whole in zip(right, given, strict=True)],
+            ),
+            (
+                ("found", "of the items that have it, in %, as expected"),
+                [_share(part, whole) for part, whole in zip(right, there, strict=True)],
+            ),
+        ]
     if run.test_ap and len(run.test_ap) == len(classes):
         aps = [Cell("–") if ap is None else Cell(f"{100 * ap:.1f}", ap) for ap in run.test_ap]
         columns.append((("test AP", "average precision on the test items, in %"), aps))
@@ -76,8 +102,12 @@ def class_table(run: JobResult, name: str) -> Table | None:
         name,
         tuple(head for head, _ in columns),
         tuple(zip(*(cells for _, cells in columns), strict=True)),
-        notes=("thresholds.json in the run folder holds the thresholds and may be edited.",),
+        notes=notes,
     )
+
+
+def _share(part: float, whole: float) -> Cell:
+    return Cell(f"{100 * part / whole:.0f}", float(part / whole)) if whole else Cell("–")
 
 
 def thresholds_of(run: JobResult) -> tuple[dict[str, float], dict[str, float]] | None:

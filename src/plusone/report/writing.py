@@ -20,6 +20,7 @@ from plusone.report.loops import answers
 from plusone.report.maps import attention
 from plusone.report.material import FIGURES, Material, collect
 from plusone.report.overview import summary
+from plusone.report.owner import tags
 from plusone.report.page import embed, render
 from plusone.report.ranking_table import results
 from plusone.report.settings import settings
@@ -32,9 +33,8 @@ __all__ = ["default_title", "figures_of", "write_report"]
 
 Progress = Callable[[str, int, int], None]
 
-# What was reached and some photos come before these, settings and the losses' formulas after them.
+# Tags, photos and what was reached come before these, settings and the losses' formulas after them.
 SECTIONS: tuple[Callable[[Material], Section | None], ...] = (
-    per_class,
     learning,
     recovery,
     hidden_labels,
@@ -100,7 +100,12 @@ def figures_of(out: Path) -> Path:
 
 def _sections(material: Material, cache: Path, *, images: bool) -> list[Section]:
     """All sections that have something to show, in order; others have no blocks."""
-    made = [summary(material), results(material), examples(material) if images else None]
+    opening, photos = tags(material), examples(material) if images else None
+    figures = [summary(material), results(material)]
+    if opening is None:
+        made = [*figures, photos, per_class(material)]
+    else:
+        made = [opening, photos, per_class(material), *figures]
     made += [make(material) for make in SECTIONS]
     made += [attention(material, cache) if images else None, settings(material), regimes(material)]
     return [section for section in made if section is not None and section.blocks]
