@@ -50,9 +50,11 @@ def fit(items: int, dim: int, classes: int, *, folds: bool) -> dict[str, float]:
     """Seconds of a fit, of its folds, and of a prediction of as many items."""
     x, observed, method = problem(items, dim, classes)
     started = time.perf_counter()
-    kernel = KernelMap(dim, n_landmarks(items))
+    kernel = KernelMap(dim, n_landmarks(items, classes))
     vectors = kernel.learn(Rows.of(x))
-    solution = method.solve(Ridge(vectors, folds=fold_of(items) if folds else None), observed)
+    solution = method.solve(
+        Ridge(vectors, folds=fold_of(items, kernel.rank) if folds else None), observed
+    )
     measured = {"fit": time.perf_counter() - started}
     if folds:
         solution.left_out()
@@ -83,7 +85,7 @@ def voc(data: Path) -> dict[str, float]:
     seen = torch.from_numpy(np.concatenate([part.observed.dense() == 1 for part in parts])).float()
     test = task.test.inputs.x.float()  # type: ignore[attr-defined]
     maps = {}
-    for name, landmarks in (("landmarks", n_landmarks(len(x))), ("exact", len(x))):
+    for name, landmarks in (("landmarks", n_landmarks(len(x), seen.shape[1])), ("exact", len(x))):
         kernel = KernelMap(x.shape[1], landmarks)
         model, _ = regression(Ridge(kernel.fit(x)), seen, 0.6)
         scores = model.predict(kernel(test))
@@ -110,7 +112,9 @@ def main() -> None:
     row("seconds with folds, 5,000 x 1,280 x 20", small["fit and folds"], None, "calibration too")
     size = f"{given.items:,} x 768 x 100"
     large = fit(given.items, 768, 100, folds=False)
-    row(f"seconds of a fit, {size}", large["fit"], 180, f"{n_landmarks(given.items)} landmarks")
+    row(
+        f"seconds of a fit, {size}", large["fit"], 180, f"{n_landmarks(given.items, 100)} landmarks"
+    )
     row(f"GB of memory at most, {size}", large["peak_gb"], 4, "of the whole process")
     row(f"seconds to predict {given.items:,} items", large["predict"], 30, "features in memory")
     if given.data is not None:

@@ -100,7 +100,7 @@ class Draw:
 
     def seen_scores(self) -> list[float]:
         """Scores of all variants on the seen labels, by predictions of folds."""
-        ridge = Ridge(self.vectors, folds=fold_of(len(self.vectors)))
+        ridge = Ridge(self.vectors, folds=fold_of(len(self.vectors), self.vectors.width))
         seen = torch.from_numpy(self.observed.dense())
         solved = solutions(ridge, self.observed, list(VARIANTS))
         return [weighted_auc(each.left_out(), seen) for each in solved]

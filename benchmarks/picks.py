@@ -86,7 +86,7 @@ def one_draw(parts: list[np.ndarray], schemes: list[str], seed: int) -> dict[str
         seen = LabelMatrix.from_dense(picked(scheme, parts[1], seed))
         some = np.arange(min(len(x), SAMPLED))
         kernel = best_kernel(x[:SAMPLED], seen.take(some))
-        space = KernelMap(x.shape[1], n_landmarks(len(x)), kernel.gamma, kernel.kind)
+        space = KernelMap(x.shape[1], n_landmarks(len(x), y.shape[1]), kernel.gamma, kernel.kind)
         ridge = Ridge(space.fit(x))
         vectors = torch.cat([space(rows) for rows in torch.split(new, 1024)])
         e = tuple(saliences(scheme, parts[1], seed).clip(1e-6).tolist())

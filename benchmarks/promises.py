@@ -83,9 +83,11 @@ def scored(
     method = info.build(TrainLabels(labels), info.options())
     with torch.no_grad():
         kernel = best_kernel(x[:SAMPLED], labels.take(np.arange(min(len(x), SAMPLED))))
-        space = KernelMap(x.shape[1], n_landmarks(len(x)), kernel.gamma, kernel.kind)
+        space = KernelMap(
+            x.shape[1], n_landmarks(len(x), truth.shape[1]), kernel.gamma, kernel.kind
+        )
         number = None if groups is None else torch.from_numpy(groups)
-        ridge = Ridge(space.fit(x), groups=number, folds=fold_of(len(x), number))
+        ridge = Ridge(space.fit(x), groups=number, folds=fold_of(len(x), space.rank, number))
         solution = with_test(method.solve(ridge, labels))
         scores = method.probabilities(solution.left_out().double()).numpy()
     assert solution.estimate is not None

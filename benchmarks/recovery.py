@@ -167,7 +167,7 @@ def full_maps(dataset: Dataset, *, val: bool) -> dict[str, Any]:
     points = []
     for size in SIZES:
         rows = order[: max(20, round(size * len(x)))]
-        kernel = KernelMap(x.shape[1], n_landmarks(len(rows)), gamma, kind)
+        kernel = KernelMap(x.shape[1], n_landmarks(len(rows), y.shape[1]), gamma, kind)
         ridge = Ridge(kernel.fit(x[rows]))
         solved = [regression(ridge, y[rows], each) for each in (0.005, 0.01, *PENALTIES)]
         best, _ = min(solved, key=lambda each: float((each[1] - y[rows]).square().sum()))

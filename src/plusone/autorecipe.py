@@ -313,7 +313,7 @@ def _method(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
 
 
 def _head(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
-    return Choice({"head": "kernel"}, describe_kernel(facts.items + facts.held_out))
+    return Choice({"head": "kernel"}, describe_kernel(facts.items + facts.held_out, facts.classes))
 
 
 def _crops(facts: Facts, now: Mapping[str, Any]) -> Choice | None:

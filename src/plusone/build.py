@@ -167,7 +167,7 @@ def build(
             frozen_parts(backbone, recipe.freeze, recipe.freeze_norm)  # before anything is trained
         dim = feature_dim(backbone) if backbone is not None else shape[-1]
         if plan.kernel:
-            dim = landmarks or n_landmarks(labels.n_items)
+            dim = landmarks or n_landmarks(labels.n_items, labels.n_classes)
         head = _head(recipe, method, dim)
         if images and recipe.crops != "one" and head.pooling != "mean":
             raise InputError(

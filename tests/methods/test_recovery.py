@@ -242,7 +242,7 @@ def test_left_out_predictions_know_nothing_of_an_items_own_label():
         method = Recovery(
             TrainLabels(LabelMatrix.from_dense(observed), 1.5), RecoveryOptions(penalty=0.3)
         )
-        states, ridge = LabelMatrix.from_dense(observed), Ridge(vectors, folds=fold_of(n))
+        states, ridge = LabelMatrix.from_dense(observed), Ridge(vectors, folds=fold_of(n, n))
         clean.append(seen_auc(method.solve(ridge, states).left_out(), torch.from_numpy(observed)))
     assert abs(np.mean(clean) - 0.5) < 0.03
 
@@ -276,11 +276,13 @@ def test_groups_are_left_out_as_by_fitting_anew_without_them(dim, weighted):
 
 def test_folds_keep_groups_whole_and_follow_the_items_without_them():
     groups = torch.arange(90) // 3
-    fold = fold_of(90, groups)
+    fold = fold_of(90, 90, groups)
     assert (fold.view(-1, 3) == fold.view(-1, 3)[:, :1]).all()
     assert fold.bincount().tolist() == [18] * 5
-    assert torch.equal(fold_of(90, torch.arange(90)), fold_of(90))
-    assert fold_of(9, torch.arange(9) // 3).max() == 2
+    assert torch.equal(fold_of(90, 90, torch.arange(90)), fold_of(90, 90))
+    assert fold_of(9, 9, torch.arange(9) // 3).max() == 2
+    assert fold_of(9, 9, torch.zeros(9).long()) is None
+    assert fold_of(100_000, 100) is None  # an item hardly reaches itself
 
 
 def naive_without_fold(x, observed, fold, rounds, steps, penalty):
@@ -304,7 +306,7 @@ def test_models_without_a_fold_come_from_the_same_passes(grouped, monkeypatch):
     monkeypatch.setattr("plusone.closed_form.ridge.LEAST", 1)
     vectors, observed = problem(60)
     groups = torch.arange(60) // 2 if grouped else None
-    fold = fold_of(60, groups)
+    fold = fold_of(60, 60, groups)
     method = Recovery(TrainLabels(LabelMatrix.from_dense(observed)), RecoveryOptions(rounds=2))
     solution = method.solve(Ridge(vectors, folds=fold), LabelMatrix.from_dense(observed))
     for number in range(int(fold.max()) + 1):
@@ -325,7 +327,7 @@ def test_blocks_give_what_one_block_gives(grouped, monkeypatch):
     method = Recovery(TrainLabels(labels), RecoveryOptions())
 
     def made():
-        return method.solve(Ridge(vectors, weights, groups, fold_of(90, groups)), labels)
+        return method.solve(Ridge(vectors, weights, groups, fold_of(90, 90, groups)), labels)
 
     whole = made()
     monkeypatch.setattr("plusone.closed_form.ridge.LABELS", 7 * 4)

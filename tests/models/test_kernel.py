@@ -56,7 +56,7 @@ def test_products_of_the_vectors_are_the_kernel_up_to_a_shift(kind):
 def test_few_landmarks_come_close(monkeypatch):
     monkeypatch.setattr(kernel, "EXACT", 100)
     monkeypatch.setattr(kernel, "LANDMARKS", 150)
-    assert (n_landmarks(100), n_landmarks(200)) == (100, 150)
+    assert (n_landmarks(100, 2), n_landmarks(200, 2)) == (100, 150)
     x, targets = features(200), (features(200)[:, :2] > 0).float()
     exact, few = KernelMap(7, 200), KernelMap(7, 150)
     predictions = [

@@ -15,6 +15,7 @@ from plusone.inputs.loader import ArrayInputs
 from plusone.inputs.task import make_task
 from plusone.prediction.load import load_run
 from plusone.recipe import make_recipe
+from plusone.training import closed_fit
 from plusone.training.closed_fit import fit_for
 from plusone.training.crossfit import cross_fit
 from plusone.training.run import train
@@ -158,3 +159,19 @@ def test_items_without_a_label_change_nothing(method, feature_data):
     torch.testing.assert_close(alone.left_out, together.left_out[50:])
     expected = together.model.head(torch.from_numpy(more)).logits
     torch.testing.assert_close(together.left_out[:50], expected, atol=1e-4, rtol=1e-4)
+
+
+def test_of_very_many_labels_a_sample_is_kept_and_all_can_be_asked_for(feature_data, monkeypatch):
+    recipe, data = make_recipe({"method": "recovery"}), feature_data(120)
+    whole = fit_for(make_task(data, recipe), recipe)
+    list(whole.epochs())
+    monkeypatch.setattr(closed_fit, "CALIBRATED_LABELS", 0)
+    monkeypatch.setattr("plusone.inputs.sampling.SMALLEST_SAMPLE", 30)
+    some = fit_for(make_task(data, recipe), recipe)
+    list(some.epochs())
+    assert len(some.left_out) < len(whole.left_out)
+    torch.testing.assert_close(some.all_left_out(), whole.left_out)
+    held_out = some.held_out()
+    assert len(held_out.log_odds) == len(held_out.labels) == len(held_out.rows) == 30
+    expected = whole.method.log_odds(whole.left_out)[torch.from_numpy(held_out.rows)]
+    torch.testing.assert_close(held_out.log_odds, expected)

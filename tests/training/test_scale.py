@@ -211,7 +211,7 @@ seen = LabelMatrix.from_lists(draw.integers(n_classes, size=(n, 1)).tolist(), n_
 vectors = LinearMap(16).fit(torch.from_numpy(draw.normal(size=(n, 16)).astype(np.float32)))
 method = recovery.Recovery(TrainLabels(seen), recovery.RecoveryOptions(rounds=2))
 before = peak()
-solution = method.solve(ridge.Ridge(vectors, folds=fold_of(n)), seen)
+solution = method.solve(ridge.Ridge(vectors, folds=fold_of(n, 400)), seen)
 solution.left_out(torch.arange(100))
 print(peak() - before)
 """

@@ -153,7 +153,8 @@ def _ridge(x: Tensor, observed: LabelMatrix, groups: npt.ArrayLike | None) -> Ri
     with torch.no_grad():
         own = None if number is None else torch.unique(number[some], return_inverse=True)[1]
         kernel = best_kernel(x[some], observed.take(some), own)
-        space = KernelMap(x.shape[1], n_landmarks(len(x)), kernel.gamma, kernel.kind)
+        landmarks = n_landmarks(len(x), observed.n_classes)
+        space = KernelMap(x.shape[1], landmarks, kernel.gamma, kernel.kind)
         return Ridge(space.learn(Rows.of(x)), groups=number)
 
 

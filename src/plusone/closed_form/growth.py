@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from scipy.optimize import nnls
 
-from plusone.closed_form.folds import FOLDS, MANY
+from plusone.closed_form.folds import n_folds
 from plusone.closed_form.gamma import SAMPLED
 from plusone.closed_form.kernel import n_landmarks
 from plusone.closed_form.recover import LEARNED
@@ -78,10 +78,10 @@ class Growth:
         return large, n * m * (self.width + ROUNDS * models * self.classes)
 
     def _models(self, n: int) -> int:
-        return 1 + (min(FOLDS if n <= MANY else 2, n) if self.folds else 0)
+        return 1 + (n_folds(n, self._rank(n)) if self.folds else 0)
 
     def _rank(self, n: int) -> int:
-        return n_landmarks(n) if self.kernel else self.width
+        return n_landmarks(n, self.classes) if self.kernel else self.width
 
 
 def decomposition_over_product() -> float:

@@ -85,7 +85,7 @@ class ClosedFormFit(Training):
         marked = marked_labels(observed, named_of(learned.parts))
         known = marked if learned.rows is None else marked.take(learned.rows)
         alone = get_method(self.recipe.method).leave_one_out
-        folds = None if alone else fold_of(len(known), groups)
+        folds = None if alone else fold_of(len(known), space.vectors.width, groups)
         with torch.no_grad():
             ridge = Ridge(space.vectors, space.weights, groups, folds)
             estimate = self._by_answers(ridge, known, groups)
@@ -127,6 +127,13 @@ class ClosedFormFit(Training):
         """
         assert self.solution is not None
         return self._of_items(items, self.solution.left_out, lambda z: z)
+
+    def all_left_out(self) -> Tensor | None:
+        """Such logits `[n, L]` of all items of `learned.parts`; None if they are not known."""
+        count = sum(len(part) for part in self.learned.parts)
+        if self.left_out is None or len(self.left_out) == count:
+            return self.left_out
+        return None if self.solution is None else self.predicted(torch.arange(count))
 
     def recovered(self, items: Tensor) -> Tensor:
         """Recovered labels `[s, L]` of items; predictions for those without a label."""

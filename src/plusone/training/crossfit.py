@@ -158,8 +158,9 @@ def _left_out(
             for _ in training.epochs():
                 pass
             assert isinstance(training, ClosedFormFit)
-            assert training.left_out is not None
-            log_odds = training.method.log_odds(training.left_out).numpy()
+            left_out = training.all_left_out()
+            assert left_out is not None
+            log_odds = training.method.log_odds(left_out).numpy()
             found = Scored(log_odds, training.estimate)
     ids = np.concatenate([task.train.ids, task.val.ids])
     place = {name: number for number, name in enumerate(ids.tolist())}

@@ -52,13 +52,17 @@ class Scored:
 
 def kept_by_run(training: Training) -> tuple[State, dict[str, str]]:
     """Tensors and the key that a run keeps; nothing if it is no closed form, or too large."""
-    if not isinstance(training, ClosedFormFit) or training.left_out is None or world()[1] > 1:
+    if not isinstance(training, ClosedFormFit) or world()[1] > 1:
         return {}, {}
     parts = training.learned.parts
     counted = training.expected.source in ("truth", "validation")  # others would estimate it
-    if len(parts) < 2 or counted or training.left_out.numel() > MOST_LABELS:
+    labels = sum(len(part) for part in parts) * training.task.train.observed.n_classes
+    if len(parts) < 2 or counted or labels > MOST_LABELS:
         return {}, {}
-    tensors = {LOG_ODDS: training.method.log_odds(training.left_out).float()}
+    left_out = training.all_left_out()
+    if left_out is None:
+        return {}, {}
+    tensors = {LOG_ODDS: training.method.log_odds(left_out).float()}
     tensors |= {} if training.estimate is None else training.estimate.to_tensors()
     vectors = [_vectors(training.inputs.forward(part, training.model)[0]) for part in parts]
     named = {PREFIX + name: tensor for name, tensor in tensors.items()}

@@ -198,7 +198,8 @@ class StageInputs:
             return StandardMap(dim)
         inner: FeatureMap = LinearMap(dim)
         if kernel is not None:
-            inner = KernelMap(dim, n_landmarks(len(self.learned)), kernel.gamma, kernel.kind)
+            landmarks = n_landmarks(len(self.learned), len(self.task.classes))
+            inner = KernelMap(dim, landmarks, kernel.gamma, kernel.kind)
         return StandardMap(dim, inner) if self.recipe.standardize else inner
 
     def empty_map(self, names: Iterable[str]) -> FeatureMap:

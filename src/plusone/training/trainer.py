@@ -93,7 +93,7 @@ class Training:
             task.shape,
             images=task.images,
             backbone=backbone,
-            landmarks=n_landmarks(len(self.learned)),
+            landmarks=n_landmarks(len(self.learned), len(task.classes)),
         )
         self.device = resolve(recipe.device)
         missed = missed_labels(recipe, task, features)
