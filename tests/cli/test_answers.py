@@ -42,3 +42,10 @@ def test_a_run_with_answers_is_compared_on_the_same_labels(cli, tmp_path, monkey
     said = " ".join(second.err.split())
     assert f"{asked} answers since run: val mAP {100 * first.json['val_map']:.2f} before" in said
     assert "labels per item" in said
+    suggested = cli("suggest", "run-2", "-o", "s2", "--json").json  # without --audit
+    assert suggested["calibration"]["audit"]["answers"] == asked
+    assert suggested["calibration"]["k_from"] == "counted"
+    assert suggested["scores"] == "kept by the run"
+    told = cli("priors", "better.csv", "-x", "data.npz", "--json").json["single"]
+    blind = cli("priors", "data.npz", "--json").json["single"]
+    assert told["high"] - told["low"] < blind["high"] - blind["low"]
