@@ -18,7 +18,7 @@ from plusone.version import __version__
 COMMANDS = (
     *("demo", "example", "doctor"),
     *("inspect", "train", "predict", "batch", "evaluate", "export", "serve"),
-    *("suggest", "review", "priors"),
+    *("suggest", "review", "audit", "priors"),
     *("methods", "bench", "sweep", "ablate", "choose", "loop", "reproduce", "observe", "prepare"),
     *("features", "hints", "report", "leaderboard", "analyse"),
 )

@@ -130,7 +130,7 @@ def test_the_next_commands_can_be_copied(cli, run_folder, folder, tmp_path) -> N
     answer = cli("suggest", run_folder, *given)
     assert "no label is accepted: nobody checked any" in answer.err
     assert f"next: plusone review '{to}'" in answer.err
-    answer = cli("suggest", run_folder, *given, "--precision", 0.9)
+    answer = cli("suggest", run_folder, *given, "--precision", 0.8)
     assert f"plusone train '{to / 'accepted.csv'}' --features {folder / 'x.npz'}" in answer.err
     answer = cli("suggest", run_folder, "--folds", 2, "--out", to, "--precision", 0.999)
     assert "no label can be accepted at 99.90 %" in answer.err
