@@ -160,7 +160,6 @@ def test_what_must_hold_holds_for_useless_scores():
     assert 1 <= found.low <= found.k <= found.high <= seen.shape[1]
     assert (found.priors >= found.seen_share - 1e-12).all()
     assert (found.priors <= 1).all()
-    assert (found.seen_given_true <= 1).all()
     assert (found.prior_low <= found.priors + 1e-12).all()
     assert (found.priors <= found.prior_high + 1e-12).all()
 

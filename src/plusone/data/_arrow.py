@@ -353,6 +353,3 @@ def _group(path: Path, state: object, number: int) -> Any:
         is_struct = pa.types.is_struct(schema_of(path).field(image).type)
         columns = [f"{image}.bytes" if is_struct else image]
         return _images(pa, _decoded(pa, path, columns, IMAGES_AT_ONCE, group=number))
-
-
-CACHES = (_mapped, _mapped_images, _row_groups, _group)

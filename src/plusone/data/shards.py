@@ -216,9 +216,3 @@ def photo_key(path: Path) -> str | None:
         return content_key(read_member(path), length=PHOTO_KEY)
     except (OSError, ValueError, InputError):
         return None
-
-
-def forget() -> None:
-    """Closes mapped shards and drops every index, for files that are written again at once."""
-    for kept in (_members, *_arrow.CACHES):
-        kept.cache_clear()

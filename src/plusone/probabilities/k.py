@@ -148,11 +148,6 @@ class Priors:
     salience: Salience | None = None
 
     @property
-    def seen_given_true(self) -> Floats:
-        """Probability that a class is seen where it applies, `[L]` (the e of PU learning)."""
-        return np.minimum(self.seen_share / np.maximum(self.priors, SMALLEST), 1.0)
-
-    @property
     def prior_low(self) -> Floats:
         """Priors if k were at the lower end, and no less than the seen share, `[L]`."""
         return np.maximum(self.priors * (self.low / self._total), self.seen_share)
