@@ -48,6 +48,8 @@ def shards_of(path: Path) -> tuple[Path, ...]:
         files = [path]
     elif path.is_dir():
         files = list(_saved(path)) or list(_inside(path))
+        if len(set(files)) < len(files):  # each time it would be read again
+            raise InputError(f"{path}: its JSON files name a shard twice; save the data set again")
     else:
         files = _matching(str(path))
         if len({file.suffix.lower() for file in files}) > 1:
