@@ -107,7 +107,8 @@ def rewrite() -> bool:
 
 
 FIGURE = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e-\d+)?")
-IGNORED = re.compile(
+IGNORED = re.compile(  # progress, which only slow machines print, too
+    r"(?m)^[a-z ]+(?:: [\d,]+ of [\d,]+(?:, about .* left)?| \.\.\.)\n|"
     r"\x1b\[[\d;]*m|\d+(?:\.\d+)? (?:s|seconds)\b|seconds +[\d.]+|\b(?:best|within noise)\b"
 )
 
@@ -118,9 +119,10 @@ def kinds_of_lines(text: str) -> dict[str, list[list[float]]]:
     Which rows a table has, and in which order, depends on the figures, so rows are one kind.
     """
     from plusone import METHODS
-    from plusone.data.digits import CLASSES
+    from plusone.data import digits, scenes
 
-    name = re.compile(rf"\b(?:{'|'.join([*METHODS, *CLASSES])})\b(?:\|\w+)*")
+    names = "|".join([*METHODS, *digits.CLASSES, *scenes.CLASSES])
+    name = re.compile(rf"\b(?:{names})\b(?:\|\w+)*")
     kinds = defaultdict(list)
     for line in IGNORED.sub("", text).splitlines():
         figures = [float(one.replace(",", "")) for one in FIGURE.findall(line)]
