@@ -656,3 +656,23 @@ def test_the_picture_in_the_documents_shows_this_page(visit, serve, tmp_path, pi
     press(page, "y")
     page.locator("#image").evaluate("image => image.decode()")
     picture(page, "review.png", "body")
+
+
+def test_an_audit_asks_for_all_labels_and_says_what_it_could_promise(visit, serve, tmp_path):
+    from plusone.review.opening import open_audit
+
+    write_suggestions(make_suggestions(None, items=12), tmp_path / "s")
+    desk = open_audit(tmp_path / "s", lambda table: f"promise of {len(table)}")
+    page = visit(serve(desk), viewport={"width": 390, "height": 844})
+    assert not page.is_visible("nav")  # item by item alone
+    question = page.inner_text("#now")
+    assert question.startswith(now(page)[1])
+    above, buttons = (page.locator(one).bounding_box() for one in ("#now", ".buttons .yes"))
+    assert above["y"] + above["height"] <= buttons["y"] < 844 - buttons["height"]
+    press(page, "y", "x")
+    assert (desk.progress()["yes"], desk.progress()["no"], desk.progress()["items"]) == (1, 1, 1)
+    press(page, *["x"] * 9)
+    page.wait_for_function("document.getElementById('promise').textContent === 'promise of 10'")
+    assert page.inner_text("#agreement").startswith("10 of 12 items done")
+    press(page, "u")
+    assert desk.progress()["items"] == 9
