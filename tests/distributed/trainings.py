@@ -71,6 +71,7 @@ EQUAL |= {
     "pieces of two stages": TWO_STAGES | {"method": "role", "accumulate": 4},
     "pieces that are looked at again": IMAGES | {"method": "ignore", "accumulate": 2},
     "adamw": FEATURES | {"method": "epr", "optimizer": "adamw"},
+    "recovery in groups": FEATURES | {"data": "groups", "method": "recovery"},
 }
 NORMED = {"layers": "norms and dropout"}
 OTHERS: dict[str, dict[str, Any]] = {
@@ -118,7 +119,8 @@ def data(kind: str) -> Dataset:
     x = rng.normal(size=(90, 5, 8) if kind == "tokens" else (90, 8)).astype(np.float32)
     y = (x.reshape(90, -1, 8).mean(1) @ rng.normal(size=(8, 4)) > 0.4).astype(np.int8)
     hints = rng.random(y.shape)
-    return Dataset.from_arrays(x, y, complete=True, split=split, hints=hints)
+    groups = np.arange(90) // 4 if kind == "groups" else None
+    return Dataset.from_arrays(x, y, complete=True, split=split, hints=hints, groups=groups)
 
 
 def training(case: str, on_step: Any):
