@@ -189,10 +189,13 @@ def image_parquet(folder: Path) -> Seeds:
 
 def read_shards(folder: Path) -> None:
     """Reads labels and images, as `plusone train` does."""
+    from plusone.data import _arrow, shards
     from plusone.data.images import fault
-    from plusone.data.shards import forget
 
-    forget()  # files of one name are written faster than their time stamps change
+    # Files of one name are written faster than their time stamps change.
+    for kept in (*vars(shards).values(), *vars(_arrow).values()):
+        if hasattr(kept, "cache_clear"):
+            kept.cache_clear()
     data = read(folder)
     use(data)
     if data.table.root is not None:
