@@ -36,6 +36,12 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("export/xmp.py", "xml.sax.saxutils.escape"): "it replaces characters and parses nothing",
     ("export/xmp.py", "xml.sax.saxutils.unescape"): "it replaces characters and parses nothing",
     ("methods/_plugins.py", "spec.loader.exec_module"): "a plug-in, which the user names",
+} | {
+    (
+        "parallel/worker_pool.py",
+        word,
+    ): "what a process and its own workers send each other by a pipe"
+    for word in ("pickle", "pickle.dumps", "pickle.loads")
 }
 # Calls that must name an argument.
 NEEDED = {
