@@ -16,7 +16,7 @@ from plusone.models.backbones import backbone_for, checkpoint_activations
 from plusone.prediction import load
 from plusone.prediction.load import load_run
 from plusone.recipe import make_recipe
-from plusone.training import trainer
+from plusone.training import step, trainer
 from plusone.training.pieces import Pieces
 from plusone.training.run import train
 from plusone.training.stage_inputs import batches_of
@@ -108,7 +108,7 @@ def scaled(monkeypatch):
 
     def setting(first, interval=2000):
         made = partial(GradScaler, init_scale=first, growth_interval=interval)
-        monkeypatch.setattr(trainer, "GradScaler", made)
+        monkeypatch.setattr(step, "GradScaler", made)
 
     return setting
 

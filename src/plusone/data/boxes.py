@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plusone.data.images import without_suffix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.io.readers import LARGE_FILE, parse_json, parse_xml, read_text
@@ -55,6 +54,8 @@ def read_boxes(path: str | Path, table: LabelTable) -> Boxes:
     The path is a COCO instances JSON, a folder with `instances_*.json`, a folder of VOC's XML, or
     the folder above one of these (`annotations`, `Annotations`).
     """
+    from plusone.data.images import without_suffix  # loads PIL
+
     source = Path(path)
     files = _files(source) if source.is_dir() else [source]
     if not files or not all(file.is_file() for file in files):
@@ -102,6 +103,8 @@ Image = tuple[float, float, list[tuple[str, Box]]]  # width, height, objects
 
 def _coco(file: Path) -> dict[str, Image]:
     """Images of a COCO instances file by the stem of their file name."""
+    from plusone.data.images import without_suffix  # loads PIL
+
     try:
         content = parse_json(read_text(file, largest=LARGE_FILE, encoding="utf-8-sig"), _lean)
         names = {item["id"]: str(item["name"]) for item in content["categories"]}
