@@ -19,7 +19,7 @@ def test_gradients_as_a_table(cli):
     assert answer.code == 0, answer.err
     assert "an unobserved label" in answer.out
     assert "gr, epoch 4" in answer.out
-    assert "ll_r, epoch 4 *" in answer.out
+    assert "ll_r, epoch 4 (alone in its batch) *" in answer.out
     assert "* depends on the other labels" in answer.err
     lines = [line.split() for line in answer.out.splitlines() if line.split()[:1] == ["an"]]
     assert ["an", "0.050", "0.250", "0.500", "0.750", "0.950"] in lines
