@@ -39,13 +39,9 @@ def audit(
     device: opt.Device = None,
     form: opt.Form = "auto",
     meaning: opt.Meaning = "auto",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 0,
-    browser: Annotated[
-        bool, typer.Option("--browser/--no-browser", help="Open the page by itself.")
-    ] = True,
-    stop_after: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Stop by itself; Ctrl-C by default.")
-    ] = None,
+    port: opt.Port = 0,
+    browser: opt.OpenBrowser = True,
+    stop_after: opt.StopAfter = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of the draw.")] = None,
     as_json: opt.Json = False,
     plugin: opt.Plugin = None,
@@ -88,4 +84,7 @@ def audit(
     finally:
         desk.store.close()
     say(f"all labels of {len(desk.done)} items in {file}")
-    say(f"next: plusone suggest {quote(str(run))} --audit {quote(str(file))}")
+    if len(desk.done):
+        say(f"next: plusone suggest {quote(str(run))} --audit {quote(str(file))}")
+    else:
+        say("next: the same command, to answer its questions")

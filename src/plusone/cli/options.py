@@ -57,6 +57,13 @@ Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show details, by the names that papers use.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")]
+OpenBrowser = Annotated[
+    bool, typer.Option("--browser/--no-browser", help="Open the page by itself.")
+]
+StopAfter = Annotated[
+    float | None, typer.Option(metavar="SECONDS", help="Stop by itself; Ctrl-C by default.")
+]
 Seed = Annotated[int, typer.Option("--seed", help="Seed; the same seed gives the same result.")]
 UnusedSeed = Annotated[
     int, typer.Option("--seed", help="Accepted by every command; nothing here is random.")

@@ -65,13 +65,9 @@ def review(
         Path | None,
         typer.Option(metavar="FILE", help="File of the answers; review.sqlite by default."),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 0,
-    browser: Annotated[
-        bool, typer.Option("--browser/--no-browser", help="Open the page by itself.")
-    ] = True,
-    stop_after: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Stop by itself; Ctrl-C by default.")
-    ] = None,
+    port: opt.Port = 0,
+    browser: opt.OpenBrowser = True,
+    stop_after: opt.StopAfter = None,
     seed: opt.Seed = 0,
     as_json: opt.Json = False,
 ) -> None:

@@ -30,7 +30,7 @@ def serve(
             help="Address to listen on; any but those of this computer alone needs --token-file.",
         ),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
+    port: opt.Port = 8000,
     token_file: Annotated[
         Path | None,
         typer.Option(
@@ -55,9 +55,7 @@ def serve(
             help="Compute by torch, also where there is model.onnx: for untrusted folders.",
         ),
     ] = False,
-    stop_after: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Stop by itself; Ctrl-C by default.")
-    ] = None,
+    stop_after: opt.StopAfter = None,
     seed: opt.UnusedSeed = 0,
     as_json: opt.Json = False,
     plugin: opt.Plugin = None,
