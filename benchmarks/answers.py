@@ -37,9 +37,9 @@ from plusone.metrics import mean_average_precision
 from plusone.metrics.seen_labels import weighted_auc
 from plusone.models.heads import LinearHead
 from plusone.recipe import Recipe
-from plusone.review import apply_answers
+from plusone.reviewing import apply_answers
 from plusone.seeds import generator
-from plusone.suggest.find import suggest
+from plusone.suggestions.find import suggest
 from plusone.training.closed_fit import fit_for
 from plusone.training.stack import StackedHead
 from plusone.training.step import training_step

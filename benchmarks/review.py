@@ -21,11 +21,11 @@ import numpy as np
 
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
-from plusone.review import reviewed_table
-from plusone.review.opening import open_suggestions
-from plusone.review.questions import Selection
-from plusone.review.review_page import make_server
-from plusone.suggest import Suggestions, write_suggestions
+from plusone.reviewing import reviewed_table
+from plusone.reviewing.opening import open_suggestions
+from plusone.reviewing.questions import Selection
+from plusone.reviewing.review_page import make_server
+from plusone.suggestions import Suggestions, write_suggestions
 
 PER_ITEM, CLASSES, REPEATS = 5, 200, 15
 # What a person takes for at once, and what one waits for once, in milliseconds.

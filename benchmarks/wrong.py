@@ -39,7 +39,7 @@ from sklearn.metrics import average_precision_score
 
 from plusone.io.files import write_text
 from plusone.probabilities.wrong import find_wrong
-from plusone.suggest.wrong_csv import UNLIMITED
+from plusone.suggestions.wrong_csv import UNLIMITED
 
 NAMES = ("voc", "ucmerced", "yeast", "digits-features")
 SHARES = (0.0, 0.02, 0.05, 0.1)

@@ -48,8 +48,8 @@ LOADED = (
     "plusone.compare.bench",
     "plusone.cli.bench", "plusone.features.extraction",
     "plusone.training.run", "plusone.probabilities.k",
-    "plusone.review.review_page", "plusone.suggest.find",
-    "plusone.suggest.outputs",
+    "plusone.reviewing.review_page", "plusone.suggestions.find",
+    "plusone.suggestions.outputs",
 )  # fmt: skip
 TIMES = re.compile(r"seconds|date|alone|stacked")  # what may differ between two runs
 
@@ -191,7 +191,7 @@ def review(root: Path, kills: int, draw: random.Random) -> Count:
     """A server that gets answers; each that it acknowledged must be in its file afterwards."""
     count, folder = Count("review"), root / "review"
     finish(["suggest", str(root / "run"), "--folds", "2", "--out", str(folder)], root / "log")
-    found = import_module("plusone.suggest").read_suggestions(folder)
+    found = import_module("plusone.suggestions").read_suggestions(folder)
     asked = list(zip(found.row.tolist(), found.label.tolist(), strict=True))
     kept: list[str] = []
     said, whole = root / "said", 0.0

@@ -21,7 +21,7 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.source import load_source
 from plusone.data.table import LabelTable
 from plusone.recipe import make_recipe
-from plusone.suggest import Suggestions, suggest, write_suggestions
+from plusone.suggestions import Suggestions, suggest, write_suggestions
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +65,9 @@ def folder(tmp_path):
 @pytest.fixture
 def serve():
     """Serves a review, bounded in time; the key is in the address it gives."""
-    server = pytest.importorskip("plusone.review.review_page", reason="needs fastapi and uvicorn")
+    server = pytest.importorskip(
+        "plusone.reviewing.review_page", reason="needs fastapi and uvicorn"
+    )
     running = []
 
     def begin(desk, title="animals"):
@@ -141,8 +143,8 @@ def confirm(page):
 
 
 def desk_of(folder, order="item", **options):
-    from plusone.review.opening import open_suggestions
-    from plusone.review.questions import Selection
+    from plusone.reviewing.opening import open_suggestions
+    from plusone.reviewing.questions import Selection
 
     return open_suggestions(folder, selection=Selection(order, **options))
 
@@ -525,7 +527,7 @@ def test_items_without_images_show_their_name(visit, serve, tmp_path):
 
 
 def test_new_items_until_a_yes(visit, serve, folder, tmp_path, artifacts):
-    from plusone.review.opening import open_new_items
+    from plusone.reviewing.opening import open_new_items
 
     (tmp_path / "classes.txt").write_text("\n".join([*CLASSES[:3], EVIL]) + "\n")
     desk = open_new_items(tmp_path / "images", tmp_path / "classes.txt")
@@ -659,7 +661,7 @@ def test_the_picture_in_the_documents_shows_this_page(visit, serve, tmp_path, pi
 
 
 def test_an_audit_asks_for_all_labels_and_says_what_it_could_promise(visit, serve, tmp_path):
-    from plusone.review.opening import open_audit
+    from plusone.reviewing.opening import open_audit
 
     write_suggestions(make_suggestions(None, items=12), tmp_path / "s")
     desk = open_audit(tmp_path / "s", lambda table: f"promise of {len(table)}")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plusone.data.source import load_source
-from plusone.review.opening import open_suggestions
+from plusone.reviewing.opening import open_suggestions
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,8 @@ import pytest
 
 from plusone.data.formats import read
 from plusone.data.source import load_source
-from plusone.review.opening import open_audit
-from plusone.suggest import read_suggestions
+from plusone.reviewing.opening import open_audit
+from plusone.suggestions import read_suggestions
 
 pytestmark = pytest.mark.slow
 BEGIN = ("--no-browser", "--stop-after", 0.1, "--json")

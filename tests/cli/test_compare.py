@@ -15,7 +15,7 @@ from plusone.cli import printing
 from plusone.cli.board import Board
 from plusone.compare.jobs import JobResult, read_journal
 from plusone.methods import COMPARED
-from plusone.suggest.folder import read_suggestions
+from plusone.suggestions.folder import read_suggestions
 
 pytestmark = pytest.mark.slow
 

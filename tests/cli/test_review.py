@@ -16,8 +16,8 @@ from plusone.data.formats import read
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.extras import install_command
-from plusone.review.opening import open_suggestions
-from plusone.suggest import Suggestions, write_suggestions
+from plusone.reviewing.opening import open_suggestions
+from plusone.suggestions import Suggestions, write_suggestions
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from plusone.review.opening import open_new_items, open_suggestions
+from plusone.reviewing.opening import open_new_items, open_suggestions
 
 pytestmark = pytest.mark.slow
 

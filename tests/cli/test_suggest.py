@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from plusone.data.formats import read
-from plusone.suggest import read_suggestions
+from plusone.suggestions import read_suggestions
 
 pytestmark = pytest.mark.slow
 

@@ -10,9 +10,9 @@ import pytest
 
 from plusone.data.formats import read
 from plusone.errors import InputError
-from plusone.review.opening import open_suggestions
-from plusone.review.questions import Selection
-from plusone.review.reviewed_labels import reviewed_table
+from plusone.reviewing.opening import open_suggestions
+from plusone.reviewing.questions import Selection
+from plusone.reviewing.reviewed_labels import reviewed_table
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from plusone.inputs.task import make_task, split_and_observe
 from plusone.methods import METHODS
 from plusone.metrics import mean_average_precision
 from plusone.recipe import make_recipe
-from plusone.review import apply_answers
+from plusone.reviewing import apply_answers
 from plusone.training.closed_fit import fit_for
 
 SINGLE = [

@@ -13,7 +13,7 @@ from plusone.errors import InputError
 from plusone.inputs.task import make_task
 from plusone.metrics import mean_average_precision
 from plusone.recipe import make_recipe
-from plusone.suggest import read_suggestions
+from plusone.suggestions import read_suggestions
 from plusone.training.closed_fit import fit_for
 
 pytestmark = pytest.mark.slow

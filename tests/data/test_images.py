@@ -17,7 +17,7 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.report.thumbnails import thumbnails
-from plusone.review.pictures import Pictures
+from plusone.reviewing.pictures import Pictures
 
 RED = (200, 30, 30)
 

@@ -8,7 +8,7 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.probabilities.answers import ANSWERED, answers_in, mark_answers
-from plusone.review import apply_answers
+from plusone.reviewing import apply_answers
 
 
 def answered_table() -> LabelTable:

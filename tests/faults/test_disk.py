@@ -19,7 +19,7 @@ from plusone.errors import InputError, RunError
 from plusone.io.files import LEFTOVER, alone_in, replacing, room, write_text
 from plusone.io.jsonl import append_jsonl
 from plusone.prediction.checkpoint import load
-from plusone.review.store import Answer, Store
+from plusone.reviewing.store import Answer, Store
 
 from .conftest import SMALL, no_room_for
 

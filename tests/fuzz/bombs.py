@@ -39,8 +39,8 @@ from plusone.prediction.run_folder import (
     read_recipe,
 )
 from plusone.recipe import make_recipe
-from plusone.review.pictures import thumbnail
-from plusone.suggest.folder import read_suggestions
+from plusone.reviewing.pictures import thumbnail
+from plusone.suggestions.folder import read_suggestions
 from plusone.training.run import train
 
 ROOM = 2**30 + 2**29

@@ -33,10 +33,10 @@ from plusone.probabilities.calibration import read_calibration
 from plusone.probabilities.thresholds import read_thresholds
 from plusone.recipe import parse_settings
 from plusone.report.runs import read_epochs
-from plusone.review.opening import read_unlabelled
-from plusone.review.pictures import thumbnail
-from plusone.review.store import Store
-from plusone.suggest.folder import read_suggestions
+from plusone.reviewing.opening import read_unlabelled
+from plusone.reviewing.pictures import thumbnail
+from plusone.reviewing.store import Store
+from plusone.suggestions.folder import read_suggestions
 
 TOOL = Path(__file__).parents[2] / "tools" / "fuzz.py"
 DEEP = "[" * 100_000

@@ -20,8 +20,8 @@ from tests.patience import HOUR, PATIENCE
 
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
-from plusone.review.desk import Desk
-from plusone.suggest import Suggestions, write_suggestions
+from plusone.reviewing.desk import Desk
+from plusone.suggestions import Suggestions, write_suggestions
 
 CLASSES = ("cat", "dog", "fox", "owl")
 
@@ -122,7 +122,9 @@ class Client:
 @contextmanager
 def serving() -> Iterator[Callable[[Desk], Client]]:
     """Serves reviews on free ports, each bounded in time, and stops them."""
-    server = pytest.importorskip("plusone.review.review_page", reason="needs fastapi and uvicorn")
+    server = pytest.importorskip(
+        "plusone.reviewing.review_page", reason="needs fastapi and uvicorn"
+    )
     running = []
 
     def begin(desk: Desk) -> Client:

@@ -8,7 +8,7 @@ import pytest
 from plusone.data.formats import read, write
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
-from plusone.review import apply_answers
+from plusone.reviewing import apply_answers
 
 
 def table(dense, default=0, **rest):

@@ -12,11 +12,11 @@ from PIL import Image
 from plusone.data.digits import load_digits_scenes
 from plusone.data.formats import read, write
 from plusone.errors import InputError
-from plusone.review import class_counts, reviewed_table
-from plusone.review.desk import ITEM, UnknownQuestionError
-from plusone.review.opening import open_new_items, open_suggestions, read_unlabelled
-from plusone.review.questions import Selection
-from plusone.suggest import write_suggestions
+from plusone.reviewing import class_counts, reviewed_table
+from plusone.reviewing.desk import ITEM, UnknownQuestionError
+from plusone.reviewing.opening import open_new_items, open_suggestions, read_unlabelled
+from plusone.reviewing.questions import Selection
+from plusone.suggestions import write_suggestions
 
 from .conftest import make_suggestions
 

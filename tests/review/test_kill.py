@@ -16,7 +16,7 @@ from threading import Thread
 import pytest
 from tests.patience import PATIENCE
 
-from plusone.review.opening import open_suggestions
+from plusone.reviewing.opening import open_suggestions
 
 from .conftest import Client
 

@@ -10,10 +10,10 @@ import pytest
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
-from plusone.review import ORDERS, order_questions
-from plusone.review.questions import WORTH, Selection, Suggested, select_by_default
-from plusone.review.store import Verdict
-from plusone.suggest import Suggestions
+from plusone.reviewing import ORDERS, order_questions
+from plusone.reviewing.questions import WORTH, Selection, Suggested, select_by_default
+from plusone.reviewing.store import Verdict
+from plusone.suggestions import Suggestions
 
 
 def found(row, label, probability, n_classes=3):

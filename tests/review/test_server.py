@@ -19,8 +19,8 @@ from PIL import Image
 from tests.patience import PATIENCE
 
 from plusone.errors import InputError
-from plusone.review.opening import open_new_items, open_suggestions
-from plusone.suggest import read_suggestions, write_suggestions
+from plusone.reviewing.opening import open_new_items, open_suggestions
+from plusone.suggestions import read_suggestions, write_suggestions
 from plusone.web.guard import Keys
 
 from .conftest import draw_images, make_suggestions, serving
@@ -110,7 +110,7 @@ def test_without_the_key_nothing_is_shown(client, path):
 
 def test_every_endpoint_is_behind_the_guard(tmp_path, suggestions, client):
     """Those of the app itself, so that a new one is not forgotten."""
-    from plusone.review.review_page import make_app
+    from plusone.reviewing.review_page import make_app
 
     app = make_app(open_suggestions(suggestions), title="", keys=Keys("review", port=1)).app
     routes = [(method, route.path) for route in app.routes for method in route.methods]
@@ -499,7 +499,7 @@ def test_new_items_over_the_wire(serve, tmp_path, suggestions):
 
 
 def test_a_port_in_use_is_said(suggestions, client):
-    from plusone.review.review_page import make_server
+    from plusone.reviewing.review_page import make_server
 
     with pytest.raises(InputError, match=f"port {client.port} is in use"):
         make_server(open_suggestions(suggestions), title="x", port=client.port)
@@ -517,7 +517,7 @@ def test_the_server_is_not_reachable_from_other_interfaces(client):
 
 def test_the_page_does_without_torch():
     code = (
-        "import sys, plusone.review.opening, plusone.review.review_page\n"
+        "import sys, plusone.reviewing.opening, plusone.reviewing.review_page\n"
         "heavy = {'torch', 'sklearn', 'matplotlib', 'pandas'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
@@ -526,7 +526,7 @@ def test_the_page_does_without_torch():
 
 
 def test_the_browser_gets_the_key_in_a_file_for_one_person(tmp_path, monkeypatch):
-    from plusone.review import review_page
+    from plusone.reviewing import review_page
 
     opened = []
     monkeypatch.setenv("DISPLAY", ":0")

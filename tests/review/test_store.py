@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from plusone.errors import InputError, RunError
-from plusone.review import opening
-from plusone.review.store import LEASE_SECONDS, Answer, Ledger, Store
+from plusone.reviewing import opening
+from plusone.reviewing.store import LEASE_SECONDS, Answer, Ledger, Store
 
 A, B = "a" * 16, "b" * 16
 DOG, FOX = ("1.png", "dog"), ("1.png", "fox")

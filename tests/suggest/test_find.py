@@ -9,8 +9,8 @@ from plusone.data.observation import observe_table
 from plusone.errors import InputError
 from plusone.metrics import mean_average_precision
 from plusone.recipe import make_recipe
-from plusone.review.reviewed_labels import apply_answers
-from plusone.suggest.find import find, suggest
+from plusone.reviewing.reviewed_labels import apply_answers
+from plusone.suggestions.find import find, suggest
 from plusone.training.crossfit import cross_fit
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
-from plusone.suggest import Suggestions, read_suggestions, write_suggestions
+from plusone.suggestions import Suggestions, read_suggestions, write_suggestions
 
 
 def some(root: Path | None = None) -> Suggestions:

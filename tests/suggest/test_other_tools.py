@@ -17,9 +17,9 @@ from PIL import Image
 
 from plusone.data.dataset import Dataset
 from plusone.recipe import make_recipe
-from plusone.suggest import Suggestions
-from plusone.suggest.find import Found, find
-from plusone.suggest.outputs import write_as
+from plusone.suggestions import Suggestions
+from plusone.suggestions.find import Found, find
+from plusone.suggestions.outputs import write_as
 
 CLASSES = ("ant", 'bee "x"', "cat & co")
 

@@ -10,8 +10,8 @@ from plusone.data.formats import read
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
-from plusone.suggest import Suggestions
-from plusone.suggest.outputs import FORMS, write_accepted, write_as
+from plusone.suggestions import Suggestions
+from plusone.suggestions.outputs import FORMS, write_accepted, write_as
 
 TABLE = LabelTable(
     ids=np.array(["a.b.jpg", "b.jpg", "c.jpg"]),

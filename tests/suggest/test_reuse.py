@@ -14,7 +14,7 @@ from plusone.inputs.task import make_task
 from plusone.prediction import checkpoint
 from plusone.prediction.load import MEMORY
 from plusone.recipe import Recipe, make_recipe
-from plusone.suggest.find import find, run_labels, run_recipe
+from plusone.suggestions.find import find, run_labels, run_recipe
 from plusone.training import crossfit, reuse
 from plusone.training.run import train
 

@@ -21,7 +21,7 @@ from plusone.data.observation import observe_table
 from plusone.inputs.task import make_task
 from plusone.methods import METHODS
 from plusone.recipe import make_recipe
-from plusone.suggest.find import suggest
+from plusone.suggestions.find import suggest
 from plusone.training.closed_fit import fit_for
 from plusone.training.expected import estimated
 from plusone.training.stack import train_stacked

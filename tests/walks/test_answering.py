@@ -21,9 +21,9 @@ from plusone.data.source import load_source
 from plusone.inputs.task import make_task
 from plusone.metrics import mean_average_precision
 from plusone.metrics.calibration_error import expected_calibration_error
-from plusone.review import apply_answers
-from plusone.review.questions import WORTH
-from plusone.suggest.find import find
+from plusone.reviewing import apply_answers
+from plusone.reviewing.questions import WORTH
+from plusone.suggestions.find import find
 from plusone.training.closed_fit import fit_for
 from plusone.training.summary import calibrate
 

@@ -15,7 +15,7 @@ import pytest
 
 from plusone.cli.app import main
 from plusone.data.shards import photo_key
-from plusone.review.opening import open_suggestions
+from plusone.reviewing.opening import open_suggestions
 
 FEW = 32
 CLASSES = ("airplane", "beach", "forest", "harbor")

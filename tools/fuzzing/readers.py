@@ -322,7 +322,7 @@ def class_list(folder: Path) -> Seeds:
 
 def read_new_items(folder: Path) -> None:
     """Reads them as a command does."""
-    from plusone.review.opening import read_unlabelled
+    from plusone.reviewing.opening import read_unlabelled
 
     read_class_list(folder / "classes.txt")
     use(Dataset(read_unlabelled(folder / "new.csv", folder / "classes.txt")))
@@ -362,7 +362,7 @@ def images(folder: Path) -> Seeds:
 def read_images(folder: Path) -> None:
     """Reads them as a command does."""
     from plusone.data.images import decode
-    from plusone.review.pictures import encode, thumbnail
+    from plusone.reviewing.pictures import encode, thumbnail
 
     for path in sorted(folder.glob("*.*")):
         shown = thumbnail(path, 32)
@@ -582,8 +582,8 @@ def read_weight_files(folder: Path) -> None:
 
 def suggestions(folder: Path) -> Seeds:
     """Writes sound files."""
-    from plusone.review.store import Answer, Store
-    from plusone.suggest import Suggestions, write_suggestions
+    from plusone.reviewing.store import Answer, Store
+    from plusone.suggestions import Suggestions, write_suggestions
 
     row, label = np.array([0, 1, 3]), np.array([1, 2, 2], dtype=np.int32)
     p = np.array([0.5, 0.25, 1.0], dtype=np.float32)
@@ -604,8 +604,8 @@ def suggestions(folder: Path) -> Seeds:
 
 def read_review(folder: Path) -> None:
     """Reads them as a command does."""
-    from plusone.review import class_counts, reviewed_table
-    from plusone.review.opening import open_suggestions
+    from plusone.reviewing import class_counts, reviewed_table
+    from plusone.reviewing.opening import open_suggestions
 
     desk = open_suggestions(folder)
     try:

@@ -58,10 +58,10 @@ def audit(
     """
     from plusone.data.formats import write
     from plusone.features.feature_store import features_folder
-    from plusone.review.opening import open_audit
-    from plusone.review.reviewed_labels import reviewed_table
-    from plusone.suggest.audit_folder import promise, write_questions
-    from plusone.suggest.find import drawn_weights, run_k, run_labels, run_recipe
+    from plusone.reviewing.opening import open_audit
+    from plusone.reviewing.reviewed_labels import reviewed_table
+    from plusone.suggestions.audit_folder import promise, write_questions
+    from plusone.suggestions.find import drawn_weights, run_k, run_labels, run_recipe
 
     file = to or run.with_name(f"{run.name}-audit.csv")
     folder = file.with_suffix("")

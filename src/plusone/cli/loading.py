@@ -151,7 +151,7 @@ def guaranteed(
     """Thresholds for the precision or recall that the user asks for."""
     from plusone.data.formats import read
     from plusone.prediction.guaranteed_thresholds import guaranteed_thresholds
-    from plusone.suggest.find import drawn_weights
+    from plusone.suggestions.find import drawn_weights
 
     if threshold is not None or (precision is not None and recall is not None):
         raise InputError("--threshold, --precision and --recall exclude each other; give one")

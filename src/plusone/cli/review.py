@@ -15,7 +15,7 @@ from plusone.extras import install_command
 from plusone.io.text import percent
 
 if TYPE_CHECKING:
-    from plusone.review.desk import Desk
+    from plusone.reviewing.desk import Desk
 
 
 def review(
@@ -105,8 +105,8 @@ def _open(
     seed: int,
     db: Path | None,
 ) -> Desk:
-    from plusone.review.opening import open_new_items, open_suggestions
-    from plusone.review.questions import select_by_default
+    from plusone.reviewing.opening import open_new_items, open_suggestions
+    from plusone.reviewing.questions import select_by_default
 
     if annotate is not None:
         if order or budget is not None or least is not None:
@@ -123,7 +123,7 @@ def _open(
 
 def _report(desk: Desk, export: Path | None, summary: bool, as_json: bool) -> None:
     from plusone.data.formats import write
-    from plusone.review import class_counts, reviewed_table
+    from plusone.reviewing import class_counts, reviewed_table
 
     result: dict[str, Any] = {"progress": desk.progress()}
     if export is not None:
@@ -175,11 +175,11 @@ def serve_page(
     """Serves a review until it is stopped, and says how far it is."""
     from contextlib import nullcontext
 
-    from plusone.review.audit_desk import AuditDesk
-    from plusone.review.desk import SuggestionDesk
+    from plusone.reviewing.audit_desk import AuditDesk
+    from plusone.reviewing.desk import SuggestionDesk
 
     try:
-        from plusone.review.review_page import make_server, opened_in_browser
+        from plusone.reviewing.review_page import make_server, opened_in_browser
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "uvicorn", "starlette"):
             raise

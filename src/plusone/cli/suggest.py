@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from plusone.data.table import LabelTable
     from plusone.probabilities import LabelsPerItem
     from plusone.recipe import Recipe
-    from plusone.suggest.find import Found
+    from plusone.suggestions.find import Found
 
 SERVES = (
     "plusone audit {run} draws items and asks for all their labels, for a promise; or review the "
@@ -135,7 +135,7 @@ def suggest(
     """
     from plusone.data.formats import read
     from plusone.features.feature_store import features_folder
-    from plusone.suggest.find import (
+    from plusone.suggestions.find import (
         check_no_audit,
         drawn_weights,
         head_only,
@@ -143,7 +143,7 @@ def suggest(
         run_labels,
         run_recipe,
     )
-    from plusone.suggest.outputs import (
+    from plusone.suggestions.outputs import (
         ACCEPTED,
         PROBABILITIES,
         check_accepted,
@@ -222,7 +222,7 @@ def find_missing(
     """Trains the models of all folds, with a progress bar; those that are done are kept."""
     from plusone.data.broken import write_broken
     from plusone.methods import get_method
-    from plusone.suggest.find import find
+    from plusone.suggestions.find import find
 
     images = dataset.features is None or dataset.features.ndim == 4
     stages = recipe.resolved_stages(

@@ -16,8 +16,8 @@ from plusone.data.example import example_features, example_table, write_example
 from plusone.errors import InputError
 from plusone.methods import ASSUME_NEGATIVE
 from plusone.probabilities.accept import accept, summary
-from plusone.suggest import Suggestions, write_suggestions
-from plusone.suggest.find import find
+from plusone.suggestions import Suggestions, write_suggestions
+from plusone.suggestions.find import find
 from plusone.training.api import fit
 
 ITEMS, NEW = 2000, 1000  # pictures with one tag, and pictures to test on

@@ -27,11 +27,11 @@ from plusone.methods import ALL_LABELS, get_method
 from plusone.metrics import mean_average_precision
 from plusone.metrics.known import MEANINGS, against
 from plusone.recipe import Recipe
-from plusone.review import ORDERS, apply_answers
-from plusone.review.questions import Selection, Suggested
-from plusone.review.store import Verdict
-from plusone.suggest import Suggestions, read_suggestions, write_suggestions
-from plusone.suggest.find import suggest
+from plusone.reviewing import ORDERS, apply_answers
+from plusone.reviewing.questions import Selection, Suggested
+from plusone.reviewing.store import Verdict
+from plusone.suggestions import Suggestions, read_suggestions, write_suggestions
+from plusone.suggestions.find import suggest
 from plusone.training.closed_fit import fit_for
 from plusone.training.run import fingerprint
 
@@ -103,7 +103,7 @@ def simulate(
         recipe: The settings of all runs. Epochs are chosen on observed labels alone.
         folder: Measurements are stored here, so that a stopped simulation resumes.
         questions: Numbers of questions to measure after, in a review with the largest as budget.
-        orders: Names in `plusone.review.ORDERS`.
+        orders: Names in `plusone.reviewing.ORDERS`.
         seeds: Seeds of training, of folds and of random questions; each also draws other seen
             labels, where they are drawn (`observe`).
         folds: Folds of the cross-fitting.

@@ -16,7 +16,7 @@ from plusone.prediction.items import Skipped
 from plusone.prediction.tags import Predictions
 from plusone.probabilities.thresholds import Thresholds
 from plusone.report.thumbnails import data_uri
-from plusone.review.pictures import thumbnail
+from plusone.reviewing.pictures import thumbnail
 from plusone.version import __version__
 from plusone.web.templates import templates
 

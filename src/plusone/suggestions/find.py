@@ -33,7 +33,7 @@ from plusone.probabilities.k import LabelsPerItem, labels_per_item, with_salienc
 from plusone.probabilities.unseen_labels import Calibrated, calibrate
 from plusone.probabilities.wrong import WrongLabels, find_wrong
 from plusone.recipe import Recipe
-from plusone.suggest.folder import Suggestions
+from plusone.suggestions.folder import Suggestions
 from plusone.training.crossfit import CrossFit, cross_fit
 
 LEAST = 0.02

@@ -22,10 +22,10 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from plusone.errors import RunError
-from plusone.review.audit_desk import AuditDesk
-from plusone.review.desk import Desk, NewItemDesk, SuggestionDesk, UnknownQuestionError
-from plusone.review.pictures import SIDES
-from plusone.review.questions import ORDERS, Selection
+from plusone.reviewing.audit_desk import AuditDesk
+from plusone.reviewing.desk import Desk, NewItemDesk, SuggestionDesk, UnknownQuestionError
+from plusone.reviewing.pictures import SIDES
+from plusone.reviewing.questions import ORDERS, Selection
 from plusone.version import __version__
 from plusone.web.guard import Guard, Keys, Rules
 from plusone.web.pages import enter_page, static_file
@@ -105,7 +105,7 @@ def make_app(desk: Desk, *, title: str, keys: Keys) -> Guard:
     def page(mode: str) -> HTMLResponse:
         audit = isinstance(desk, AuditDesk)
         modes = ["items", "grid"] if isinstance(desk, SuggestionDesk) and not audit else []
-        text = templates("plusone.review").get_template(f"{mode}.html")
+        text = templates("plusone.reviewing").get_template(f"{mode}.html")
         context = {"mode": mode, "modes": modes, "title": title, "orders": ORDERS, "audit": audit}
         return HTMLResponse(text.render(context, version=__version__))
 
@@ -119,7 +119,7 @@ def make_app(desk: Desk, *, title: str, keys: Keys) -> Guard:
 
     @app.get("/static/{name}")
     def static(name: str) -> Response:
-        return static_file("plusone.review", name)
+        return static_file("plusone.reviewing", name)
 
     @app.get("/image/{size}/{row}")
     def image(size: str, row: int) -> Response:

@@ -12,7 +12,7 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 
 if TYPE_CHECKING:
-    from plusone.review.desk import Desk
+    from plusone.reviewing.desk import Desk
 
 
 def apply_answers(

@@ -21,13 +21,13 @@ from plusone.errors import InputError
 from plusone.extras import install_command
 from plusone.io.files import replacing, write_json, write_text
 from plusone.probabilities.accept import Accepted, summary
-from plusone.suggest.folder import GROUP, Suggestions, write_suggestions
-from plusone.suggest.wrong_csv import FILE as WRONG
-from plusone.suggest.wrong_csv import write_wrong
+from plusone.suggestions.folder import GROUP, Suggestions, write_suggestions
+from plusone.suggestions.wrong_csv import FILE as WRONG
+from plusone.suggestions.wrong_csv import write_wrong
 
 if TYPE_CHECKING:
     from plusone.probabilities.wrong import WrongLabels
-    from plusone.suggest.find import Found
+    from plusone.suggestions.find import Found
 
 ACCEPTED = "accepted.csv"
 PROBABILITIES = "probabilities"  # a format that holds all labels, not suggestions alone

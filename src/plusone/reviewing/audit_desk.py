@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from plusone.data.table import LabelTable
-from plusone.review.desk import SuggestionDesk
-from plusone.review.pictures import Pictures
-from plusone.review.questions import NO, YES, Suggested
-from plusone.review.reviewed_labels import reviewed_table
-from plusone.review.store import Pair, Store, Verdict
+from plusone.reviewing.desk import SuggestionDesk
+from plusone.reviewing.pictures import Pictures
+from plusone.reviewing.questions import NO, YES, Suggested
+from plusone.reviewing.reviewed_labels import reviewed_table
+from plusone.reviewing.store import Pair, Store, Verdict
 
 EACH = 10  # items after which it is said what the audit could promise
 

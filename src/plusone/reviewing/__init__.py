@@ -1,6 +1,6 @@
 """Reviewing suggested labels: questions, their order, and labels from the answers."""
 
-from plusone.review.questions import ORDERS, order_questions
-from plusone.review.reviewed_labels import apply_answers, class_counts, reviewed_table
+from plusone.reviewing.questions import ORDERS, order_questions
+from plusone.reviewing.reviewed_labels import apply_answers, class_counts, reviewed_table
 
 __all__ = ["ORDERS", "apply_answers", "class_counts", "order_questions", "reviewed_table"]

@@ -23,7 +23,7 @@ from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
 from plusone.io.files import write_text
 from plusone.io.readers import LARGE_FILE, read_text
-from plusone.suggest.folder import Suggestions
+from plusone.suggestions.folder import Suggestions
 
 if TYPE_CHECKING:
     from plusone.probabilities.wrong import WrongLabels

@@ -2,7 +2,7 @@
 
 The questions are a folder of suggestions with every unobserved label of the items drawn, so that
 the review page asks them and keeps the answers. Items drawn unevenly have their weights beside it
-(`plusone.suggest.find.drawn_weights`).
+(`plusone.suggestions.find.drawn_weights`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from plusone.probabilities.accept import accept
 from plusone.probabilities.answers import answers_from
 from plusone.probabilities.drawing import draw_audit
 from plusone.probabilities.unseen_labels import calibrate
-from plusone.suggest.find import AUDIT_WEIGHTS, PRECISION, Found
-from plusone.suggest.folder import Suggestions, write_suggestions
+from plusone.suggestions.find import AUDIT_WEIGHTS, PRECISION, Found
+from plusone.suggestions.folder import Suggestions, write_suggestions
 
 NOTHING_YET = (
     "after {items} items nothing can be promised at {target:.0f} % yet; go on, or ask for less"

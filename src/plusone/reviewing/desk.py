@@ -13,9 +13,9 @@ from threading import RLock
 from typing import Any
 
 from plusone.data.table import LabelTable
-from plusone.review.pictures import Pictures
-from plusone.review.questions import ANSWERS, WHOLE, NewItems, Places, Selection, Suggested
-from plusone.review.store import Answer, Ledger, Pair, Store, Verdict
+from plusone.reviewing.pictures import Pictures
+from plusone.reviewing.questions import ANSWERS, WHOLE, NewItems, Places, Selection, Suggested
+from plusone.reviewing.store import Answer, Ledger, Pair, Store, Verdict
 
 ITEM = -1  # class number that stands for the item itself
 

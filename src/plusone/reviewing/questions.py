@@ -26,8 +26,8 @@ from plusone.data.groups import group_numbers
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.probabilities.correction import counted_once, fit_correction, shift_groups
-from plusone.review.store import Pair, Verdict
-from plusone.suggest.folder import Suggestions
+from plusone.reviewing.store import Pair, Verdict
+from plusone.suggestions.folder import Suggestions
 
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]  # positions in the arrays of `Suggestions`

@@ -4,7 +4,7 @@
 | --- | --- |
 | `suggestions.csv` | `image,label,probability,score`, one line per label; and `group`, if any |
 | `seen.npz` | items, classes and seen labels |
-| `wrong.csv` | seen labels that are probably wrong, if asked for (`plusone.suggest.wrong_csv`) |
+| `wrong.csv` | seen labels that are probably wrong, if asked for (`suggestions.wrong_csv`) |
 | `about.json` | how they were made: run, data, folds, calibration, and the folder of the images |
 """
 

@@ -17,13 +17,13 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.source import EMBEDDED
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
-from plusone.review.audit_desk import AuditDesk
-from plusone.review.desk import NewItemDesk, SuggestionDesk
-from plusone.review.pictures import Scenes
-from plusone.review.questions import NewItems, Selection, Suggested
-from plusone.review.store import Store
-from plusone.suggest import Suggestions, read_suggestions
-from plusone.suggest.wrong_csv import with_wrong
+from plusone.reviewing.audit_desk import AuditDesk
+from plusone.reviewing.desk import NewItemDesk, SuggestionDesk
+from plusone.reviewing.pictures import Scenes
+from plusone.reviewing.questions import NewItems, Selection, Suggested
+from plusone.reviewing.store import Store
+from plusone.suggestions import Suggestions, read_suggestions
+from plusone.suggestions.wrong_csv import with_wrong
 
 DATABASE = "review.sqlite"
 
@@ -45,7 +45,7 @@ def open_suggestions(
 
 
 def open_audit(folder: Path, promise: Callable[[LabelTable], str], *, seed: int = 0) -> AuditDesk:
-    """Opens an audit of a folder that `plusone.suggest.audit_folder` wrote.
+    """Opens an audit of a folder that `plusone.suggestions.audit_folder` wrote.
 
     Items come in random order, so that those that are done at any time are a random sample.
     """
