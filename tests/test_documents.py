@@ -36,6 +36,7 @@ RUN = (
 ELSEWHERE = {
     "CONTRIBUTING.md": "test_contributing.py adds its methods to a copy of the package",
     "docs/analyses.md": "report/test_analyses_page.py; its sweeps take minutes, cli/test_sweep.py",
+    "docs/api.md": "opens pages that wait for a person; cli/test_calls.py",
     "docs/batch.md": "needs a cluster; batch/test_batch.py",
     "docs/data.md": "needs shards of other programs; cli/test_shards.py",
     "docs/datasets.md": "needs VOC, and hours; cli/test_prepare.py, test_recipes.py",

@@ -44,6 +44,7 @@ ORDER = (
     ("estimator", "export", "suggestions"),
     ("reviewing", "serve"),
     ("batch", "compare"),
+    ("commands",),
     ("report",),
     ("cli",),
 )

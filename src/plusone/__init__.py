@@ -1,5 +1,8 @@
 """Multi-label learning from one positive label per item.
 
+    run = plusone.train("photos")  # a folder with a tag per photo
+    plusone.predict(run, "new-photos").labels
+
     fitted = plusone.fit("digits", "gr")
     fitted.metrics["test_map"]
 
@@ -19,6 +22,7 @@ from plusone.version import __version__
 
 if TYPE_CHECKING:
     from plusone import data, estimator, losses, methods, metrics, models
+    from plusone.commands import Tags, audit, predict, review, suggest, train
     from plusone.data import Dataset
     from plusone.estimator import PlusOneClassifier
     from plusone.methods import METHODS
@@ -35,7 +39,9 @@ __all__ = [
     "PlusOneClassifier",
     "Recipe",
     "RunResult",
+    "Tags",
     "__version__",
+    "audit",
     "data",
     "estimator",
     "evaluate",
@@ -46,6 +52,10 @@ __all__ = [
     "methods",
     "metrics",
     "models",
+    "predict",
+    "review",
+    "suggest",
+    "train",
 ]
 
 _HOMES = {
@@ -55,10 +65,16 @@ _HOMES = {
     "PlusOneClassifier": "plusone.estimator",
     "Recipe": "plusone.recipe",
     "RunResult": "plusone.results",
+    "Tags": "plusone.commands",
+    "audit": "plusone.commands",
     "evaluate": "plusone.metrics",
     "fit": "plusone.training.api",
     "load_run": "plusone.prediction.load",
     "make_recipe": "plusone.recipe",
+    "predict": "plusone.commands",
+    "review": "plusone.commands",
+    "suggest": "plusone.commands",
+    "train": "plusone.commands",
 }
 
 

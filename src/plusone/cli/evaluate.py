@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plusone.cli import options as opt
-from plusone.cli.loading import as_asked, dataset_of, thresholds_for, warn_if_diverged
+from plusone.cli.loading import as_asked, dataset_of, warn_if_diverged
 from plusone.cli.printing import SEEN_ONLY, emit, out, progress, say, table
 from plusone.io.text import percent
 
@@ -107,10 +107,10 @@ def evaluate(
         trained_on,
     )
     from plusone.prediction.load import load_run
+    from plusone.probabilities.thresholds import thresholds_for
 
-    asked = split
-    if split is not None:
-        check_split(split)
+    if (asked := split) is not None:
+        check_split(asked)
     predictor = as_asked(load_run(run, device or "auto"), crops, batch_size)
     warn_if_diverged(run)
     cuts = thresholds_for(run, predictor.classes, threshold)

@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from plusone.cli import options as opt
 from plusone.cli.printing import progress, say
-from plusone.errors import InputError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
     from plusone.data.dataset import Dataset
-    from plusone.prediction.guaranteed_thresholds import Guaranteed
     from plusone.prediction.load import Predictor
-    from plusone.probabilities.thresholds import Thresholds
 
 
 def load(
@@ -94,16 +91,11 @@ def dataset_of(
     hints: Path | None = None,
 ) -> Any:
     """The data named on the command line, or the data the run was trained on."""
-    from plusone.data.source import Source
-    from plusone.prediction.run_folder import read_description
+    from plusone.prediction.run_folder import source_of
 
     if data is not None:
         return load(data, features, form, meaning, hints=hints)
-    source = Source.from_json(read_description(run).source)
-    if source is None:
-        raise InputError(
-            f"{run}: does not say which data it was trained on; name the data after the run"
-        )
+    source = source_of(run)
     return load(
         source.data,
         [Path(path) for path in source.features],
@@ -136,49 +128,3 @@ def warn_if_diverged(run: Path) -> None:
 
     if (sentence := warning(run)) is not None:
         say(f"warning: {sentence}")
-
-
-def guaranteed(
-    run: Path,
-    predictor: Predictor,
-    threshold: float | None,
-    precision: float | None,
-    recall: float | None,
-    *,
-    per_class: bool,
-    audit: Path | None,
-) -> Guaranteed:
-    """Thresholds for the precision or recall that the user asks for."""
-    from plusone.data.formats import read
-    from plusone.prediction.guaranteed_thresholds import guaranteed_thresholds
-    from plusone.suggestions.find import drawn_weights
-
-    if threshold is not None or (precision is not None and recall is not None):
-        raise InputError("--threshold, --precision and --recall exclude each other; give one")
-    if predictor.shown.crops != predictor.recipe.crops:
-        raise InputError(
-            "a guarantee holds for the crops that the model was trained on; leave out --crops"
-        )
-    if audit is not None and drawn_weights(audit.with_suffix("")) is not None:
-        raise InputError(
-            f"{audit}: its items were not drawn evenly, and a guarantee for new items needs that; "
-            "plusone audit without --stratified draws evenly"
-        )
-    return guaranteed_thresholds(
-        run,
-        predictor.calibration,
-        predictor.classes,
-        precision=precision,
-        recall=recall,
-        per_class=per_class,
-        audit=None if audit is None else read(audit, check_images=False).table,
-    )
-
-
-def thresholds_for(run: Path, classes: Sequence[str], given: float | None) -> Thresholds:
-    """The threshold of the user, or those of the run."""
-    from plusone.probabilities.thresholds import Thresholds, read_thresholds
-
-    if given is not None:
-        return Thresholds.same(given, len(classes))
-    return read_thresholds(run, classes)

@@ -12,7 +12,7 @@ import typer
 
 from plusone.cli import options as opt
 from plusone.cli.checks import check_file, check_folder
-from plusone.cli.loading import as_asked, guaranteed, thresholds_for, warn_if_diverged
+from plusone.cli.loading import as_asked, warn_if_diverged
 from plusone.cli.printing import progress, say
 from plusone.cli.processes import leads
 from plusone.errors import InputError, RunError
@@ -117,11 +117,13 @@ def predict(
     Example: [bold]plusone predict runs/photos-em-seed0 'new/**/*.jpg' more.csv --json[/bold]
     Example: [bold]plusone predict runs/photos-em-seed0 new --recall 0.9[/bold]
     """
+    from plusone.commands import guaranteed
     from plusone.features.feature_store import features_folder
     from plusone.io.files import replacing
     from plusone.prediction.items import find_items
     from plusone.prediction.load import load_run
     from plusone.prediction.tags import CsvTags, JsonTags, for_spreadsheet, predict_all
+    from plusone.probabilities.thresholds import thresholds_for
 
     if to is not None:
         check_file(to)
@@ -129,13 +131,15 @@ def predict(
     photos.check()
     predictor = as_asked(load_run(run, device or "auto"), crops, batch_size)
     warn_if_diverged(run)
-    promise = None
-    if precision is not None or recall is not None:
-        promise = guaranteed(
-            run, predictor, threshold, precision, recall, per_class=per_class, audit=audit
-        )
-    elif per_class or audit is not None:
-        raise InputError("--per-class and --audit are for --precision or --recall")
+    promise = guaranteed(
+        run,
+        predictor,
+        threshold=threshold,
+        precision=precision,
+        recall=recall,
+        per_class=per_class,
+        audit=audit,
+    )
     cuts = promise.thresholds if promise else thresholds_for(run, predictor.classes, threshold)
     if raw:
         cuts = cuts if threshold is not None else cuts.of_scores(predictor.calibration)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from functools import partial
 from pathlib import Path
@@ -135,7 +134,7 @@ def train(
     from plusone.autorecipe import check, compose, facts_of
     from plusone.cli.estimates import show_estimate
     from plusone.data.broken import write_broken
-    from plusone.data.source import EMBEDDED, make_source
+    from plusone.data.source import EMBEDDED, make_source, short_name
     from plusone.device import resolve
     from plusone.features.feature_store import features_folder
     from plusone.inputs.task import make_task
@@ -165,7 +164,7 @@ def train(
         show_estimate(dataset, composed, data, as_json=as_json)
         return
     with progress("reading", None) as (bar, reading):
-        name = f"{_name(data)}-{composed.recipe.method}-seed{composed.recipe.seed}"
+        name = f"{short_name(data)}-{composed.recipe.method}-seed{composed.recipe.seed}"
         folder = to or Path("runs") / name
         _check_new(folder, resume)
         bar.update(reading, description="reading", completed=0, total=len(dataset.table))
@@ -330,22 +329,6 @@ def _report(folder: Path) -> None:
         return
     if find_spec("matplotlib") is None:
         say(f"it has no figures: {install_command('plots')} installs matplotlib")
-
-
-def _name(data: str) -> str:
-    """The name of the data in that of a run: the file's, or its folder's if it is just "labels".
-
-    Of a pattern, it is what comes before the first special character.
-
-    >>> _name("photos/labels.csv"), _name("photos/train-{000..009}.tar"), _name("photos/*.tar")
-    ('photos', 'train', 'photos')
-    """
-    path = Path(data)
-    beginning = re.split(r"[*?\[{]", path.stem)[0].rstrip("-_. ")
-    name = path.stem if path.exists() or beginning == path.stem else beginning
-    if name == "labels" or (not name and path.stem):
-        name = path.resolve().parent.name
-    return name or "data"
 
 
 def _decisive(selected_by: str, score: float | None, verbose: bool) -> str:

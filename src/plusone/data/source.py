@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
@@ -52,9 +53,8 @@ class Source:
 
     @property
     def name(self) -> str:
-        """What to call the data before it is read: the file's name, or its folder's."""
-        path = Path(self.data)
-        return (path.parent.name if path.stem == "labels" else path.stem) or "data"
+        """What to call the data before it is read."""
+        return short_name(self.data)
 
     def load(self) -> Dataset:
         """Reads the data."""
@@ -177,3 +177,19 @@ def _digits_features() -> npt.NDArray[np.float32]:
     from plusone.data.digits import load_digits_scenes, random_conv_features
 
     return random_conv_features(load_digits_scenes().images)
+
+
+def short_name(data: str) -> str:
+    """The name of the data in that of a run: the file's, or its folder's if it is just "labels".
+
+    Of a pattern, it is what comes before the first special character.
+
+    >>> [short_name(path) for path in ("photos/labels.csv", "photos/train-{0..9}.tar", "a/*.tar")]
+    ['photos', 'train', 'a']
+    """
+    path = Path(data)
+    beginning = re.split(r"[*?\[{]", path.stem)[0].rstrip("-_. ")
+    name = path.stem if path.exists() or beginning == path.stem else beginning
+    if name == "labels" or (not name and path.stem):
+        name = path.resolve().parent.name
+    return name or "data"

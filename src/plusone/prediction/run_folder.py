@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from plusone.data.formats import read as read_table
+from plusone.data.source import Source
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.io.readers import read_json
@@ -189,3 +190,13 @@ def divergence_warning(folder: Path) -> str | None:
 def _divergence(folder: Path) -> Divergence | None:
     path = folder / STOPPED
     return Divergence.from_json(_read_object(path), str(path)) if path.exists() else None
+
+
+def source_of(run: Path) -> Source:
+    """The data that a run was trained on."""
+    source = Source.from_json(read_description(run).source)
+    if source is None:
+        raise InputError(
+            f"{run}: does not say which data it was trained on; name the data after the run"
+        )
+    return source

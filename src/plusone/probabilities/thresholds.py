@@ -135,3 +135,10 @@ def read_thresholds(folder: Path, classes: Sequence[str]) -> Thresholds:
                 f"{path}: the threshold of {name!r} is {value!r}, not a number between 0 and 1"
             )
     return Thresholds(tuple(float(values[name]) for name in classes), str(content["from"]))
+
+
+def thresholds_for(run: Path, classes: Sequence[str], given: float | None) -> Thresholds:
+    """The threshold of the user, or those of the run."""
+    if given is not None:
+        return Thresholds.same(given, len(classes))
+    return read_thresholds(run, classes)
