@@ -43,7 +43,7 @@ ORDER = (
     ("training",),
     ("estimator", "export", "suggestions"),
     ("reviewing", "serve"),
-    ("batch", "compare"),
+    ("batch", "compare", "integrations"),
     ("commands",),
     ("report",),
     ("cli",),

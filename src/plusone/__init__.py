@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from plusone.commands import Tags, audit, predict, review, suggest, train
     from plusone.data import Dataset
     from plusone.estimator import PlusOneClassifier
+    from plusone.integrations.hub import PlusOneModel
     from plusone.methods import METHODS
     from plusone.metrics import evaluate
     from plusone.prediction.load import load_run
@@ -37,6 +38,7 @@ __all__ = [
     "Dataset",
     "Fitted",
     "PlusOneClassifier",
+    "PlusOneModel",
     "Recipe",
     "RunResult",
     "Tags",
@@ -63,6 +65,7 @@ _HOMES = {
     "Dataset": "plusone.data",
     "Fitted": "plusone.training.api",
     "PlusOneClassifier": "plusone.estimator",
+    "PlusOneModel": "plusone.integrations.hub",
     "Recipe": "plusone.recipe",
     "RunResult": "plusone.results",
     "Tags": "plusone.commands",

@@ -70,6 +70,7 @@ EXTRAS = {
     ),
     "tune": Extra(("optuna",), "a search over the options of a method, plusone bench --tune"),
     "onnx": Extra(("onnx", "onnxscript", "onnxruntime"), "models as ONNX, plusone export --onnx"),
+    "hub": Extra(("huggingface_hub",), "models from and to the Hugging Face Hub"),
     "parquet": Extra(("pyarrow",), "label tables as parquet files"),
     "tensorboard": Extra(("tensorboard",), "figures for TensorBoard, plusone train --track"),
     "mlflow": Extra(("mlflow",), "figures for MLflow, plusone train --track"),

@@ -42,8 +42,14 @@ from plusone.results import RunDescription, RunResult
 from plusone.version import __version__
 
 CHECKED = 16  # items that the ONNX file is checked on
+CONFIG = "config.json"
 PROGRAM = "predict.py"
-MODELS = (PROGRAM, "model.onnx", "model.safetensors")
+PROGRAMS = (PROGRAM, "model.onnx")  # for programs without plusone
+MODELS = (*PROGRAMS, "model.safetensors")
+FILES = (  # all that an export may have
+    "README.md", CONFIG, "recipe.toml", "data.json", "observed.npz", "calibration.json",
+    "thresholds.json", *MODELS,
+)  # fmt: skip
 STEPS = ("weights", "onnx", "card")
 
 
@@ -116,14 +122,14 @@ def export_run(
             source = resources.files("plusone.export") / "standalone.py"
             write_text(part / PROGRAM, source.read_text(encoding="utf-8"))
         begin("card")
-        write_json(part / "config.json", config.to_json())
+        write_json(part / CONFIG, config.to_json())
         write_text(part / "README.md", make_card(config))
-        _move(part, out)
+        move_export(part, out)
     files = sorted(path.name for path in out.iterdir() if path.is_file())
     return Exported(out, tuple(files), config.onnx)
 
 
-def _move(part: Path, out: Path) -> None:
+def move_export(part: Path, out: Path) -> None:
     """Moves a finished export into place, which has never files of two models.
 
     Models of an older export go first and the new ones come last, so that a kill leaves the old
@@ -133,7 +139,7 @@ def _move(part: Path, out: Path) -> None:
         for name in MODELS:
             (out / name).unlink(missing_ok=True)
         names = [path.name for path in part.iterdir() if path.name not in MODELS]
-        for name in (*sorted(names, key=lambda name: name != "config.json"), *MODELS):
+        for name in (*sorted(names, key=lambda name: name != CONFIG), *MODELS):
             if (part / name).exists():
                 (part / name).replace(out / name)
 
@@ -147,7 +153,7 @@ def check_out(out: Path) -> None:
     if not any(out.iterdir()):
         return
     try:
-        old = read_json(out / "config.json")
+        old = read_json(out / CONFIG)
     except (OSError, ValueError):
         old = None
     if not isinstance(old, dict) or old.get("model_type") != KIND:

@@ -44,9 +44,9 @@ class ServedModel:
     compute: Compute
     _lock: Lock = field(default_factory=Lock)
 
-    def decoded(self, content: bytes) -> Tensor | str:
+    def decoded(self, file: Path | bytes) -> Tensor | str:
         """An image file as an input; or why it is none."""
-        return decoded(content, self.shape[-1], self.recipe, MAX_PIXELS)
+        return decoded(file, self.shape[-1], self.recipe, MAX_PIXELS)
 
     def predict(self, ids: Sequence[str], inputs: Sequence[Tensor]) -> Predictions:
         """Predictions of inputs of one kind."""

@@ -1,0 +1,1 @@
+"""Models in other tools: one file per tool, each imported only by who uses the tool."""
