@@ -70,7 +70,7 @@ def stored(
 ) -> Callable[[], list[tuple[int, str]]]:
     """The entries of the store of features, of which every test has its own."""
     folder = tmp_path_factory.getbasetemp() / f"features-{next(NUMBERS)}"
-    monkeypatch.setattr("plusone.features.feature_store.features_folder", lambda: folder)
+    monkeypatch.setattr("plusone.data.feature_store.features_folder", lambda: folder)
 
     def entries() -> list[tuple[int, str]]:
         with closing(sqlite3.connect(folder / "features.sqlite")) as db:

@@ -81,7 +81,7 @@ def test_a_page_runs(page, example, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("plusone.report.writing.find_spec", lambda name: None)  # reports as tables
     monkeypatch.setattr("plusone.autorecipe.MOST_SECONDS", 0)  # features of one crop
-    monkeypatch.setattr("plusone.features.feature_store.features_folder", cache_folder)  # shared
+    monkeypatch.setattr("plusone.data.feature_store.features_folder", cache_folder)  # shared
     matplotlib.use("Agg")
     names = {}
     found = blocks(DOCS / f"{page}.md")

@@ -20,17 +20,18 @@ import numpy.typing as npt
 
 from plusone.autorecipe import compose, facts_of
 from plusone.data.dataset import Dataset
+from plusone.data.feature_store import features_folder
 from plusone.data.formats import read, write
 from plusone.data.source import load_source, make_source, short_name
 from plusone.data.table import LabelTable
+from plusone.data.text_features import MADE_BY
 from plusone.errors import InputError, RunError
-from plusone.features.feature_store import features_folder
 from plusone.inputs.task import make_task
 from plusone.io.files import alone_in
 from plusone.prediction.guaranteed_thresholds import Guaranteed, guaranteed_thresholds
 from plusone.prediction.items import find_items
 from plusone.prediction.load import Predictor, load_run
-from plusone.prediction.run_folder import source_of
+from plusone.prediction.run_folder import read_description, source_of
 from plusone.prediction.tags import Predictions, predict_all
 from plusone.probabilities.thresholds import Thresholds, thresholds_for
 from plusone.recipe import Recipe
@@ -99,6 +100,7 @@ def train(
     format: str = "auto",
     labels: str = "auto",
     separator: str | None = None,
+    encoder: str | None = None,
     rules: bool = True,
     resume: bool = False,
     on_record: Callable[[EpochRecord], None] | None = None,
@@ -115,6 +117,7 @@ def train(
         format: Form of the labels, as `--format`.
         labels: What 0 means: auto, seen or complete.
         separator: What is between the labels in a cell of a CSV.
+        encoder: Sentence encoder of texts; the first that is installed by default.
         rules: Whether rules choose what is not given, by looking at the data.
         resume: Resume the run in `out`; the result of a complete run is returned.
         on_record: Called after every epoch.
@@ -131,8 +134,11 @@ def train(
         if files or hint_file is not None:
             raise InputError("features and hints are for data in files; a Dataset has its own")
     else:
-        dataset = load_source(str(data), features=files, hints=hint_file, **how)
-        source = make_source(str(data), files, format, labels, hint_file, separator).to_json()
+        dataset = load_source(str(data), features=files, hints=hint_file, encoder=encoder, **how)
+        encoder = dataset.made_by.get(MADE_BY)
+        source = make_source(
+            str(data), files, format, labels, hint_file, separator, encoder
+        ).to_json()
     given = {} if method is None else {"method": method}
     facts = partial(facts_of, dataset) if rules else None
     composed = compose(facts, settings, given, name=named)
@@ -520,7 +526,14 @@ def _data_of(
         source = source_of(run)
         return (source if hint_file is None else replace(source, hints=str(hint_file))).load()
     files = _paths(features)
-    return load_source(str(data), features=files, hints=hint_file, format=format, labels=labels)
+    return load_source(
+        str(data),
+        features=files,
+        hints=hint_file,
+        format=format,
+        labels=labels,
+        encoder=read_description(run).made_by.get(MADE_BY),
+    )
 
 
 def _labels(batch: Predictions, cuts: Thresholds) -> Iterator[tuple[str, ...]]:

@@ -1,7 +1,9 @@
-"""How to install an extra, from where this package came from: a checkout, a wheel, an index."""
+"""Extras: how to install one, from where this package came from, and importing torchvision."""
 
 from __future__ import annotations
 
+import importlib
+import sys
 from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING
@@ -10,6 +12,9 @@ if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
 PACKAGE = Path(__file__).parent
+# torchvision's compiled operators may not match torch's version; no model uses them.
+NMS_ERROR = "operator torchvision::nms does not exist"
+NMS_SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
 
 def install_command(extra: str) -> str:
@@ -19,6 +24,22 @@ def install_command(extra: str) -> str:
         extra: Its name in `pyproject.toml`, such as "plots"; several with commas between them.
     """
     return join(["pip", "install", *_words(extra, PACKAGE, _installed())])
+
+
+def import_torchvision() -> None:
+    """Imports torchvision; if its operators are missing, declares them and tries again."""
+    import torch
+
+    try:
+        importlib.import_module("torchvision")
+    except RuntimeError as error:
+        if NMS_ERROR not in str(error):
+            raise
+        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+            del sys.modules[name]  # half-imported modules would not be imported again
+        for operator in ("nms", "qnms"):
+            torch.library.define(f"torchvision::{operator}", NMS_SCHEMA)
+        importlib.import_module("torchvision")
 
 
 def _installed() -> Distribution | None:

@@ -328,7 +328,8 @@ class Recipe(BaseModel):
                 ]
         if not images and any(stage.inputs == "images" for stage in stages):
             raise InputError(
-                "this data has features but no images, so only the mode linear works on it"
+                "this data has features, or texts that become features by a fixed encoder, but "
+                "no images, so only the mode linear works on it"
             )
         if self.crops != "one":
             self._check_crops(images, stages)

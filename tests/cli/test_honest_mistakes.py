@@ -145,7 +145,7 @@ def test_heic_that_cannot_be_read_is_counted_and_named(cli, tmp_path, photo_run)
         assert "photos: 3 HEIC images cannot be read here (pip install pillow-heif)" in answer
     assert "left out: 3 HEIC images cannot be read here" in answers[2]
     assert answers[3].count("it is HEIC, which needs pip install pillow-heif") == 3
-    assert "3 of 63 images skipped" in answers[3]
+    assert "3 of 63 items skipped" in answers[3]
     assert "left out: 31.heic cannot be read as an image (it is HEIC" in answers[4]
     # Once it can be read: also where the files were checked before.
     assert cli("inspect", some, "--json").json["items"] == 63

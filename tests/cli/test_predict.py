@@ -82,7 +82,7 @@ def test_a_csv_with_paths_that_must_stay_below_it(cli, bad, folder, photo_run, t
     assert set(reasons) == set(names[2:])
     assert reasons["../secret.png"] == "leaves its folder"
     assert "No such file" in reasons["gone.png"]
-    assert "3 of 5 images skipped" in answer.err
+    assert "3 of 5 items skipped" in answer.err
     listed.write_text("a,b\n1,2\n")
     assert "no id column" in bad("predict", photo_run, listed).err
     listed.write_text("")
@@ -120,7 +120,7 @@ def test_bad_images_are_listed_and_skipped(cli, photo_run, broken, tmp_path):
     ]  # fmt: skip
     lines = answer.err.splitlines()
     assert sum(line.startswith("skipped ") for line in lines) == 4
-    assert lines[-2:] == ["4 of 6 images skipped", f"2 items in {tmp_path / 't.csv'}"]
+    assert lines[-2:] == ["4 of 6 items skipped", f"2 items in {tmp_path / 't.csv'}"]
     assert set(rows((tmp_path / "t.csv").read_text())) == {"good.png", "also good.png"}
 
 
@@ -129,7 +129,7 @@ def test_if_nothing_can_be_read_the_run_failed(cli, photo_run, broken, tmp_path)
         (broken / name).unlink()
     answer = cli("predict", photo_run, broken, "-o", tmp_path / "t.csv", "--json")
     assert (answer.code, answer.out) == (1, "")
-    assert answer.err.splitlines()[-1] == "plusone: none of the 4 images could be read"
+    assert answer.err.splitlines()[-1] == "plusone: none of the 4 items could be read"
     assert not (tmp_path / "t.csv").exists()
 
 

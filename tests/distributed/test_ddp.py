@@ -21,7 +21,7 @@ def test_names_and_weights_stay():
 
 @pytest.mark.slow
 def test_a_norm_with_an_activation_keeps_it():
-    from plusone.models._timm import import_torchvision
+    from plusone.extras import import_torchvision
 
     import_torchvision()
     layers = pytest.importorskip("timm.layers")

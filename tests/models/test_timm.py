@@ -13,9 +13,10 @@ from safetensors.torch import save_file
 
 from plusone.data.dataset import Dataset
 from plusone.errors import InputError
+from plusone.extras import import_torchvision
 from plusone.inputs.loader import ArrayInputs
 from plusone.inputs.task import make_task
-from plusone.models._timm import as_map, import_torchvision, timm_config
+from plusone.models._timm import as_map, timm_config
 from plusone.models.backbones import backbone_for, core, feature_dim
 from plusone.prediction.load import load_run
 from plusone.recipe import make_recipe
@@ -36,7 +37,7 @@ def test_timm_and_torchvision_can_be_imported():
     code = (
         "try:\n import torchvision\n"
         "except RuntimeError as e: assert 'torchvision::nms does not exist' in str(e)\n"
-        "from plusone.models._timm import import_torchvision as fix; fix(); fix()\n"
+        "from plusone.extras import import_torchvision as fix; fix(); fix()\n"
         "import timm, torchvision.transforms.v2, torchvision.ops\n"
         "assert timm.create_model('test_resnet', num_classes=0)\n"
     )

@@ -12,6 +12,7 @@ from PIL import Image
 from tests.patience import PATIENCE
 
 from plusone.data.dataset import Dataset
+from plusone.data.feature_store import FeatureStore
 from plusone.data.features import align, read_features
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
@@ -19,7 +20,6 @@ from plusone.errors import InputError
 from plusone.features import encoder, parts
 from plusone.features.encoder import Encoder
 from plusone.features.extraction import FeatureCache, extract_to_file, image_keys, key_of
-from plusone.features.feature_store import FeatureStore
 from plusone.inputs.loader import ArrayInputs, FileInputs, SomeInputs
 from plusone.models.backbones import backbone_for
 from plusone.models.classifier import Classifier
@@ -67,7 +67,7 @@ def test_a_photo_is_known_by_its_content_under_any_name(inputs, tmp_path):
 
 
 def test_the_store_is_bounded_and_drops_the_oldest(tmp_path, monkeypatch):
-    monkeypatch.setattr("plusone.features.feature_store.LARGEST", 200_000)
+    monkeypatch.setattr("plusone.data.feature_store.LARGEST", 200_000)
     store, names = FeatureStore(tmp_path), [str(number) for number in range(300)]
     for name in names:
         store.put("a", {name: np.full(256, float(name))})
@@ -82,7 +82,7 @@ def test_several_processes_share_a_store_and_a_killed_one_leaves_it_whole(tmp_pa
     code = """
 import sys, numpy as np
 from pathlib import Path
-from plusone.features.feature_store import FeatureStore
+from plusone.data.feature_store import FeatureStore
 store, own = FeatureStore(Path(sys.argv[1])), int(sys.argv[2])
 print(flush=True)
 for number in range(own, 4000, 2):

@@ -14,7 +14,7 @@ from plusone.data.formats import read
 from plusone.data.hints import read_hints
 from plusone.device import CPU
 from plusone.errors import InputError
-from plusone.extras import install_command
+from plusone.extras import import_torchvision, install_command
 from plusone.features import parts
 from plusone.features import zero_shot as models
 from plusone.features import zero_shot_hints as hints
@@ -213,7 +213,7 @@ def test_conse_from_packages():
 
 def tiny_transformers(folder, kind):
     """A random CLIP or SigLIP model of a few weights, saved with a tokenizer of single words."""
-    models.import_torchvision()
+    import_torchvision()
     transformers = pytest.importorskip("transformers")
     tokenizers = pytest.importorskip("tokenizers")
     words = ["[PAD]", "[UNK]", "[EOS]", "a", "photo", "of", "red", "green", "blue", "sky", "."]
@@ -278,7 +278,7 @@ def test_a_folder_without_a_model(tmp_path):
 
 @pytest.mark.slow
 def test_a_tiny_model_of_open_clip(photos, tmp_path):
-    models.import_torchvision()
+    import_torchvision()
     open_clip = pytest.importorskip("open_clip")
     config = {
         "embed_dim": 8,

@@ -56,8 +56,8 @@ def audit(
     Example: [bold]plusone audit runs/photos[/bold], then
     [bold]plusone suggest runs/photos --audit runs/photos-audit.csv[/bold]
     """
+    from plusone.data.feature_store import features_folder
     from plusone.data.formats import write
-    from plusone.features.feature_store import features_folder
     from plusone.reviewing.opening import open_audit
     from plusone.reviewing.reviewed_labels import reviewed_table
     from plusone.suggestions.audit_folder import promise, write_questions

@@ -64,7 +64,7 @@ def choose(
     from plusone.autorecipe import compose, facts_of
     from plusone.compare.choose import choose as choose_among
     from plusone.compare.jobs import rate_grid
-    from plusone.features.feature_store import features_folder
+    from plusone.data.feature_store import features_folder
     from plusone.methods import CANDIDATES, get_method
     from plusone.recipe import make_recipe, parse_settings
 

@@ -58,8 +58,8 @@ def features(
     Example: [bold]plusone features photos --backbone lite0 --out photos.npz[/bold]
     """
     from plusone.data.broken import sentence, without_broken
+    from plusone.data.feature_store import features_folder
     from plusone.features.extraction import extract_to_file
-    from plusone.features.feature_store import features_folder
     from plusone.models.backbones import backbone_for
     from plusone.prediction.items import photos_of
 

@@ -26,6 +26,7 @@ def load(
     *,
     hints: Path | None = None,
     separator: str | None = None,
+    encoder: str | None = None,
     check_images: bool = True,
     shown: tuple[Progress, Any] | None = None,
 ) -> Dataset:
@@ -41,6 +42,9 @@ def load(
         def on_image(done: int, total: int) -> None:
             bar.update(task, description="checking images", completed=done, total=total)
 
+        def on_text(done: int, total: int) -> None:
+            bar.update(task, description="encoding texts", completed=done, total=total)
+
         dataset = load_source(
             data,
             features=features or (),
@@ -48,8 +52,10 @@ def load(
             format=form,
             labels=meaning,
             separator=separator,
+            encoder=encoder,
             check_images=check_images,
             on_image=on_image,
+            on_text=on_text,
         )
     if dataset.broken:
         say(sentence(dataset.broken))
@@ -91,10 +97,12 @@ def dataset_of(
     hints: Path | None = None,
 ) -> Any:
     """The data named on the command line, or the data the run was trained on."""
-    from plusone.prediction.run_folder import source_of
+    from plusone.data.text_features import MADE_BY
+    from plusone.prediction.run_folder import read_description, source_of
 
+    encoder = read_description(run).made_by.get(MADE_BY)
     if data is not None:
-        return load(data, features, form, meaning, hints=hints)
+        return load(data, features, form, meaning, hints=hints, encoder=encoder)
     source = source_of(run)
     return load(
         source.data,
@@ -103,6 +111,7 @@ def dataset_of(
         source.labels,
         hints=hints or (Path(source.hints) if source.hints else None),
         separator=source.separator,
+        encoder=source.encoder,
     )
 
 

@@ -141,9 +141,9 @@ def _print(result: Loop, seeds: int) -> None:
 
 def _with_features(dataset: Dataset, path: Path, backbone: str, recipe: Recipe) -> Dataset:
     """The data with features of its images, extracted once into a file."""
+    from plusone.data.feature_store import features_folder
     from plusone.data.features import align, read_features
     from plusone.features.extraction import extract_to_file
-    from plusone.features.feature_store import features_folder
 
     again = resume_hint("run the same command again to continue")
     with again, progress("extracting features", len(dataset.table)) as (bar, task):

@@ -119,6 +119,14 @@ Backbone = Annotated[
         help="For images: cnn, lite0, lite1, lite2 or timm/NAME; lite0 if installed.",
     ),
 ]
+Encoder = Annotated[
+    str | None,
+    typer.Option(
+        "--encoder",
+        help="For texts: use, minilm, wordllama or sentence-transformers/NAME; the first of them "
+        "that is installed by default.",
+    ),
+]
 Report = Annotated[bool, typer.Option("--report/--no-report", help="Write report.html too.")]
 Run = Annotated[
     Path, typer.Argument(help="A run folder made by plusone train, or a folder of plusone export.")

@@ -64,7 +64,8 @@ def predict(
         typer.Argument(
             metavar="FILES...",
             help="Images, folders of images, patterns such as 'photos/**/*.jpg', a CSV with a "
-            "column image, data sets, or feature npz files.",
+            "column image, texts (a table with a column text, text files, folders of them), data "
+            "sets, or feature npz files.",
         ),
     ],
     to: Annotated[
@@ -118,7 +119,7 @@ def predict(
     Example: [bold]plusone predict runs/photos-em-seed0 new --recall 0.9[/bold]
     """
     from plusone.commands import guaranteed
-    from plusone.features.feature_store import features_folder
+    from plusone.data.feature_store import features_folder
     from plusone.io.files import replacing
     from plusone.prediction.items import find_items
     from plusone.prediction.load import load_run
@@ -144,7 +145,12 @@ def predict(
     if raw:
         cuts = cuts if threshold is not None else cuts.of_scores(predictor.calibration)
         predictor = predictor.raw
-    items = find_items(predictor, data, features or [], form, meaning, hints)
+    with progress("reading", None) as (bar, task):
+
+        def on_text(done: int, total: int) -> None:
+            bar.update(task, description="encoding texts", completed=done, total=total)
+
+        items = find_items(predictor, data, features or [], form, meaning, hints, on_text)
     photos.check_items(data, items)
     total = sum(len(one) + len(one.skipped) for one in items)
     done = 0
@@ -171,7 +177,7 @@ def predict(
             bar.advance(task, len(batch.ids) + len(batch.skipped))
         if not done:
             _list(skipped)
-            raise RunError(f"none of the {total} images could be read")
+            raise RunError(f"none of the {total} items could be read")
         for sink in sinks:
             sink.end(skipped)
     _list(skipped)
@@ -180,7 +186,7 @@ def predict(
         say(sentence)
     say(predictor.calibration.sentence())
     if skipped:
-        say(f"{len(skipped)} of {total} images skipped")
+        say(f"{len(skipped)} of {total} items skipped")
     if to is not None:
         say(f"{done} items in {to}")
     for sentence in photos.sentences():

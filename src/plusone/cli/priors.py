@@ -151,9 +151,9 @@ def _from_single(dataset: Dataset, settings: list[str], seed: int) -> dict[str, 
     import torch
 
     from plusone.closed_form.estimates import from_features, usable_rows
+    from plusone.data.feature_store import features_folder
     from plusone.data.matrix import LabelMatrix
     from plusone.features.extraction import vectors_of
-    from plusone.features.feature_store import features_folder
     from plusone.inputs.task import make_task, named_of, numbered_groups
     from plusone.recipe import make_recipe, parse_settings
 

@@ -133,8 +133,8 @@ def suggest(
     Example: [bold]plusone suggest runs/photos-gr-seed0 --audit checked.csv[/bold]
     Example: [bold]plusone suggest runs/photos-gr-seed0 --wrong[/bold]
     """
+    from plusone.data.feature_store import features_folder
     from plusone.data.formats import read
-    from plusone.features.feature_store import features_folder
     from plusone.suggestions.find import (
         check_no_audit,
         drawn_weights,

@@ -77,6 +77,7 @@ def train(
         str | None, typer.Option(help="linear, finetune or linear_init; by the data by default.")
     ] = None,
     backbone: opt.Backbone = None,
+    encoder: opt.Encoder = None,
     epochs: opt.Epochs = None,
     lr: opt.Rate = None,
     batch_size: Annotated[
@@ -134,9 +135,10 @@ def train(
     from plusone.autorecipe import check, compose, facts_of
     from plusone.cli.estimates import show_estimate
     from plusone.data.broken import write_broken
+    from plusone.data.feature_store import features_folder
     from plusone.data.source import EMBEDDED, make_source, short_name
+    from plusone.data.text_features import MADE_BY
     from plusone.device import resolve
-    from plusone.features.feature_store import features_folder
     from plusone.inputs.task import make_task
     from plusone.training.before import since_answers
     from plusone.training.run import train as run
@@ -156,8 +158,9 @@ def train(
         _check_new(to, resume)
     with progress("reading", None) as (bar, reading):
         dataset = load(
-            data, features, form, meaning, hints=hints, separator=separator, shown=(bar, reading)
-        )
+            data, features, form, meaning, hints=hints, separator=separator, encoder=encoder,
+            shown=(bar, reading),
+        )  # fmt: skip
         facts = partial(facts_of, dataset) if ruled else None
         composed = compose(facts, *given, name=data, source=where)
     if dry_run:
@@ -189,7 +192,9 @@ def train(
             on_record=shown.record,
             on_step=shown.step,
             on_extract=shown.extracted,
-            source=make_source(data, features or (), form, meaning, hints, separator).to_json(),
+            source=make_source(
+                data, features or (), form, meaning, hints, separator, dataset.made_by.get(MADE_BY)
+            ).to_json(),
             rules=composed.rules,
             features=cached,
             listeners=listeners,

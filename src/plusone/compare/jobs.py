@@ -58,6 +58,8 @@ class Job:
         parts: tuple[object, ...] = (__version__, self.source, states, options, given)
         if (hints := self.source.hints) is not None:
             parts += (hints, file_state(Path(hints)))
+        if self.source.encoder is not None:
+            parts += (self.source.encoder,)
         return content_key(parts)
 
     @property
@@ -166,7 +168,7 @@ def run_jobs(
     open_jobs = [job for key, job in jobs_by_key.items() if key not in results]
     waiting = deque(make_units(open_jobs, workers))
     failures: list[str] = []
-    from plusone.features.feature_store import features_folder
+    from plusone.data.feature_store import features_folder
 
     train = partial(run_unit, features=features_folder())
     running = in_processes(train, waiting, workers, lambda unit: unit.name)

@@ -1,4 +1,4 @@
-"""Image files that cannot be decoded: detected before training starts, and left out.
+"""Items without a usable input, which are left out: image files that cannot be decoded.
 
 Their rows are dropped from the data set, so that one bad file among 100,000 does not stop a long
 run. If more than a tenth of the files are bad, something else is wrong and the data is refused.
@@ -31,6 +31,7 @@ AT_ONCE = 1024
 THREADS = 4
 VERSION = 1  # increase it when decoding changes
 FILE = "broken.csv"
+NO_TEXT = "has no text"  # why a text is left out
 
 
 def without_broken(dataset: Dataset, on_image: Callable[[int, int], None] | None = None) -> Dataset:
@@ -97,16 +98,21 @@ def write_broken(folder: Path, broken: Sequence[Skipped]) -> None:
 
 
 def sentence(broken: Sequence[Skipped]) -> str:
-    """A sentence that names the files that were left out.
+    """A sentence that names the items that were left out.
 
     >>> sentence([Skipped("a.jpg", "cannot be read as an image (the file is empty)")])
     'left out, as it cannot be read as an image: a.jpg'
+    >>> sentence([Skipped("7", "has no text"), Skipped("9", "has no text")])
+    '2 items left out, as they have no text: 7, 9'
     """
     names = ", ".join(one.id for one in broken[:3])
-    if len(broken) == 1:
-        return f"left out, as it cannot be read as an image: {names}"
+    several = len(broken) > 1
+    if any(one.reason == NO_TEXT for one in broken):
+        why = "they have no text" if several else "it has no text"
+    else:
+        why = "they cannot be read as images" if several else "it cannot be read as an image"
     more = f" and {len(broken) - 3} more" if len(broken) > 3 else ""
-    return f"{len(broken)} items left out, as they cannot be read as images: {names}{more}"
+    return f"{f'{len(broken)} items ' if several else ''}left out, as {why}: {names}{more}"
 
 
 def _cache_file(paths: Sequence[Path]) -> Path | None:

@@ -40,7 +40,7 @@ Features = npt.NDArray[np.floating[Any]]
 NPY = ".npy"
 SUFFIXES = (".npz", NPY, *PARQUET)
 SHOWN = 5
-MADE_BY = ("backbone", "size", "weights", "crops")  # what of the metadata a run keeps
+MADE_BY = ("backbone", "size", "weights", "crops", "encoder")  # what of the metadata a run keeps
 
 # Columns of a parquet file that are no features, whatever their type.
 NOT_FEATURES = {*ID_ARRAYS, *ID_COLUMNS, *LABEL_COLUMNS, *OTHER_COLUMNS, "index"}

@@ -20,6 +20,8 @@ from plusone.data.hints import with_hints
 from plusone.data.matrix import LabelMatrix
 from plusone.data.shards import exists
 from plusone.data.table import LabelTable
+from plusone.data.text_encoder import AUTO
+from plusone.data.text_features import with_text_features
 from plusone.errors import InputError
 
 EMBEDDED = {
@@ -50,6 +52,7 @@ class Source:
     labels: str = "auto"
     hints: str | None = field(default=None, repr=False)  # keys are made of the repr
     separator: str | None = field(default=None, repr=False)
+    encoder: str | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -67,6 +70,7 @@ class Source:
             format=self.format,
             labels=self.labels,
             separator=self.separator,
+            encoder=self.encoder,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -89,6 +93,7 @@ def make_source(
     meaning: str,
     hints: Path | None = None,
     separator: str | None = None,
+    encoder: str | None = None,
 ) -> Source:
     """The data that a command names, with absolute paths."""
     place = data if data in EMBEDDED else str(Path(data).resolve())
@@ -96,7 +101,7 @@ def make_source(
         raise InputError(f"{data}: no such file or folder")
     files = tuple(str(path.resolve()) for path in features)
     of_hints = None if hints is None else str(hints.resolve())
-    return Source(place, files, form, meaning, of_hints, separator)
+    return Source(place, files, form, meaning, of_hints, separator, encoder)
 
 
 def load_source(
@@ -107,15 +112,18 @@ def load_source(
     format: str = "auto",
     labels: str = "auto",
     separator: str | None = None,
+    encoder: str | None = None,
     check_images: bool = True,
     on_image: Callable[[int, int], None] | None = None,
+    on_text: Callable[[int, int], None] | None = None,
 ) -> Dataset:
     """Loads a data set: an embedded one by name, or a file or folder in any known format.
 
     Format, meaning and separator of the labels are those of `plusone.data.formats.read`; feature
     files hold a vector for each item, a hint file scores from elsewhere (`plusone.data.hints`).
     Unless told otherwise, items whose image cannot be decoded are left out (`plusone.data.broken`);
-    `on_image` is called with the number of images checked so far and the total.
+    `on_image` is called with the number of images checked so far and the total. Texts become
+    features by a sentence encoder (`plusone.data.text_encoder`), and `on_text` is called likewise.
     """
     if data in EMBEDDED:
         dataset = _digits(data)
@@ -140,6 +148,8 @@ def load_source(
             made_by = {key: feature_file.meta[key] for key in MADE_BY if key in feature_file.meta}
             features_of_items = align(feature_file, dataset.table)
             dataset = replace(dataset, features=features_of_items, made_by=made_by)
+        elif dataset.table.texts is not None:
+            dataset = with_text_features(dataset, encoder or AUTO, on_text)
         elif check_images:
             dataset = without_broken(dataset, on_image)
     return dataset if hints is None else replace(dataset, table=with_hints(dataset.table, hints))

@@ -21,6 +21,20 @@ ID_COLUMNS = ("image", "id", "item", "file", "filename", "path", "image_id", "fi
 ID_ARRAYS = ("ids", "names", "image_ids")  # in npz files
 LABEL_COLUMNS = ("labels", "label", "tags", "classes", "class", "categories", "category", "cls")
 OTHER_COLUMNS = ("negatives", "truth", "named", "split", "group")  # of the long form
+TEXT = "text"  # the column of texts, where the items are no files
+TEXT_IDS = ("id", "item")  # beside which it is one; beside others (image, file) it is left out
+
+
+def item_columns(names: Sequence[str]) -> tuple[str | None, str | None]:
+    """Which of these columns have the ids and the texts of the items.
+
+    >>> item_columns(["Text", "labels"]), item_columns(["image", "text"])
+    ((None, 'Text'), ('image', None))
+    """
+    lowered = {name.lower(): name for name in reversed(names)}
+    id_name = next((lowered[name] for name in ID_COLUMNS if name in lowered), None)
+    files = id_name is not None and id_name.lower() not in TEXT_IDS
+    return id_name, None if files else lowered.get(TEXT)
 
 
 @dataclass(frozen=True)
@@ -41,6 +55,7 @@ class LabelTable:
             there is none, None if there are none at all.
         named: Which seen positives people named, 1 in `[N, L]`; the others are answers to
             questions. None if all of them were named.
+        texts: The text of each item, `N` of them, if the items are texts.
     """
 
     ids: Strings
@@ -54,6 +69,7 @@ class LabelTable:
     groups: Strings | None = None
     hints: npt.NDArray[np.float32] | None = None
     named: LabelMatrix | None = None
+    texts: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         n, n_classes = len(self.ids), len(self.classes)
@@ -66,7 +82,8 @@ class LabelTable:
         for name, part in tables:
             if part is not None and part.shape != (n, n_classes):
                 raise ValueError(f"{name} have shape {part.shape}, expected {(n, n_classes)}")
-        for name, column in (("split", self.split), ("groups", self.groups)):
+        columns = (("split", self.split), ("groups", self.groups), ("texts", self.texts))
+        for name, column in columns:
             if column is not None and len(column) != n:
                 raise ValueError(f"{name} has {len(column)} entries for {n} items")
 
@@ -101,6 +118,7 @@ class LabelTable:
             groups=None if self.groups is None else self.groups[index],
             hints=None if self.hints is None else self.hints[index],
             named=None if self.named is None else self.named.take(index),
+            texts=None if self.texts is None else tuple(self.texts[row] for row in index.tolist()),
         )
 
     def with_classes(self, names: Sequence[str]) -> LabelTable:

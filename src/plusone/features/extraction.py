@@ -1,6 +1,6 @@
 """Features of images from a backbone: extracted once, then read from the store.
 
-`FeatureCache` serves every run, cross-fitting and estimate; `plusone.features.feature_store` keeps
+`FeatureCache` serves every run, cross-fitting and estimate; `plusone.data.feature_store` keeps
 what it extracts, in pieces, so that a stopped extraction continues. Features are found by the
 content of their image, and by a key of everything else that they depend on: the weights of the
 backbone, what the head pools of its output, and the crops of an image. `extract_to_file` writes
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from plusone.build import build
 from plusone.data.dataset import Dataset
+from plusone.data.feature_store import FeatureStore
 from plusone.data.features import write_features
 from plusone.data.images import Aspect, Crops
 from plusone.data.matrix import LabelMatrix
@@ -27,7 +28,6 @@ from plusone.data.shards import PHOTO_KEY
 from plusone.device import resolve
 from plusone.errors import InputError
 from plusone.features.encoder import Encoder
-from plusone.features.feature_store import FeatureStore
 from plusone.features.parts import Array, compute_in_parts
 from plusone.inputs.forward import predict
 from plusone.inputs.loader import ArrayInputs, FileInputs, Inputs, MappedInputs, SomeInputs

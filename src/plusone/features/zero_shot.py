@@ -22,9 +22,8 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from plusone.errors import InputError, first_line
-from plusone.extras import install_command
+from plusone.extras import import_torchvision, install_command
 from plusone.io.readers import read_json
-from plusone.models._timm import import_torchvision
 from plusone.models.backbones import Lite
 from plusone.models.classifier import Normalize
 

@@ -16,14 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from plusone.errors import InputError, first_line
-from plusone.extras import install_command
+from plusone.extras import import_torchvision, install_command
 from plusone.models.weights import load_weights
 
 WEIGHTS = "model.safetensors"  # name of the weights file in a repository of the hub
 ADVICE = "set weights to a local file, or to random to train from scratch"
-# torchvision's compiled operators may not match torch's version; no backbone uses them.
-NMS_ERROR = "operator torchvision::nms does not exist"
-NMS_SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
 
 class TimmBackbone(nn.Module):
@@ -149,20 +146,6 @@ def _timm() -> Any:
         raise InputError(
             f"backbones of timm need the extra image: {install_command('image')}"
         ) from None
-
-
-def import_torchvision() -> None:
-    """Imports torchvision; if its operators are missing, declares them and tries again."""
-    try:
-        importlib.import_module("torchvision")
-    except RuntimeError as error:
-        if NMS_ERROR not in str(error):
-            raise
-        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
-            del sys.modules[name]  # half-imported modules would not be imported again
-        for operator in ("nms", "qnms"):
-            torch.library.define(f"torchvision::{operator}", NMS_SCHEMA)
-        importlib.import_module("torchvision")
 
 
 def _from_hub(repository: str) -> Path:

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from plusone.errors import InputError, first_line
-from plusone.extras import install_command
-from plusone.models._timm import NMS_ERROR, TimmBackbone, timm_config
+from plusone.extras import NMS_ERROR, install_command
+from plusone.models._timm import TimmBackbone, timm_config
 from plusone.models.classifier import Normalize
 from plusone.models.weights import load_weights
 

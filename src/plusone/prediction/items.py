@@ -5,13 +5,15 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
+from plusone.data.broken import NO_TEXT
 from plusone.data.checks import id_fault
 from plusone.data.dataset import Dataset
 from plusone.data.dataset import Skipped as Skipped
@@ -25,9 +27,12 @@ from plusone.data.matrix import LabelMatrix
 from plusone.data.shards import named_files, shards_of
 from plusone.data.source import EMBEDDED, load_source
 from plusone.data.table import LabelTable
+from plusone.data.text_encoder import TextEncoder
+from plusone.data.text_features import MADE_BY, stored_vectors
+from plusone.data.texts import read_texts
 from plusone.device import device_of
 from plusone.errors import InputError, Problems
-from plusone.inputs.loader import FileInputs, Inputs, MappedInputs
+from plusone.inputs.loader import ArrayInputs, FileInputs, Inputs, MappedInputs
 from plusone.inputs.task import dataset_inputs, input_shape, same_kind
 from plusone.inputs.workers import ImageWorkers
 from plusone.prediction.load import Predictor
@@ -66,13 +71,15 @@ def find_items(
     form: str = "auto",
     meaning: str = "auto",
     hints: Path | None = None,
+    on_text: Callable[[int, int], None] | None = None,
 ) -> list[Items]:
     """Resolves command-line arguments to items, one `Items` per argument.
 
     A model for images takes image files, folders (searched recursively), patterns such as
     `photos/**/*.jpg`, a CSV with a column `image` (paths relative to the folder of its images, as
     `data.formats` resolves it), shards (`plusone.data.shards`), or a data set with images. A model
-    for features takes feature files or data sets with features.
+    for features takes feature files or data sets with features, and one for texts what
+    `plusone.data.texts` reads, too.
 
     Names of items are relative to the argument if there is only one, and include it otherwise. An
     image file that several arguments name is predicted once.
@@ -80,14 +87,19 @@ def find_items(
     Feature files, format, meaning of labels and hints are those of the data sets. An argument
     without items that the model can take is an `InputError`.
     """
-    plain = predictor.images and form == "auto" and not features
+    plain = form == "auto" and not features
+    encoder = predictor.made_by.get(MADE_BY)
     resolved: list[Items] = []
     paths: set[str] = set()
     for argument in arguments:
-        items = _images(argument, alone=len(arguments) == 1) if plain else None
+        items, alone = None, len(arguments) == 1
+        if plain and predictor.images:
+            items = _images(argument, alone=alone)
+        elif plain and encoder is not None:
+            items = _texts(argument, encoder, on_text, alone=alone)
         if items is None:
             items = _features_or_dataset(predictor, argument, features, form, meaning, hints)
-        elif items.ids and predictor.shape[0] != 3:
+        elif items.paths and predictor.shape[0] != 3:
             raise InputError(
                 f"{argument}: has {_kind((3,) * 3)}, the model takes {_kind(predictor.shape)}"
             )
@@ -180,6 +192,25 @@ def _images(argument: str, *, alone: bool) -> Items | None:
     return _listed(path, alone=alone) if path.suffix.lower() == ".csv" else None
 
 
+def _texts(
+    argument: str, encoder: str, on_text: Callable[[int, int], None] | None, *, alone: bool
+) -> Items | None:
+    """The texts of an argument; None if it has none."""
+    known = read_texts(argument)
+    if known is None:
+        return None
+    ids, texts = known
+    names = ids if alone else [f"{argument}/{name}" for name in ids]
+    rows = [row for row, text in enumerate(texts) if text]
+    skipped = tuple(
+        Skipped(name, NO_TEXT) for name, text in zip(names, texts, strict=True) if not text
+    )
+    if not rows:
+        return Items((), skipped=skipped)
+    x = stored_vectors(TextEncoder(encoder), [texts[row] for row in rows], on_text)
+    return Items(tuple(names[row] for row in rows), (), ArrayInputs(torch.from_numpy(x)), skipped)
+
+
 def _matching(pattern: str) -> Items:
     """The images that match a pattern, and those in matching folders."""
     matches = sorted(glob.glob(pattern, recursive=True))
@@ -240,7 +271,13 @@ def _features_or_dataset(
         return Items(tuple(file.ids.tolist()), (), MappedInputs(rows_of(file.x, rows)))
     # Image files are not checked here: prediction skips those that cannot be decoded.
     dataset = load_source(
-        argument, features=features, hints=hints, format=form, labels=meaning, check_images=False
+        argument,
+        features=features,
+        hints=hints,
+        format=form,
+        labels=meaning,
+        check_images=False,
+        encoder=predictor.made_by.get(MADE_BY),
     )
     table = dataset.table
     ids, count = tuple(table.ids.tolist()), len(table)
@@ -258,6 +295,8 @@ def inputs_for(predictor: Predictor, dataset: Dataset, rows: npt.NDArray[np.int6
 
 
 def _check_kind(predictor: Predictor, dataset: Dataset) -> None:
+    if MADE_BY in dataset.made_by and MADE_BY not in predictor.made_by:
+        raise InputError(f"{dataset.name}: has texts, the model takes {_kind(predictor.shape)}")
     given = input_shape(dataset, predictor.recipe)
     if not same_kind(given, predictor.shape):
         raise InputError(

@@ -16,11 +16,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from plusone.data.feature_store import FeatureStore
 from plusone.data.formats.csv_text import SEPARATOR
 from plusone.data.images import CROPS, NO_FILE, decode_crops
 from plusone.errors import InputError
 from plusone.features.extraction import key_of
-from plusone.features.feature_store import FeatureStore
 from plusone.inputs.loader import ArrayInputs, FileInputs
 from plusone.io.readers import MAX_PIXELS
 from plusone.models.heads import Head

@@ -18,9 +18,11 @@ from plusone.data.formats import (
     csv_wide,
     folders,
     huggingface,
+    json_lines,
     mulan,
     npz,
     parquet,
+    text_folders,
     voc,
     webdataset,
     xmp_sidecars,
@@ -36,7 +38,8 @@ __all__ = ["FORMATS", "Format", "ReadOptions", "detect", "read", "write"]
 # Order matters: `detect` returns the first format that recognises a path.
 FORMATS: dict[str, Format] = {
     "csv-long": Format(
-        "CSV, image,labels[,negatives][,truth][,named][,split][,group], names separated by |",
+        "CSV, image,labels[,negatives][,truth][,named][,split][,group], names separated by |; text "
+        "in the place of image for texts",
         csv_long,
         csv_long.write,
         (".csv",),
@@ -49,6 +52,7 @@ FORMATS: dict[str, Format] = {
         parquet.write,
         PARQUET,
     ),
+    "jsonl": Format("JSON lines: objects with the keys of csv-long, labels as lists", json_lines),
     "voc": Format("PASCAL VOC devkit: ImageSets/Main/<class>_<split>.txt", voc),
     "mulan": Format("MULAN: NAME.xml and NAME-train.arff, NAME-test.arff or NAME.arff", mulan),
     "coco": Format("COCO instances_*.json", coco),
@@ -63,6 +67,7 @@ FORMATS: dict[str, Format] = {
         "Hugging Face: a folder saved by datasets, or parquet with images (needs pyarrow)",
         huggingface,
     ),
+    "text-folders": Format("a folder of text files (.txt) per class", text_folders),
 }
 
 

@@ -8,6 +8,9 @@ names are then errors.
 
 Photo programs and spreadsheets call the labels `Keywords` or `Tags` and separate them by commas or
 semicolons. Of such a file other columns are left out, and a name that is given twice counts once.
+
+With a column `text` the items are texts: `text,labels` and, if there are any, `id` and the columns
+above. Items without `id` are numbered from 1, and other columns are left out.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ from plusone.data.formats._longform import (
 )
 from plusone.data.formats.base import ReadOptions, images_root
 from plusone.data.matrix import LabelMatrix
-from plusone.data.table import ID_COLUMNS, OTHER_COLUMNS, LabelTable, Strings
+from plusone.data.table import ID_COLUMNS, OTHER_COLUMNS, TEXT, LabelTable, Strings
 from plusone.errors import InputError, Problems
 from plusone.io.files import replacing, write_text
 
@@ -114,7 +117,7 @@ def detects(path: Path) -> bool:
 def _labels_at(path: Path, header: list[str]) -> int | None:
     """Position of the column of labels; None if there is none."""
     named = csv_text.column(header, "labels")
-    if named is not None or csv_text.column(header, *ID_COLUMNS) is None:
+    if named is not None or csv_text.column(header, *ID_COLUMNS, TEXT) is None:
         return named
     place = csv_text.column(header, *KEYWORDS)
     if place is None or {cell.strip() for cell in _cells_at(path, place, LOOKED_AT)} <= NUMBERS:
@@ -140,12 +143,13 @@ def read(path: Path, options: ReadOptions) -> Dataset:
     """Reads the file row by row; a million rows need about 300 MB."""
     problems = Problems(path)
     line, header, rows = csv_text.open_table(path, problems)
-    id_at = csv_text.id_column(header, path)
+    id_at, text_at = csv_text.text_columns(header, path)
     at = {name: csv_text.column(header, name) for name in COLUMNS}
     foreign = at["labels"] is None and (place := _labels_at(path, header)) is not None
     if foreign:
         at["labels"] = place
-    left_out = _check_header(header, id_at, at, problems, line, foreign=foreign)
+    lenient = foreign or text_at is not None
+    left_out = _check_header(header, (id_at, text_at), at, problems, line, lenient=lenient)
     problems.raise_if_any()
     given = options.separator
     separator = given or (_separator(path, place or 0) if foreign else csv_text.SEPARATOR)
@@ -158,6 +162,7 @@ def read(path: Path, options: ReadOptions) -> Dataset:
     }
     labels_at, negatives_at, truth_at, named_at, split_at, group_at = (at[name] for name in COLUMNS)
     lines, splits = array("i"), bytearray()
+    texts: list[str] = []
     groups: list[str] = []
     group_names: dict[str, str] = {}  # one string for the items of a group
     chunks: list[Strings] = []
@@ -165,7 +170,7 @@ def read(path: Path, options: ReadOptions) -> Dataset:
     kinds = ("train", "val", "test")
     for line, row in rows:
         lines.append(line)
-        chunk.append(row[id_at].strip()[:LONGEST_ID])
+        chunk.append(str(len(lines)) if id_at is None else row[id_at].strip()[:LONGEST_ID])
         if len(chunk) == CHUNK:
             chunks.append(np.array(chunk, dtype=np.str_))
             chunk.clear()
@@ -176,6 +181,8 @@ def read(path: Path, options: ReadOptions) -> Dataset:
             names["truth"].add(row[truth_at], line)
         if named_at is not None:
             names["named"].add(row[named_at], line)
+        if text_at is not None:
+            texts.append(csv_text.as_text(row[text_at]))
         if split_at is not None:
             split = split_name(row[split_at])
             if split is None:
@@ -194,7 +201,8 @@ def read(path: Path, options: ReadOptions) -> Dataset:
     group_array = None if group_at is None else id_array(groups, path, "groups")
     if group_array is not None:
         check_groups(group_array, problems, lines)
-    root, notes = images_root(ids, csv_text.sidecar_root(ids, path), options, problems, lines)
+    usual = None if text_at is not None else csv_text.sidecar_root(ids, path)
+    root, notes = images_root(ids, usual, options, problems, lines)
     notes += csv_text.notes_on(path)
     if foreign:
         notes += (
@@ -218,24 +226,26 @@ def read(path: Path, options: ReadOptions) -> Dataset:
         notes=notes,
         groups=group_array,
         named=named,
+        texts=None if text_at is None else tuple(texts),
     )
     return Dataset(csv_text.with_sidecar(table, path), name=path.stem)
 
 
 def _check_header(
     header: list[str],
-    id_at: int,
+    items_at: tuple[int | None, ...],
     at: dict[str, int | None],
     problems: Problems,
     line: int,
     *,
-    foreign: bool,
+    lenient: bool,
 ) -> list[str]:
-    """The columns that are left out, which only a file of another program may have."""
+    """The columns that are left out, which only texts and files of other programs may have."""
     if at["labels"] is None:
         problems.add("has no 'labels' column; the long form needs one", row=line)
-    others = [name for p, name in enumerate(header) if p != id_at and p not in at.values()]
-    if foreign:
+    used = {*items_at, *at.values()}
+    others = [name for place, name in enumerate(header) if place not in used]
+    if lenient:
         return others
     for name in others:
         again = name.lower() in COLUMNS
@@ -276,9 +286,9 @@ def write(data: Dataset, path: Path) -> None:
         cells["group"] = _texts(table.groups)
     with replacing(path) as part, part.open("w", encoding="utf-8", newline="") as text:
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["image", *cells])
-        csv_text.check_writable(_texts(table.ids), "id", path)
-        writer.writerows(zip(_texts(table.ids), *cells.values(), strict=True))
+        items = csv_text.item_cells(table, path)
+        writer.writerow([*items, *cells])
+        writer.writerows(zip(*items.values(), *cells.values(), strict=True))
     used = _used(table, columns.negatives, columns.truth)
     if path.with_name("classes.txt").is_file() or used != list(table.classes):
         write_text(csv_text.class_list_path(path), "".join(f"{name}\n" for name in table.classes))

@@ -14,7 +14,7 @@ from __future__ import annotations
 import codecs
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any
 
 from plusone.data.checks import name_fault
 from plusone.data.formats.base import root_from, root_of
-from plusone.data.table import ID_COLUMNS, LabelTable, Strings
+from plusone.data.table import ID_COLUMNS, TEXT, TEXT_IDS, LabelTable, Strings, item_columns
 from plusone.errors import InputError, Problems
 from plusone.io.files import write_json
 from plusone.io.readers import read_json
@@ -151,9 +151,26 @@ def id_column(header: list[str], path: Path) -> int:
         hint = "; cells are separated by commas, semicolons or tabs" if len(header) == 1 else ""
         raise InputError(
             f"{path}, row 1: no id column in the header ({shown}); "
-            f"name it one of {', '.join(ID_COLUMNS)}{hint}"
+            f"name it one of {', '.join(ID_COLUMNS)}, or the column of texts {TEXT}{hint}"
         )
     return position
+
+
+def text_columns(header: list[str], path: Path) -> tuple[int | None, int | None]:
+    """Positions of the ids and of the texts; None for ids that are numbers, and without texts."""
+    id_name, text_name = item_columns(header)
+    if text_name is None:
+        return id_column(header, path), None
+    return None if id_name is None else header.index(id_name), header.index(text_name)
+
+
+def as_text(value: str) -> str:
+    r"""A text without spaces around it, and with line breaks as they are here.
+
+    >>> as_text(" one \r\n two")
+    'one \n two'
+    """
+    return value.strip().replace("\r\n", "\n").replace("\r", "\n")
 
 
 def split_names(text: str) -> list[str]:
@@ -206,6 +223,14 @@ def check_writable(names: Iterator[str], what: str, path: Path, forbidden: str =
             raise InputError(
                 f"{path}: {what} {name!r} {fault} and cannot be written as CSV; write npz instead"
             )
+
+
+def item_cells(table: LabelTable, path: Path) -> dict[str, Iterable[str]]:
+    """The columns that say which items the rows are, by name."""
+    check_writable(iter(table.ids.tolist()), "id", path)
+    if table.texts is None:
+        return {"image": table.ids}
+    return {TEXT_IDS[0]: table.ids, TEXT: table.texts}
 
 
 def sidecar_path(path: Path) -> Path:

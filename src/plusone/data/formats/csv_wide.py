@@ -3,7 +3,7 @@
 Cells are `1`, `0`, `-1` or empty. If any cell is `-1` or empty, the file has three states: 0 and
 empty are unobserved. A file of `0` and `1` only is complete if some row has more than one
 positive; otherwise 0 is unobserved (single positives). A file of `1` and `-1` only is complete.
-The columns `split` and `group` are not classes.
+The columns `split` and `group` are not classes, nor is `text`, if it has texts in it: see csv-long.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import csv
 import re
 from array import array
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,7 @@ from plusone.data.dataset import Dataset
 from plusone.data.formats import csv_text
 from plusone.data.formats.base import ReadOptions, as_labels, images_root
 from plusone.data.matrix import LabelMatrix
-from plusone.data.table import LabelTable, Strings
+from plusone.data.table import TEXT, LabelTable, Strings
 from plusone.errors import InputError, Problems
 from plusone.io.files import replacing
 
@@ -43,6 +44,7 @@ class _Body:
     ids: list[str] = field(default_factory=list)
     splits: list[str] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
     lines: array[int] = field(default_factory=lambda: array("i"))
     columns: list[npt.NDArray[np.int32]] = field(default_factory=list)
     values: list[npt.NDArray[np.int8]] = field(default_factory=list)
@@ -61,15 +63,22 @@ def read(path: Path, options: ReadOptions) -> Dataset:
     """Reads the file; the module docstring says what the cells mean."""
     problems = Problems(path)
     line, header, rows = csv_text.open_table(path, problems)
-    id_at = csv_text.id_column(header, path)
+    first = list(islice(rows, 1))
+    id_at, text_at = csv_text.text_columns(header, path)
+    if text_at is not None and first and first[0][1][text_at].strip() in CELLS:
+        id_at, text_at = csv_text.id_column(header, path), None  # a class of this name
     split_at, group_at = (csv_text.column(header, name) for name in RESERVED[:2])
-    class_at = [at for at in range(len(header)) if at not in (id_at, split_at, group_at)]
+    others = (id_at, text_at, split_at, group_at)
+    class_at = [at for at in range(len(header)) if at not in others]
     classes = tuple(header[at] for at in class_at)
     _check_classes(classes, class_at, options.classes, problems, line)
     body = _Body()
-    for line, row in rows:
+    for line, row in chain(first, rows):
         body.lines.append(line)
-        body.ids.append(row[id_at].strip()[:LONGEST_ID])
+        number = str(len(body.lines))
+        body.ids.append(number if id_at is None else row[id_at].strip()[:LONGEST_ID])
+        if text_at is not None:
+            body.texts.append(csv_text.as_text(row[text_at]))
         if split_at is not None:
             split = split_name(row[split_at])
             if split is None:
@@ -88,7 +97,8 @@ def read(path: Path, options: ReadOptions) -> Dataset:
     groups = None if group_at is None else id_array(body.groups, path, "groups")
     if groups is not None:
         _check_groups(groups, problems, body.lines)
-    root, notes = images_root(ids, csv_text.sidecar_root(ids, path), options, problems, body.lines)
+    usual = None if text_at is not None else csv_text.sidecar_root(ids, path)
+    root, notes = images_root(ids, usual, options, problems, body.lines)
     problems.raise_if_any()
     counts = [len(part) for part in body.columns]
     labels = LabelMatrix.from_entries(
@@ -99,7 +109,14 @@ def read(path: Path, options: ReadOptions) -> Dataset:
     )
     split_array = np.asarray(body.splits, dtype="<U5") if split_at is not None else None
     table = LabelTable(
-        ids, classes, labels, split=split_array, root=root, notes=notes, groups=groups
+        ids,
+        classes,
+        labels,
+        split=split_array,
+        root=root,
+        notes=notes,
+        groups=groups,
+        texts=None if text_at is None else tuple(body.texts),
     )
     table = _interpret(table, body, options.labels)
     return Dataset(csv_text.with_sidecar(table, path), name=path.stem)
@@ -195,10 +212,10 @@ def _interpret(table: LabelTable, body: _Body, mode: str) -> LabelTable:
 def check_csv_wide(table: LabelTable, path: Path) -> None:
     """Raises `InputError` if a name would not survive a round trip through the wide form."""
     csv_text.check_writable(iter(table.classes), "class", path)
+    taken = RESERVED if table.texts is None else (*RESERVED, TEXT)
     for name in table.classes:
-        if name.lower() in RESERVED:
+        if name.lower() in taken:
             raise InputError(f"{path}: class {name!r} has the name of a column; write npz instead")
-    csv_text.check_writable(iter(table.ids.tolist()), "id", path)
 
 
 def write(data: Dataset, path: Path) -> None:
@@ -230,9 +247,9 @@ def write(data: Dataset, path: Path) -> None:
             )
     with replacing(path) as part, part.open("w", encoding="utf-8", newline="") as text:
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["image", *extra, *table.classes])
-        for row in range(len(table)):
-            name = str(table.ids[row])
+        items = csv_text.item_cells(table, path)
+        writer.writerow([*items, *extra, *table.classes])
+        for row, own in enumerate(zip(*items.values(), *extra.values(), strict=True)):
             cells = [cell_of[state] for state in table.labels.dense([row])[0].tolist()]
-            writer.writerow([name, *(values[row] for values in extra.values()), *cells])
+            writer.writerow([*own, *cells])
     csv_text.write_sidecar(table, path)

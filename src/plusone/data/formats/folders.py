@@ -1,8 +1,9 @@
-"""A folder per class: every image is a seen positive of the class of its folder.
+"""A folder per class: every image, or text file, is a seen positive of the class of its folder.
 
 `ROOT/class/image.jpg`, or `ROOT/train/class/image.jpg` if all first-level folders are named
 after splits. The other classes of an image are unobserved. An image that is in the folders of
-several classes, with the same content, is one item with several labels.
+several classes, with the same content, is one item with several labels. Where there are no images,
+files that end in `.txt` are the items.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from plusone.data.checks import check_ids, name_fault, split_name
 from plusone.data.dataset import Dataset
 from plusone.data.formats import xmp_sidecars
 from plusone.data.formats.base import ReadOptions
+from plusone.data.formats.csv_text import as_text, encoding_of
 from plusone.data.images import IMAGE_SUFFIXES, SOMETIMES, not_readable
 from plusone.data.matrix import LabelMatrix
 from plusone.data.shards import photo_key
 from plusone.data.table import LabelTable
-from plusone.errors import InputError, Problems
+from plusone.errors import InputError, Problems, first_line
+from plusone.io.readers import read_text
 
+TEXT_SUFFIXES = (".txt",)
 TABLES = (".csv", ".tsv", ".xlsx", ".npz", *PARQUET, ".json", ".arff")  # may hold labels
 SHOWN = 4  # names in a message
 LOOKED_AT = 100  # photos that may have sidecars
@@ -51,7 +55,8 @@ def read(path: Path, options: ReadOptions) -> Dataset:
         groups = [(None, folder) for folder in tops]
     if not groups:
         raise InputError(f"{path}: has no class folders in it")
-    with_images = {folder: sorted(_images(_files(folder))) for _, folder in groups}
+    kind = _kind(name for _, folder in groups for name in _files(folder)) or IMAGE_SUFFIXES
+    with_images = {folder: sorted(_images(_files(folder), kind)) for _, folder in groups}
     named = sorted({folder.name for folder, images in with_images.items() if images})
     classes = options.classes or tuple(named)
     ids: list[str] = []
@@ -59,11 +64,11 @@ def read(path: Path, options: ReadOptions) -> Dataset:
     split: list[str] = []
     others: list[str] = []
     empty: list[str] = []
-    for kind, folder in groups:
+    for part, folder in groups:
         if fault := name_fault(folder.name):
             problems.add(f"class name {os.fsencode(folder.name)!r} {fault}")
             continue
-        others += [n for n in _files(folder) if not n.lower().endswith(IMAGE_SUFFIXES)]
+        others += [n for n in _files(folder) if not n.lower().endswith(kind)]
         images = with_images[folder]
         if not images:
             empty.append(folder.relative_to(path).as_posix())
@@ -73,7 +78,7 @@ def read(path: Path, options: ReadOptions) -> Dataset:
             continue
         ids.extend(f"{folder.relative_to(path).as_posix()}/{name}" for name in images)
         columns.extend([classes.index(folder.name)] * len(images))
-        split.extend([kind or ""] * len(images))
+        split.extend([part or ""] * len(images))
     id_array = np.asarray(ids, dtype=np.str_)
     check_ids(id_array, problems)
     problems.raise_if_any()
@@ -84,22 +89,25 @@ def read(path: Path, options: ReadOptions) -> Dataset:
         )
     item = _same_content(path, ids, columns, split)
     first, rows = np.unique(item, return_inverse=True)
+    texts, what = None, "image"
+    if kind == TEXT_SUFFIXES:
+        texts, what = tuple(read_text_file(path / ids[row]) for row in first), "text file"
     at, of = np.unique(np.stack([rows, np.array(columns, dtype=np.int64)]), axis=1)
     labels = LabelMatrix.from_entries(at, of, 1, (len(first), len(classes)))
     unread = not_readable(others)
     foreign = sum(not name.lower().endswith(tuple(SOMETIMES)) for name in others)
     notes = [f"left out: {unread}"] if unread else []
     if empty:
-        notes.append(f"left out, as they have no image in them: the folders {_some(empty)}")
+        notes.append(f"left out, as they have no {what} in them: the folders {_some(empty)}")
     if several := len(ids) - len(first):
         shown = _some([ids[row] for row in np.flatnonzero(item != np.arange(len(ids)))])
         notes.append(
-            f"{several} images are in a second folder with the same content ({shown}): each is one "
-            "item with several labels"
+            f"{several} {what}s are in a second folder with the same content ({shown}): each is "
+            "one item with several labels"
         )
-    notes += [f"{foreign} files that are not images were left out"] if foreign else []
-    if loose := len(list(_images(os.listdir(path)))):
-        notes.append(f"{loose} images outside the class folders were left out")
+    notes += [f"{foreign} files that are not {what}s were left out"] if foreign else []
+    if loose := len(list(_images(os.listdir(path), kind))):
+        notes.append(f"{loose} {what}s outside the class folders were left out")
     sidecars = [path / ids[row] for row in first[:LOOKED_AT]]
     if any(
         name.lower().endswith(xmp_sidecars.SUFFIX) for name in others
@@ -110,8 +118,9 @@ def read(path: Path, options: ReadOptions) -> Dataset:
         tuple(classes),
         labels,
         split=np.asarray(split, dtype="<U5")[first] if all(splits) else None,
-        root=path,
+        root=path if texts is None else None,
         notes=tuple(notes),
+        texts=texts,
     )
     return Dataset(table, name=path.resolve().name)
 
@@ -184,8 +193,40 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
 
 
-def _images(names: Iterable[str]) -> Iterator[str]:
-    return (name for name in names if name.lower().endswith(IMAGE_SUFFIXES))
+def _images(names: Iterable[str], kind: tuple[str, ...] = IMAGE_SUFFIXES) -> Iterator[str]:
+    return (name for name in names if name.lower().endswith(kind))
+
+
+def _kind(names: Iterable[str]) -> tuple[str, ...]:
+    """The suffixes of the items among these files: those of images, else of texts, else ()."""
+    texts = False
+    for name in names:
+        if name.lower().endswith(IMAGE_SUFFIXES):
+            return IMAGE_SUFFIXES
+        texts = texts or name.lower().endswith(TEXT_SUFFIXES)
+    return TEXT_SUFFIXES if texts else ()
+
+
+def only_texts(path: Path) -> bool:
+    """Whether a folder has several folders with files, all of which are texts."""
+    below = [names for folder in _folders(path) if (names := [*_files(folder)])]
+    return len(below) > 1 and all(
+        name.lower().endswith(TEXT_SUFFIXES) for names in below for name in names
+    )
+
+
+def text_files(folder: Path) -> list[Path]:
+    """The text files below a folder, sorted."""
+    return [folder / name for name in sorted(_images(_files(folder), TEXT_SUFFIXES))]
+
+
+def read_text_file(path: Path) -> str:
+    """The text of a file, UTF-8 or Windows-1252."""
+    try:
+        content = read_text(path, encoding=encoding_of(path))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read as text ({first_line(error)})") from None
+    return as_text(content)
 
 
 def _folders(path: Path) -> list[Path]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,10 @@ def write(data: Dataset, path: Path) -> None:
         arrays["group"] = table.groups
     if table.hints is not None:
         arrays["hints"] = table.hints
+    if table.texts is not None:
+        texts = [text.encode() for text in table.texts]
+        arrays["texts"] = np.frombuffer(b"".join(texts), dtype=np.uint8)
+        arrays["texts_ends"] = np.cumsum([len(text) for text in texts], dtype=np.int64)
     if (root := root_from(table, path)) is not None:
         arrays["root"] = np.array(root)
     if data.features is not None:
@@ -124,14 +129,21 @@ def _own(path: Path, arrays: Arrays, options: ReadOptions) -> Dataset:
         root, more = images_root(ids, root, options, problems)
         problems.raise_if_any()
         notes = (*notes, *more)
+        texts = _texts(arrays) if "texts" in arrays else None
         table = LabelTable(
-            ids, classes, labels, truth, split, root, observation, notes, groups, hints, named
-        )
+            ids, classes, labels, truth, split, root, observation, notes, groups, hints, named,
+            texts,
+        )  # fmt: skip
     except InputError:
         raise
     except (KeyError, ValueError, TypeError, IndexError, OverflowError) as error:
         raise InputError(f"{path}: is damaged ({error})") from None
     return Dataset(table, check_features(path, arrays.get("x")), path.stem)
+
+
+def _texts(arrays: Arrays) -> tuple[str, ...]:
+    ends, whole = arrays["texts_ends"].tolist(), arrays["texts"].tobytes()
+    return tuple(whole[start:end].decode() for start, end in pairwise([0, *ends]))
 
 
 def _matrix(arrays: Arrays, name: str) -> LabelMatrix:

@@ -1,4 +1,4 @@
-"""Parquet in long form: lists `labels`, `negatives`, `truth`, `named`; `id`, `split`, `group`.
+"""Parquet in long form: `labels`, `negatives`, `truth`, `named`; `id`, `text`, `split`, `group`.
 
 Needs pyarrow. The ordered classes, the observation, the notes and the image folder are stored in
 the file's metadata. Files from elsewhere need no metadata: their classes are the names that occur,
@@ -25,8 +25,9 @@ from plusone.data.checks import (
 from plusone.data.dataset import Dataset
 from plusone.data.formats._longform import ALL_OTHERS, ClassCodes, Lists, assemble, columns_of
 from plusone.data.formats.base import ReadOptions, images_root, root_from, root_of
+from plusone.data.formats.csv_text import as_text, split_names
 from plusone.data.matrix import LabelMatrix
-from plusone.data.table import ID_COLUMNS, OTHER_COLUMNS, LabelTable, Strings
+from plusone.data.table import ID_COLUMNS, OTHER_COLUMNS, TEXT, LabelTable, Strings, item_columns
 from plusone.errors import InputError, Problems
 from plusone.io.files import replacing
 from plusone.io.readers import parse_json
@@ -70,6 +71,8 @@ def write(data: Dataset, path: Path) -> None:
         out["split"] = pa.array(table.split.tolist(), pa.string())
     if table.groups is not None:
         out["group"] = pa.array(table.groups.tolist(), pa.string())
+    if table.texts is not None:
+        out[TEXT] = pa.array(table.texts, pa.large_string())
     meta = {
         "classes": table.classes,
         "default": table.labels.default,
@@ -89,16 +92,18 @@ def read(path: Path, options: ReadOptions) -> Dataset:
 
 
 def _read(pa: Any, path: Path, options: ReadOptions) -> Dataset:
-    wanted = {*ID_COLUMNS, "labels", *OTHER_COLUMNS}
+    wanted = {*ID_COLUMNS, "labels", *OTHER_COLUMNS, TEXT}
     arrow = table_of(path, [name for name in schema_of(path).names if name.lower() in wanted])
     meta = _Meta.of(parse_json((arrow.schema.metadata or {}).get(META, b"{}")))
     problems = Problems(path)
     lowered = {name.lower(): name for name in reversed(arrow.column_names)}
-    id_name = next((lowered[name] for name in ID_COLUMNS if name in lowered), None)
-    if id_name is None or "labels" not in lowered:
-        present = ", ".join(arrow.column_names)
-        raise InputError(f"{path}: needs the columns id and labels (found: {present})")
-    ids = texts(pa, arrow.column(id_name), id_name, problems)
+    id_name, text_name = item_columns(arrow.column_names)
+    if (id_name is None and text_name is None) or "labels" not in lowered:
+        present = ", ".join(schema_of(path).names)
+        raise InputError(
+            f"{path}: needs the columns id and labels, or text and labels (found: {present})"
+        )
+    ids, own_texts = items_of(pa, arrow, id_name, text_name, problems)
     lines = range(1, len(ids) + 1)
     class_list = options.classes or meta.classes
     codes = ClassCodes(class_list, problems)
@@ -116,13 +121,24 @@ def _read(pa: Any, path: Path, options: ReadOptions) -> Dataset:
         check_groups(groups, problems, lines)
     del arrow
     check_ids(ids, problems, lines)
-    root, notes = images_root(ids, root_of(ids, path, meta.root), options, problems, lines)
+    usual = None if own_texts is not None else root_of(ids, path, meta.root)
+    root, notes = images_root(ids, usual, options, problems, lines)
     classes, labels, truth, named = assemble(codes, lists, lines)
     if meta.default is not None:
         labels = labels.with_default(meta.default)
     notes = (*meta.notes, *notes)
     table = LabelTable(
-        ids, classes, labels, truth, split, root, meta.observation, notes, groups, named=named
+        ids,
+        classes,
+        labels,
+        truth,
+        split,
+        root,
+        meta.observation,
+        notes,
+        groups,
+        named=named,
+        texts=own_texts,
     )
     return Dataset(table, name=path.stem)
 
@@ -160,6 +176,22 @@ class _Meta:
         )
 
 
+def items_of(
+    pa: Any, arrow: Any, id_name: str | None, text_name: str | None, problems: Problems
+) -> tuple[Strings, tuple[str, ...] | None]:
+    """The ids of the rows, by default their numbers from 1, and their texts."""
+    own = None
+    if text_name is not None:
+        try:
+            cells = arrow.column(text_name).cast(pa.large_string()).to_pylist()
+        except pa.ArrowException:
+            raise InputError(f"{problems.source}: column {text_name!r} is not text") from None
+        own = tuple(as_text(cell or "") for cell in cells)
+    if id_name is None:
+        return np.arange(1, arrow.num_rows + 1).astype(np.str_), own
+    return texts(pa, arrow.column(id_name), id_name, problems), own
+
+
 def texts(pa: Any, column: Any, name: str, problems: Problems) -> Strings:
     """A column of text."""
     try:
@@ -172,7 +204,11 @@ def texts(pa: Any, column: Any, name: str, problems: Problems) -> Strings:
 def name_lists(pa: Any, column: Any, name: str, called: str, codes: ClassCodes) -> Lists:
     """Codes of a column of lists."""
     try:
-        column = column.cast(pa.list_(pa.string())).combine_chunks()
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            column = pa.array([split_names(cell or "") for cell in column.to_pylist()])
+        else:
+            column = column.combine_chunks()
+        column = column.cast(pa.list_(pa.string()))
     except pa.ArrowException:
         raise InputError(
             f"{codes.problems.source}: column {called!r} does not hold lists of names"
