@@ -22,7 +22,7 @@ from plusone.data.source import DATA_DEFAULTS, EMBEDDED
 from plusone.device import resolve
 from plusone.errors import InputError
 from plusone.methods import METHODS, get_method
-from plusone.models.backbones import BACKBONES, TIMM, installed_lite
+from plusone.models.backbones import BACKBONES, installed_lite, is_pretrained
 from plusone.recipe import Recipe, make_recipe
 
 __all__ = [
@@ -393,9 +393,11 @@ def _rate(facts: Facts, now: Mapping[str, Any]) -> Choice | None:
         return None
     if _trains_network(facts, now):
         if _pretrained(now):
-            return Choice(
-                {"lr": 3e-4, "head_lr_mult": 10.0}, "small steps keep what the network knows"
-            )
+            kept = "small steps keep what the network knows"
+            method = METHODS.get(str(now.get("method")))
+            if method is not None and method.closed_form:  # whose head starts fitted
+                return Choice({"lr": 3e-4, "schedule": "one_cycle", "ema": 0.99}, kept)
+            return Choice({"lr": 3e-4, "head_lr_mult": 10.0}, kept)
         rate = 5e-3 if now["batch_size"] >= 64 else 1e-3
         return Choice({"lr": rate}, "for a small network from scratch, by the batch size")
     if now.get("head") == "kernel":
@@ -454,10 +456,7 @@ def remarks(facts: Facts, now: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _pretrained(now: Mapping[str, Any]) -> bool:
-    name = str(now.get("backbone", "auto"))
-    own = name.startswith(TIMM) or (name in BACKBONES and BACKBONES[name].pretrained)
-    weights = now.get("weights", "auto")
-    return weights != "random" and (own or weights != "auto")
+    return is_pretrained(str(now.get("backbone", "auto")), str(now.get("weights", "auto")))
 
 
 def _trains_network(facts: Facts, now: Mapping[str, Any]) -> bool:

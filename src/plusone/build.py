@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import nn
 
-from plusone.closed_form.kernel import n_landmarks
+from plusone.closed_form.kernel import KernelHead, kind_of, n_landmarks
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.methods import get_method
 from plusone.methods._base import Method, MethodInfo, make_options
 from plusone.methods._labelwise import LabelwiseOptions
-from plusone.models.backbones import backbone_for, feature_dim, frozen_parts
+from plusone.models.backbones import backbone_for, feature_dim, frozen_parts, is_pretrained
+from plusone.models.branches import Branches, MeanHead
 from plusone.models.classifier import Classifier
 from plusone.models.heads import Head, LabelwiseHead, LinearHead
 from plusone.recipe import Recipe
 from plusone.seeds import seeded
 from plusone.types import Stage, TrainLabels
+
+BRANCH_HEADS = "model.head.heads."  # in a weights file
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,7 @@ class Plan:
         solves: Whether stages on fixed features are solved in closed form.
         closed_form: Whether the whole run is one solution in closed form.
         kernel: Whether the head works in the space of a kernel.
+        end_to_end: Whether a pretrained network learns labels that a closed form recovered.
         remarks: What a user should know of these settings, as sentences.
     """
 
@@ -40,6 +46,7 @@ class Plan:
     solves: bool
     closed_form: bool
     kernel: bool
+    end_to_end: bool = False
     remarks: tuple[str, ...] = ()
 
 
@@ -91,6 +98,10 @@ def plan_of(recipe: Recipe, *, images: bool) -> Plan:
         solves=solves,
         closed_form=solves and on_features,
         kernel=recipe.head == "kernel" or (recipe.head == "auto" and solves and on_features),
+        end_to_end=solves
+        and kinds == {"images"}
+        and recipe.head != "labelwise"
+        and is_pretrained(recipe.backbone, recipe.weights),
         remarks=info.make_options(recipe.options).remarks([stage.epochs for stage in stages]),
     )
 
@@ -193,6 +204,33 @@ def blank_labels(n_classes: int, k: float | None, seed: int, shape: tuple[int, .
     """
     one = LabelMatrix.from_dense(np.eye(1, n_classes, dtype=np.int8), default=0)
     return TrainLabels(one, k, seed, places=len(shape) > 1)
+
+
+def branched(model: Classifier, tensors: Mapping[str, torch.Tensor]) -> bool:
+    """Gives a model the branches that saved tensors are of; whether they have any.
+
+    Args:
+        model: With the backbone of each branch; it is changed.
+        tensors: By name, those of the model below "model.".
+    """
+    heads = below(dict(tensors), BRANCH_HEADS)
+    numbers = sorted({name.split(".")[0] for name in heads})
+    if not numbers:
+        return False
+    if numbers not in (["0"], ["0", "1"]):
+        raise InputError(f"a model has at most two branches, and these weights have {numbers}")
+    dim, made = feature_dim(model.backbone), list[Head]()
+    for own in (below(heads, f"{number}.") for number in numbers):
+        classes, landmarks = len(own["linear.bias"]), own.get("similarity.landmarks")
+        kind = kind_of(f".{name}" for name in own)
+        made.append(
+            LinearHead(dim, classes)
+            if landmarks is None
+            else KernelHead(dim, classes, len(landmarks), kind)
+        )
+    backbones = [model.backbone, *(copy.deepcopy(model.backbone) for _ in numbers[1:])]
+    model.backbone, model.head = Branches(backbones, dim), MeanHead(made)
+    return True
 
 
 def below(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:

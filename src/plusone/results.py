@@ -170,6 +170,8 @@ class RunResult(Record):
             positives are known.
         best_epoch: The chosen epoch of the last stage, from 1.
         stage_val_map: The best validation mAP of each stage.
+        compared: Validation mAP of each of the models that were compared at the end, where a
+            network was fine-tuned on labels that a closed form recovered; the best one predicts.
         seconds: Duration of the training.
         run: The run folder; None where there is none.
         data: Name of the data set.
@@ -217,6 +219,7 @@ class RunResult(Record):
     test_map: Number
     best_epoch: int
     stage_val_map: tuple[Number, ...] = ()
+    compared: dict[str, float] = Field(default_factory=dict)
     seconds: float
     run: str | None = None
     data: str

@@ -165,9 +165,19 @@ def feature_task(
     recipe: Recipe,
     tick: Callable[[int], None] | None = None,
     folder: Path | None = None,
+    model: Classifier | None = None,
 ) -> Task:
-    """The same training and validation items, with vectors of the recipe's backbone as inputs."""
-    model, cache = plain_model(recipe, task.train.observed, task.shape), FeatureCache(tick, folder)
+    """The same training and validation items, with vectors of a backbone as inputs.
+
+    Args:
+        task: The items.
+        recipe: The settings.
+        tick: Called with the number of items whose features were just extracted.
+        folder: Where features of images are cached.
+        model: Has the backbone; that of the recipe, as it starts, by default.
+    """
+    model = model or plain_model(recipe, task.train.observed, task.shape)
+    cache = FeatureCache(tick, folder)
 
     def part(images: Part) -> Part:
         return replace(images, inputs=cache.of(model, images.inputs))

@@ -6,8 +6,9 @@ turns predictions of the seen label into probabilities of all labels, and a regr
 gives the next predictions.
 
 On inputs that are not fixed vectors (fine-tuning) there is no closed form; then the recovered
-labels are learned by gradient steps on the squared error, and recovered after each epoch from the
-predictions of the model, with picks taken as random.
+labels are learned by gradient steps on the squared error. A pretrained network learns those that
+the closed form recovered on its features (`plusone.training.end_to_end`); for others they are
+recovered after each epoch from the predictions of the model, with picks taken as random.
 
 `ridge` is the first step alone: squared error on the seen labels.
 """
@@ -120,7 +121,8 @@ class Recovery(RidgeRegression[RecoveryOptions]):
 
     def __init__(self, labels: TrainLabels, options: RecoveryOptions) -> None:
         super().__init__(labels, options)
-        self._recovered: Callable[[Tensor], Tensor] | None = None
+        self._recovered: Callable[[Tensor], Tensor] | None = None  # where targets are not kept
+        self._solved = False  # whether targets of this stage are those of a solution
         self.register_buffer("targets", self._first_targets(labels.n_items * labels.n_classes))
         self.targets: Tensor
 
@@ -133,6 +135,7 @@ class Recovery(RidgeRegression[RecoveryOptions]):
 
     def begin_stage(self, stage: Stage) -> None:
         super().begin_stage(stage)
+        self._solved = False
         if stage.inputs != "features" and not self.targets.shape[1]:
             self.targets = self._first_targets(0).to(self.targets.device)
 
@@ -154,11 +157,15 @@ class Recovery(RidgeRegression[RecoveryOptions]):
         )
 
     def after_solving(self, recovered: Callable[[Tensor], Tensor]) -> None:
+        self._solved = True
         if self.targets.shape[1]:
             set_columns(self.targets, recovered(torch.arange(self.labels.n_items)))
-        self._recovered = recovered
+        else:
+            self._recovered = recovered
 
     def after_epoch(self, clock: Clock, predict: Callable[[], Tensor]) -> None:
+        if self._solved:
+            return
         predictions = predict()
         observed = torch.from_numpy(self.labels.observed.dense()).to(predictions.device).float()
         q = pick_probabilities(predictions, observed)

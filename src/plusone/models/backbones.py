@@ -209,6 +209,17 @@ def backbone_for(name: str) -> Backbone:
     return BACKBONES[name]
 
 
+def is_pretrained(name: str, weights: str) -> bool:
+    """Whether the weights of a backbone were learned before.
+
+    Args:
+        name: Its name.
+        weights: "auto" (pretrained, if there are any), "random", or the path of a file.
+    """
+    own = name.startswith(TIMM) or (name in BACKBONES and BACKBONES[name].pretrained)
+    return weights != "random" and (own or weights != "auto")
+
+
 def torchvision_problem() -> str | None:
     """Why torchvision cannot be imported as it is, in a sentence; None if it can."""
     try:

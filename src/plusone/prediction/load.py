@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from plusone.build import below, blank_labels, build
+from plusone.build import below, blank_labels, branched, build
 from plusone.closed_form.kernel import KernelMap, StandardMap, kind_of
 from plusone.data.images import Crops
 from plusone.device import allowing_tf32, autocasts, device_of, resolve
@@ -166,7 +166,7 @@ def load_run(
         dim = shape[-1] if not description.images else feature_dim(model.backbone)
         inner = KernelMap(dim, landmarks[0], kind=kind_of(tensors)) if landmarks else None
         between = StandardMap(dim, inner) if recipe.standardize else inner
-        if between is not None:
+        if not branched(model, tensors) and between is not None:
             model.head = between.folded(model.head)
     try:
         model.load_state_dict(below(tensors, "model."))

@@ -1,7 +1,8 @@
 """A fit in closed form, with the same records and the same run folder as the loop.
 
 A stage on fixed features is one solution for all items instead of epochs of steps. Stages that
-train a backbone have no closed form; there, and in them alone, the loop goes on.
+train a backbone have no closed form; there, and in them alone, the loop goes on. A run that
+fine-tunes a pretrained network is `plusone.training.end_to_end`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from plusone.build import plan_of
 from plusone.closed_form.folds import fold_of
 from plusone.closed_form.recover import with_test
 from plusone.closed_form.ridge import Ridge, Solution
@@ -35,7 +37,7 @@ from plusone.training.trainer import Training
 
 
 def fit_for(task: Task, recipe: Recipe, *, features: Path | None = None, **rest: Any) -> Training:
-    """The fit of a recipe: in closed form where the method has one, else by the loop.
+    """The fit of a recipe: in closed form where the method has one, by the loop, or by both.
 
     Args:
         task: The data.
@@ -43,7 +45,10 @@ def fit_for(task: Task, recipe: Recipe, *, features: Path | None = None, **rest:
         features: Folder where features of image files are cached for later runs.
         **rest: Other arguments of `Training`.
     """
-    kind = ClosedFormFit if get_method(recipe.method).closed_form else Training
+    from plusone.training.end_to_end import EndToEnd  # which is made of closed forms
+
+    plan = plan_of(recipe, images=task.images)
+    kind = EndToEnd if plan.end_to_end else ClosedFormFit if plan.solves else Training
     return kind(task, recipe, features=features, **rest)
 
 

@@ -76,6 +76,7 @@ def summarise(
         "test_map": None,
         "best_epoch": training.best.epoch,
         "stage_val_map": list(training.stage_maps),
+        "compared": dict(getattr(training, "compared", {})),
         "seconds": round(seconds, 3),
         "run": None if folder is None else os.fspath(folder),
         "data": task.name,

@@ -1,0 +1,141 @@
+"""Fine-tuning a network on labels that were recovered in closed form.
+
+1. The closed form is solved on features of the network as it is. Its recovered labels are the
+   targets of the training items, and a linear head fitted to the same features starts the network.
+2. The network learns these targets, epoch by epoch. They stay as they are: labels that a network
+   recovers from its own predictions confirm what it has memorised.
+3. The closed form is solved again, on features of the fine-tuned network, with the k of step 1:
+   a network knows the seen labels of its training items too well, so k would be too small.
+4. The network, the two solutions, and means of the solution on frozen features and either of the
+   others are compared on the validation items, from whose labels none of them has learned. The best
+   one predicts.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from plusone.build import branched
+from plusone.features.extraction import feature_task
+from plusone.inputs.forward import predict
+from plusone.inputs.task import Task
+from plusone.models.branches import Branches, MeanHead
+from plusone.models.classifier import Classifier
+from plusone.models.heads import Head
+from plusone.probabilities.k import LabelsPerItem
+from plusone.recipe import Recipe
+from plusone.training.closed_fit import ClosedFormFit
+from plusone.training.selection import State
+from plusone.training.state import copy_of
+from plusone.training.trainer import Training
+
+NETWORK = "network"
+FROZEN, TUNED = "closed form on frozen features", "closed form on fine-tuned features"
+BOTH = "both closed forms"
+COMPARED = (NETWORK, FROZEN, TUNED, "network and closed form on frozen features", BOTH)
+# A solution on features, whatever the steps of the network are.
+SOLVED = {
+    "mode": "linear", "stages": (), "use_validation": False, "ema": None, "group_weight": 0.0,
+    "compile": False, "probe": "off",
+}  # fmt: skip
+
+
+class EndToEnd(Training):
+    """A run of a method with a closed form that trains a pretrained network.
+
+    Attributes:
+        estimate: k and how labels are picked, by the closed form on frozen features.
+        compared: Validation mAP of each of the models that were compared; empty before.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        recipe: Recipe,
+        *,
+        features: Path | None = None,
+        on_extract: Callable[[int], None] | None = None,
+        **rest: Any,
+    ) -> None:
+        super().__init__(task, recipe, features=features, on_extract=on_extract, **rest)
+        self._folder, self._on_extract = features, on_extract
+        self._first = copy.deepcopy(self.model.backbone)
+        self._frozen: tuple[Head, Tensor] | None = None  # and log-odds of the validation items
+        self.estimate: LabelsPerItem | None = None
+        self.compared: dict[str, float] = {}
+
+    def begin_training(self) -> None:
+        if self._frozen is None:
+            self._begin_from_frozen()
+        super().begin_training()
+
+    def _begin_from_frozen(self) -> None:
+        """Step 1; a run that is resumed solves it again and keeps its network."""
+        fresh = (self.stage, self.epoch) == (0, 0)
+        model = self.model if fresh else Classifier(self._first, Head(), self.model.precision)
+        vectors = feature_task(self.task, self.recipe, self._on_extract, self._folder, model)
+        fit = self._solved(vectors)
+        self._frozen = fit.model.head, fit.log_odds(vectors.val)
+        self.estimate = fit.estimate
+        self.method.after_solving(fit.recovered)
+        if fresh:
+            start = self._solved(vectors, head="linear").model.head.state_dict()
+            for started in (self.model, *(average.model for average in self.averages.values())):
+                started.head.load_state_dict(start)
+
+    def _solved(self, vectors: Task, **settings: Any) -> ClosedFormFit:
+        """The closed form on features of the training items."""
+        fit = ClosedFormFit(vectors, self.recipe.model_copy(update=SOLVED | settings))
+        for _ in fit.epochs():
+            pass
+        return fit
+
+    def _next_stage(self) -> None:
+        super()._next_stage()
+        if self.done:
+            self._choose_model()
+
+    def _choose_model(self) -> None:
+        """Steps 3 and 4."""
+        assert self.best is not None
+        assert self._frozen is not None
+        vectors = feature_task(self.task, self.recipe, None, None, self.model)
+        k = {} if self.estimate is None else {"expected_positives": float(self.estimate.k)}
+        fit = self._solved(vectors, **k)
+        own = predict(self.model.head, self.model.head, vectors.val.inputs, kind="features")
+        network = self.model.backbone, self.model.head, self.method.log_odds(own)
+        tuned = self.model.backbone, fit.model.head, fit.log_odds(vectors.val)
+        frozen = self._first, *self._frozen
+        together = ((network,), (frozen,), (tuned,), (frozen, network), (frozen, tuned))
+        means = [torch.stack([part[2] for part in parts]).mean(0) for parts in together]
+        found = dict(zip(COMPARED, map(self.validator, means), strict=True))
+        self.compared = {name: validation.val_map for name, validation in found.items()}
+        chosen = max(found, key=lambda name: found[name].score)
+        if chosen != NETWORK:
+            backbones, heads, _ = zip(*together[COMPARED.index(chosen)], strict=True)
+            self.model.backbone = Branches(backbones, vectors.shape[-1])
+            self.model.head = MeanHead(heads)
+        score, val_map, model = found[chosen].score, found[chosen].val_map, copy_of(self.model)
+        self.best = replace(self.best, score=score, val_map=val_map, model=model)
+
+    def other_state(self) -> State:
+        known = {} if self.estimate is None else self.estimate.to_tensors()
+        compared = [self.compared[name] for name in COMPARED if name in self.compared]
+        return known | {"compared": torch.tensor(compared, dtype=torch.float64)}
+
+    def load_other_state(self, tensors: State) -> None:
+        self.estimate = LabelsPerItem.from_tensors(tensors)
+        compared = tensors["compared"].tolist()
+        self.compared = dict(zip(COMPARED, compared, strict=True)) if compared else {}
+
+    def load_state(self, tensors: State, plain: dict[str, Any]) -> None:
+        if plain["stage"] == len(self.stages):
+            branched(self.model, tensors)
+        super().load_state(tensors, plain)
