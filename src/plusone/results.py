@@ -118,6 +118,8 @@ class EpochRecord(Record):
         probe_before: The same before the first step, where the recipe asks for it.
         val_score: What the best epoch is chosen by, higher is better.
         selected_by: "map", or the name of a score of `plusone.metrics.seen_labels`.
+        remarks: What a user should know of settings and method, as sentences, after the first epoch
+            that shows it.
     """
 
     stage: int
@@ -132,6 +134,7 @@ class EpochRecord(Record):
     probe_before: Probe | None = None
     val_score: Number = None
     selected_by: str = "map"
+    remarks: tuple[str, ...] = ()
 
 
 class Example(Record):
@@ -336,6 +339,8 @@ class RunDescription(Record):
         made_by: What made the features (backbone, size, ...), as far as their file says.
         versions: Versions of plusone, torch, numpy and Python.
         plugin: The plug-in that has the method, a file name or a package; None for our own methods.
+        side_information: What the method knows besides inputs and labels, such as similarities of
+            the class names, and what that was made with; empty if nothing.
     """
 
     format: Literal[1] = 1
@@ -352,3 +357,4 @@ class RunDescription(Record):
     made_by: dict[str, Any] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
     plugin: Annotated[str, Field(max_length=LONGEST_NAME)] | None = None
+    side_information: str = ""

@@ -30,6 +30,7 @@ class TrainLabels:
             there is none; None if there are none at all.
         class_priors: Share of items that have each class, `L` numbers, if they are known.
         picks: Whether how readily each class is named is learned, or picks are taken as uniform.
+        classes: Names of the classes; empty where nothing is trained.
     """
 
     observed: LabelMatrix
@@ -39,6 +40,7 @@ class TrainLabels:
     hints: Tensor | None = None
     class_priors: tuple[float, ...] | None = None
     picks: Picks = "auto"
+    classes: tuple[str, ...] = ()
 
     @property
     def n_items(self) -> int:

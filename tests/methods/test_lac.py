@@ -93,6 +93,19 @@ def test_labels_beyond_the_capacity_do_not_count(lac):
     assert torch.equal(kinds, torch.cat((classes[:2], classes[half : half + 2])))
 
 
+def test_a_batch_beyond_the_capacity_is_said_with_its_cost(lac):
+    case = lac(queue=0, delta=1.0, capacity=2)
+    batch = case.batch([0, 1, 2])
+    assert case.method.remarks() == ()
+    case.method.after_step(case.outputs(batch), batch, CLOCK)
+    chosen = int((batch.observed == 1).sum())
+    (sentence,) = case.method.remarks()
+    assert f"up to {chosen} seen or confident labels" in sentence
+    assert f"options.capacity={chosen} contrasts all" in sentence
+    case.method.options = replace(case.method.options, capacity=chosen)
+    assert case.method.remarks() == ()
+
+
 def test_all_positives_of_64_birds_are_contrasted_by_default(lac):
     options = lac(queue=512).method.options
     assert options.contrasted >= 64 * 31

@@ -281,7 +281,7 @@ class _Shown:
 
         self.steps, self.verbose = steps, verbose
         plan = plan_of(recipe, images=task.images)
-        self.closed, self.stages = plan.closed_form, plan.stages
+        self.closed, self.stages, self.said = plan.closed_form, plan.stages, plan.remarks
         self.items, self.per_epoch = _items(task), -(-len(task.train) // recipe.batch_size)
         total = self.per_epoch * sum(stage.epochs for stage in self.stages)
         self.total = None if self.closed else total
@@ -303,7 +303,10 @@ class _Shown:
             self.steps.to("training", 0, self.total)
 
     def record(self, record: EpochRecord) -> None:
-        """Prints a line for an epoch."""
+        """Prints a line for an epoch, and what was not said before."""
+        for remark in record.remarks:
+            if remark not in self.said:
+                say(f"warning: {remark}")
         if self.closed and not self.verbose:
             return  # there is one, and the table at the end shows its figures
         many = len(self.stages)

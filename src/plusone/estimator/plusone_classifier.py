@@ -500,6 +500,8 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         epochs = sum(stage.epochs for stage in training.stages)
         for record in records:
             self.history_.append(record.to_json())
+            for remark in record.remarks:
+                warnings.warn(remark, stacklevel=3)
             if self.verbose:
                 print(_line(record, len(self.history_), epochs))
         self.n_iter_ = len(self.history_)

