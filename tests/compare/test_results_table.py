@@ -198,6 +198,7 @@ def test_inputs(result):
     features = source | {"features": ["/x/f.npz", "/y/g.npz"]}
     assert describe_inputs(result(source=features)) == "features f.npz, g.npz"
     assert describe_inputs(result()) == "features of the data set"
+    assert describe_inputs(result(images=True)) == "backbone cnn"  # paths of images in an npz
     assert describe_inputs(result(source=source)) == "backbone cnn"
     tuned = result(source=source, mode="finetune", recipe={"backbone": "lite0"})
     assert describe_inputs(tuned) == "backbone lite0"

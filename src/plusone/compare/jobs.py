@@ -132,6 +132,7 @@ class JobResult(RunResult):
         stacked: How many jobs were trained at once.
         alone: Why it was not trained together with others, where that was tried.
         broken: Number of items left out because their images cannot be read.
+        images: Whether its items are images; None in journals of earlier versions.
     """
 
     key: str
@@ -139,6 +140,7 @@ class JobResult(RunResult):
     stacked: int = 1
     alone: str | None = None
     broken: int = 0
+    images: bool | None = None
 
 
 Runner = Callable[[Sequence[Job]], list[JobResult]]  # trains jobs, results in order
@@ -265,7 +267,9 @@ def _result(
     seconds = sum(record.seconds for record in records)
     result = summarise(training, None, seconds, job.rules)
     values = result.to_json() | {"key": job.key, "source": job.source, "stacked": stacked}
-    if broken := _load(job.source).broken:
+    dataset = _load(job.source)
+    values["images"] = dataset.features is None or dataset.features.ndim == 4
+    if broken := dataset.broken:
         values["broken"] = len(broken)
     return JobResult(**values, epochs=tuple(records))
 

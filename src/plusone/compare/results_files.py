@@ -179,7 +179,8 @@ def describe_inputs(result: JobResult) -> str:
     assert source is not None, "a comparison knows its data"
     if source.features:
         return f"features {', '.join(Path(path).name for path in source.features)}"
-    if maybe_features(source) and result.mode == "linear":
+    images = not maybe_features(source) if result.images is None else result.images
+    if not images and result.mode == "linear":
         return "features of the data set"
     backbone = result.recipe.get("backbone", "auto")
     crops = result.recipe.get("crops", "one")
