@@ -50,6 +50,7 @@ COMMANDS = (
     ("demo", "--help"),
     ("audit", "--help"),
     ("leaderboard", "--help"),
+    ("quickstart", "--help"),
 )  # fmt: skip
 ELSEWHERE = {"hints", "prepare", "reproduce"}  # need weights or data sets of others
 DRIVER = """

@@ -350,6 +350,8 @@ class Training:
     def load_state(self, tensors: State, plain: dict[str, Any]) -> None:
         """Takes over what `state()` gave; of several processes, what rank 0 is given."""
         load_state(self, tensors, plain)
+        if (self.stage, self.epoch) != (0, 0):
+            self._new_remarks()  # said after the epochs before
 
     def keep_passes(self, after: Callable[[], None]) -> None:
         """Keeps what passes over all items add up, where a kind of fit makes some, to resume from.
