@@ -19,6 +19,7 @@ from plusone.inputs.sampling import TEST_LABELS, blockwise, sample
 from plusone.metrics import Cut, Unknown, evaluate
 from plusone.metrics.calibration_error import mean_and_rate
 from plusone.metrics.known import MEANINGS, against
+from plusone.models.branches import Branches
 from plusone.prediction.items import inputs_for
 from plusone.prediction.load import Predictor
 from plusone.prediction.run_folder import OBSERVED, read_observed
@@ -99,6 +100,8 @@ def trained_on(dataset: Dataset, run: Path) -> int:
 def learns_from_validation(predictor: Predictor) -> bool:
     """Whether a model learned from the seen labels of its validation items: a closed form may."""
     recipe = predictor.recipe
+    if isinstance(predictor.model.backbone, Branches):  # of which closed forms are heads
+        return recipe.use_validation
     return recipe.use_validation and plan_of(recipe, images=predictor.images).closed_form
 
 
