@@ -79,6 +79,20 @@ def plan_of(recipe: Recipe, *, images: bool) -> Plan:
                 "whole feature map; leave head out"
             )
         _head_sizes(recipe)
+    end_to_end = (
+        solves
+        and kinds == {"images"}
+        and recipe.head != "labelwise"
+        and is_pretrained(recipe.backbone, recipe.weights)
+    )
+    if recipe.crops != "one" and not images:
+        raise InputError(f"crops = '{recipe.crops}' is about images, and this data has features")
+    if recipe.crops != "one" and not (on_features or end_to_end):
+        raise InputError(
+            f"crops = '{recipe.crops}' is about features of a backbone that closed forms or heads "
+            "learn from: use the mode linear, or train on whole images and predict with --crops "
+            "five"
+        )
     if recipe.standardize and not on_features:
         raise InputError(
             "standardize works on fixed feature vectors, and this training changes the backbone; "
@@ -98,10 +112,7 @@ def plan_of(recipe: Recipe, *, images: bool) -> Plan:
         solves=solves,
         closed_form=solves and on_features,
         kernel=recipe.head == "kernel" or (recipe.head == "auto" and solves and on_features),
-        end_to_end=solves
-        and kinds == {"images"}
-        and recipe.head != "labelwise"
-        and is_pretrained(recipe.backbone, recipe.weights),
+        end_to_end=end_to_end,
         remarks=info.make_options(recipe.options).remarks([stage.epochs for stage in stages]),
     )
 

@@ -331,19 +331,7 @@ class Recipe(BaseModel):
                 "this data has features, or texts that become features by a fixed encoder, but "
                 "no images, so only the mode linear works on it"
             )
-        if self.crops != "one":
-            self._check_crops(images, stages)
         return tuple(stages)
-
-    def _check_crops(self, images: bool, stages: Sequence[Stage]) -> None:
-        """Refuses several crops where no features of images are extracted."""
-        if not images:
-            raise InputError(f"crops = '{self.crops}' is about images, and this data has features")
-        if any(stage.inputs == "images" for stage in stages):
-            raise InputError(
-                f"crops = '{self.crops}' is about features of a fixed backbone: use the mode "
-                "linear, or train on whole images and predict with --crops five"
-            )
 
     def to_toml(self) -> str:
         """The recipe as TOML; reading it back gives an equal recipe."""

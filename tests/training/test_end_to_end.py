@@ -73,13 +73,16 @@ def later_is_better(monkeypatch):
     monkeypatch.setattr(Validator, "__call__", better)
 
 
-@pytest.mark.parametrize(("head", "use_validation"), [("auto", False), ("linear", True)])
+@pytest.mark.parametrize(
+    ("head", "use_validation", "crops"), [("auto", False, "five"), ("linear", True, "one")]
+)
 @pytest.mark.usefixtures("later_is_better")
 def test_stopped_at_any_time_it_ends_the_same(
-    head, use_validation, given, image_data, tmp_path, monkeypatch
+    head, use_validation, crops, given, image_data, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(run, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    recipe = make_recipe(given, {"head": head, "use_validation": use_validation})
+    settings = {"head": head, "use_validation": use_validation, "crops": crops}
+    recipe = make_recipe(given, settings)
     data = image_data(96)
     task = make_task(data, recipe)
     whole = run.train(task, recipe, tmp_path / "whole")
@@ -126,8 +129,9 @@ def test_left_out_items_are_predicted_by_networks_that_did_not_learn_them(given,
 
 
 def test_what_it_costs_is_estimated(given, image_data):
-    estimate = estimate_run(image_data(96), make_recipe(given))
-    assert [part.epoch is not None for part in estimate.parts] == [False, True, False]
+    estimate = estimate_run(image_data(96), make_recipe(given, {"crops": "five"}))
+    assert "before and after" in estimate.parts[0].what
+    assert [part.epoch is not None for part in estimate.parts[1:]] == [False, True, False]
 
 
 @pytest.mark.parametrize(

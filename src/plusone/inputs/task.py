@@ -380,13 +380,42 @@ def _inputs(
         paths, aspect = tuple(table.path(row) for row in rows), recipe.aspect
         if recipe.crops != "one":  # decoded once, for their features
             return FileInputs(paths, size, False, workers, aspect, recipe.crops)
-        small = len(table) * 3 * size * size <= recipe.cache_mb * 1_000_000
-        if cache_dir is not None:
-            with main_process_first():
-                mapped = cached_images(paths, size, Path(cache_dir), tick, aspect)
-            return ArrayInputs(mapped.clone() if small else mapped, flip=recipe.flip)
-        if small:
-            return ArrayInputs(decode_all(paths, size, tick, aspect), flip=recipe.flip)
-        return FileInputs(paths, size, recipe.flip, workers, aspect)
+        whole = FileInputs(paths, size, recipe.flip, workers, aspect)
+        return _kept(whole, len(table), recipe, tick, cache_dir)
 
     return from_files if x is None else in_memory
+
+
+def _kept(
+    files: FileInputs,
+    total: int,
+    recipe: Recipe,
+    tick: Callable[[], None] | None,
+    cache_dir: str | None,
+) -> Inputs:
+    """Whole images of files, decoded once if they fit; `total` counts those of the data set."""
+    paths, size, aspect = files.paths, files.size, files.aspect
+    small = total * 3 * size * size <= recipe.cache_mb * 1_000_000
+    if cache_dir is not None:
+        with main_process_first():
+            mapped = cached_images(paths, size, Path(cache_dir), tick, aspect)
+        return ArrayInputs(mapped.clone() if small else mapped, flip=recipe.flip)
+    if small:
+        return ArrayInputs(decode_all(paths, size, tick, aspect), flip=recipe.flip)
+    return files
+
+
+def without_crops(task: Task, recipe: Recipe) -> Task:
+    """The same items, with one input for each image: all of it, as steps of training take it."""
+    parts = (task.train, task.val, *(() if task.test is None else (task.test,)))
+    total = sum(len(part) for part in parts)
+
+    def whole(part: Part) -> Part:
+        inputs = part.inputs
+        if isinstance(inputs, ArrayInputs):
+            return replace(part, inputs=replace(inputs, crops="one"))
+        assert isinstance(inputs, FileInputs)
+        files = replace(inputs, flip=recipe.flip, crops="one")
+        return replace(part, inputs=_kept(files, total, recipe, None, recipe.cache_dir))
+
+    return replace(task, train=whole(task.train), val=whole(task.val))

@@ -140,10 +140,16 @@ def estimate_run(dataset: Dataset, recipe: Recipe, *, rate_open: bool = False) -
         raise InputError("an estimate measures one process; leave out torchrun")
     images = len(input_shape(dataset, recipe)) == 3
     parts: list[RunPart] = []
-    if images and plan_of(recipe, images=True).on_features:
+    plan = plan_of(recipe, images=images)
+    if images and plan.on_features:
         extraction, dataset = _extraction(dataset, recipe)
         parts.append(extraction)
         recipe, images = recipe.model_copy(update={"crops": "one"}), False
+    if plan.end_to_end:
+        once, _ = _extraction(dataset, recipe)
+        what = "features of the images, before and after the steps"
+        seconds = {name: 2 * getattr(once, name) for name in ("seconds", "low", "high")}
+        parts.append(replace(once, what=what, **seconds))
     if plan_of(recipe, images=images).closed_form:
         measured = _closed_form(dataset, recipe)
     else:

@@ -4,6 +4,7 @@
    targets of the training items, and a linear head fitted to the same features starts the network.
 2. The network learns these targets, epoch by epoch. They stay as they are: labels that a network
    recovers from its own predictions confirm what it has memorised.
+   Steps see whole images; where the recipe says, closed forms see the mean over several crops.
 3. The closed form is solved again, on features of the fine-tuned network, with the k of step 1:
    a network knows the seen labels of its training items too well, so k would be too small.
 4. The network, the two solutions, and means of the solution on frozen features and either of the
@@ -26,7 +27,7 @@ from torch import Tensor, nn
 from plusone.build import branched
 from plusone.features.extraction import feature_task
 from plusone.inputs.forward import predict
-from plusone.inputs.task import Learned, Task
+from plusone.inputs.task import Learned, Task, without_crops
 from plusone.models.branches import Branches, MeanHead
 from plusone.models.classifier import Classifier
 from plusone.models.heads import Head
@@ -45,7 +46,7 @@ COMPARED = (NETWORK, FROZEN, TUNED, "network and closed form on frozen features"
 # A solution on features, whatever the steps of the network are.
 SOLVED = {
     "mode": "linear", "stages": (), "use_validation": False, "ema": None, "group_weight": 0.0,
-    "compile": False, "probe": "off",
+    "compile": False, "probe": "off", "crops": "one",
 }  # fmt: skip
 
 
@@ -86,7 +87,9 @@ class EndToEnd(Training):
         on_extract: Callable[[int], None] | None = None,
         **rest: Any,
     ) -> None:
-        super().__init__(task, recipe, features=features, on_extract=on_extract, **rest)
+        whole = task if recipe.crops == "one" else without_crops(task, recipe)
+        super().__init__(whole, recipe, features=features, on_extract=on_extract, **rest)
+        self._shown = task  # what closed forms learn from, and the finished model predicts from
         self._folder, self._on_extract = features, on_extract
         self._first = copy.deepcopy(self.model.backbone)
         self._frozen: Branch | None = None
@@ -103,7 +106,7 @@ class EndToEnd(Training):
         """Step 1; a run that is resumed solves it again and keeps its network."""
         fresh = (self.stage, self.epoch) == (0, 0)
         model = self.model if fresh else Classifier(self._first, Head(), self.model.precision)
-        vectors = feature_task(self.task, self.recipe, self._on_extract, self._folder, model)
+        vectors = feature_task(self._shown, self.recipe, self._on_extract, self._folder, model)
         fit, self._frozen = self._branch(self._first, vectors)
         self.estimate = fit.estimate
         self.method.after_solving(fit.recovered)
@@ -136,12 +139,13 @@ class EndToEnd(Training):
         super()._next_stage()
         if self.done:
             self._choose_model()
+            self.task = self._shown
 
     def _choose_model(self) -> None:
         """Steps 3 and 4."""
         assert self.best is not None
         assert self._frozen is not None
-        vectors = feature_task(self.task, self.recipe, None, None, self.model)
+        vectors = feature_task(self._shown, self.recipe, None, None, self.model)
         k = {} if self.estimate is None else {"expected_positives": float(self.estimate.k)}
         own = predict(self.model.head, self.model.head, vectors.val.inputs, kind="features")
         z = self.method.log_odds(own)
@@ -186,4 +190,5 @@ class EndToEnd(Training):
     def load_state(self, tensors: State, plain: dict[str, Any]) -> None:
         if plain["stage"] == len(self.stages):
             branched(self.model, tensors)
+            self.task = self._shown
         super().load_state(tensors, plain)
