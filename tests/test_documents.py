@@ -49,6 +49,7 @@ ELSEWHERE = {
     "docs/methods/correcting.md": "needs the extra hints; training/test_hints.py",
     "docs/methods/unknown.md": "losses/test_unified.py",
     "docs/run-folder.md": "needs trackers; training/test_tracking.py",
+    "docs/label-studio.md": "needs Label Studio; integrations/test_label_studio.py",
     "docs/other-tools.md": "suggest/test_other_tools.py",
     "docs/plugins.md": "needs the file of CONTRIBUTING.md; cli/test_plugin.py has it",
     "docs/scale.md": "a million items; training/test_scale.py has the same with fewer",

@@ -18,7 +18,7 @@ from plusone.version import __version__
 COMMANDS = (
     *("quickstart", "demo", "example", "doctor"),
     *("inspect", "train", "predict", "batch", "evaluate", "export", "serve"),
-    *("suggest", "review", "audit", "priors"),
+    *("suggest", "review", "audit", "label-studio", "priors"),
     *("methods", "bench", "sweep", "ablate", "choose", "loop", "reproduce", "observe", "prepare"),
     *("features", "hints", "report", "leaderboard", "analyse"),
 )

@@ -51,6 +51,7 @@ COMMANDS = (
     ("audit", "--help"),
     ("leaderboard", "--help"),
     ("quickstart", "--help"),
+    ("label-studio", "seen", "--port", "0", "--stop-after", "0.1"),
 )  # fmt: skip
 ELSEWHERE = {"hints", "prepare", "reproduce"}  # need weights or data sets of others
 DRIVER = """

@@ -583,16 +583,16 @@ def test_every_token_that_is_allowed_opens_the_page():
 
 @pytest.mark.skipif(os.name != "posix", reason="files have no modes")
 def test_a_token_that_others_can_read_is_refused(tmp_path):
-    from plusone.cli.serve import _read_token
+    from plusone.cli.checks import read_token
 
     path = tmp_path / "the token"
     path.write_text("a-token-of-the-user\n")
     for mode in (0o644, 0o640, 0o604, 0o620):
         path.chmod(mode)
         with pytest.raises(InputError, match=r"run chmod 600 '.*/the token'"):
-            _read_token(path)
+            read_token(path)
     path.chmod(0o600)
-    assert _read_token(path) == "a-token-of-the-user"
+    assert read_token(path) == "a-token-of-the-user"
 
 
 def test_runs_that_no_request_can_feed_are_refused(feature_run, tmp_path):

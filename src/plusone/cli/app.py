@@ -35,19 +35,19 @@ from plusone.io.files import room
 from plusone.parallel.environment import children_import_nothing_from_here
 from plusone.version import __version__
 
-# Panels of the first help page. The module of a command has a function of the same name, and
-# `analyse` one for each analysis.
+# Panels of the first help page. The module of a command has a function of the same name (with an
+# underscore for a hyphen), and `analyse` one for each analysis.
 PANELS = {
     "Start": ("quickstart", "demo", "example", "doctor"),
     "Your data": ("inspect", "train", "predict", "batch", "evaluate", "export", "serve"),
-    "Missing labels": ("suggest", "review", "audit", "priors"),
+    "Missing labels": ("suggest", "review", "audit", "label-studio", "priors"),
     "Research": (
         "methods", "bench", "sweep", "ablate", "choose", "loop", "reproduce", "observe", "prepare",
         "features", "hints", "report", "leaderboard", "analyse",
     ),
 }  # fmt: skip
 ANALYSES = ("surface", "intervals", "gradients", "maps")  # of plusone analyse
-MODULE = dict.fromkeys(ANALYSES, "analyse")
+MODULE = dict.fromkeys(ANALYSES, "analyse") | {"label-studio": "label_studio"}
 
 SHOW_TRACEBACKS = "PLUSONE_TRACEBACK"
 
@@ -139,9 +139,13 @@ class _Analyses(LazyGroup):
 def summary(name: str) -> str:
     """The first line of a command's docstring, read from its source without importing it."""
     source = (Path(__file__).parent / f"{MODULE.get(name, name)}.py").read_text(encoding="utf-8")
-    pattern = r'^"""(.*)' if name == "analyse" else rf'^def {name}\(.*?^    """(.*?)$'
+    pattern = r'^"""(.*)' if name == "analyse" else rf'^def {_function(name)}\(.*?^    """(.*?)$'
     found = re.search(pattern, source, re.DOTALL | re.MULTILINE)
     return found[1].partition("\n")[0] if found else ""
+
+
+def _function(name: str) -> str:
+    return name.replace("-", "_")
 
 
 def _load(name: str) -> Any:
@@ -150,7 +154,7 @@ def _load(name: str) -> Any:
         names = {"help_option_names": ["-h", "--help"]}
         text = _in_paragraphs(module.__doc__ or "")
         return _Analyses(name=name, help=text, no_args_is_help=True, context_settings=names)
-    function = getattr(module, name)
+    function = getattr(module, _function(name))
     alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
     help_text = _in_paragraphs(function.__doc__ or "")
     alone.command(name, cls=_Command, help=help_text)(_prepared(function))

@@ -1,11 +1,14 @@
-"""Output paths are refused before any work is done for them."""
+"""Output paths are refused before any work is done for them; the file of a token is checked."""
 
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
+from stat import S_ISREG
 from typing import Any
 
 from plusone.cli.processes import leads
@@ -19,6 +22,7 @@ OUTPUTS = {
     "export": "--export",
     "more_labels": "--accepted",
 }
+TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{16,512}")
 TRIAL = 1 << 16  # bytes that are written to a folder as a test before any work is done
 
 
@@ -75,3 +79,20 @@ def _same_file(one: Path, other: Path) -> bool:
         return one.is_file() and one.samefile(other)
     except (OSError, ValueError):  # text that cannot be a path
         return False
+
+
+def read_token(path: Path) -> str:
+    """The token in a file that only its owner can read."""
+    with path.open("rb") as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if os.name == "posix" and S_ISREG(mode) and mode & 0o077:
+            raise InputError(
+                f"{path}: other people on this computer can use the file; "
+                f"run chmod 600 {quote(str(path))}"
+            )
+        text = file.read(1000).decode("ascii", "replace").strip()
+    if not TOKEN.fullmatch(text):
+        raise InputError(
+            f"{path}: a token has 16 to 512 letters, digits and . _ ~ + / = - on one line"
+        )
+    return text

@@ -67,7 +67,7 @@ EXTRAS = {
     "review": Extra(("fastapi", "uvicorn"), "the review page, plusone review"),
     "serve": Extra(
         ("fastapi", "uvicorn", "python_multipart", "onnxruntime"),
-        "a model as a web service, plusone serve",
+        "a model as a web service, plusone serve and label-studio",
     ),
     "tune": Extra(("optuna",), "a search over the options of a method, plusone bench --tune"),
     "onnx": Extra(("onnx", "onnxscript", "onnxruntime"), "models as ONNX, plusone export --onnx"),

@@ -58,6 +58,17 @@ Verbose = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")]
+Host = Annotated[
+    str,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Address to listen on; any but those of this computer alone needs --token-file.",
+    ),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="File with the token; without it one is drawn and printed."),
+]
 OpenBrowser = Annotated[
     bool, typer.Option("--browser/--no-browser", help="Open the page by itself.")
 ]

@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import re
-from pathlib import Path
-from shlex import quote
-from stat import S_ISREG
 from typing import Annotated
 
 import typer
 
 from plusone.cli import options as opt
+from plusone.cli.checks import read_token
 from plusone.cli.loading import warn_if_diverged
 from plusone.cli.printing import emit, out, say
 from plusone.errors import InputError
 from plusone.extras import install_command
 
 PACKAGES = ("fastapi", "uvicorn", "starlette", "python_multipart")
-TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{16,512}")
 
 
 def serve(
     run: opt.Run,
-    host: Annotated[
-        str,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Address to listen on; any but those of this computer alone needs --token-file.",
-        ),
-    ] = "127.0.0.1",
+    host: opt.Host = "127.0.0.1",
     port: opt.Port = 8000,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="File with the token; without it one is drawn and printed."
-        ),
-    ] = None,
+    token_file: opt.TokenFile = None,
     threshold: opt.ByClass = None,
     max_mb: Annotated[
         int, typer.Option(min=1, max=4096, help="Longest body of a request, in megabytes.")
@@ -81,7 +65,7 @@ def serve(
         raise InputError(f"serving needs a web server: {install_command('serve')}") from None
     from plusone.serve.model import load_model
 
-    token = None if token_file is None else _read_token(token_file)
+    token = None if token_file is None else read_token(token_file)
     model = load_model(run, device or "auto", threshold, onnx=not no_onnx)
     warn_if_diverged(run)
     server = make_server(
@@ -107,19 +91,3 @@ def serve(
     except KeyboardInterrupt:
         pass  # Ctrl-C before the server had started
     say("stopped")
-
-
-def _read_token(path: Path) -> str:
-    with path.open("rb") as file:
-        mode = os.fstat(file.fileno()).st_mode
-        if os.name == "posix" and S_ISREG(mode) and mode & 0o077:
-            raise InputError(
-                f"{path}: other people on this computer can use the file; "
-                f"run chmod 600 {quote(str(path))}"
-            )
-        text = file.read(1000).decode("ascii", "replace").strip()
-    if not TOKEN.fullmatch(text):
-        raise InputError(
-            f"{path}: a token has 16 to 512 letters, digits and . _ ~ + / = - on one line"
-        )
-    return text

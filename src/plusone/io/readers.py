@@ -71,18 +71,27 @@ def unpacked_limit(size: int) -> int:
 
 
 def parse_xml(
-    path: Path,
+    source: Path | bytes,
     start: Callable[[str, dict[str, str], int], None],
     end: Callable[[str], None] | None = None,
     text: Callable[[str], None] | None = None,
     *,
     namespaces: bool = False,
+    name: str = "",
 ) -> None:
-    """Calls functions for the elements and the text of an XML file; entities are refused.
+    """Calls functions for the elements and the text of XML; entities are refused.
 
-    With `namespaces`, names are "URI name".
+    Args:
+        source: The file, or its content.
+        start: Called with the name of an element, its attributes and its row.
+        end: Called with the name of an element that ends.
+        text: Called with the text between.
+        namespaces: Whether names are "URI name".
+        name: What errors call it; the path of the file by default.
     """
-    if (size := path.stat().st_size) > SMALL_FILE:
+    path = name or str(source)
+    size = source.stat().st_size if isinstance(source, Path) else len(source)
+    if size > SMALL_FILE:
         raise InputError(f"{path}: has {size:,} bytes, more than the {SMALL_FILE:,} that are read")
     parser = expat.ParserCreate(namespace_separator=" " if namespaces else None)
 
@@ -95,7 +104,7 @@ def parse_xml(
     parser.StartDoctypeDeclHandler = refuse
     parser.EntityDeclHandler = refuse
     try:
-        parser.Parse(path.read_bytes(), True)
+        parser.Parse(source.read_bytes() if isinstance(source, Path) else source, True)
     except expat.ExpatError as error:
         raise InputError(
             f"{path}, row {error.lineno}, column {error.offset + 1}: is not XML "

@@ -7,7 +7,6 @@ for the request; threads of a pool decode and compute, so that the others are he
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import logging
 import os
@@ -30,7 +29,6 @@ from starlette.requests import ClientDisconnect
 from torch import Tensor
 
 from plusone.data.images import pixels_of
-from plusone.errors import InputError
 from plusone.io.readers import parse_json
 from plusone.prediction.items import Skipped
 from plusone.prediction.tags import JsonTags
@@ -39,7 +37,7 @@ from plusone.serve.model import ServedModel
 from plusone.version import __version__
 from plusone.web.guard import Guard, Keys, RefusedError, Rules
 from plusone.web.pages import enter_page, static_file
-from plusone.web.server import Server, bind
+from plusone.web.server import Server, open_port
 from plusone.web.templates import templates
 
 if TYPE_CHECKING:
@@ -514,21 +512,7 @@ def make_server(
     `max_body` is the longest body in bytes, `places` are the requests that may be read, waiting or
     computed at a time.
     """
-    host = "127.0.0.1" if host == "localhost" else host
-    try:
-        local = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        raise InputError(f"--host {host!r} is not an IP address, such as 127.0.0.1") from None
-    if not local and token is None:
-        raise InputError(
-            f"--host {host} lets other computers in, so the service needs a token that you choose: "
-            'python -c "import secrets; print(secrets.token_urlsafe(32))" > token && '
-            "chmod 600 token, then --token-file token"
-        )
-    listener = bind(host, port)
-    name = f"[{host}]" if ":" in host else host
-    given = {} if token is None else {"token": token}
-    keys = Keys("serve", port=int(listener.getsockname()[1]), host=name, **given)
+    listener, keys, local = open_port("serve", host, port, token)
     rules = Rules(
         refused=(401, NO_KEY),
         max_body=max_body,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import numpy as np
 
@@ -183,7 +183,7 @@ def _label_studio(suggestions: Suggestions, folder: Path, image_prefix: str = ""
         chosen = [(name, probability) for name, probability, _ in entries if probability > 0.5]
         seen = _seen(table, row)
         least = min((probability for _, probability in chosen), default=entries[0][1])
-        choices = [*seen, *(name for name, _ in chosen)]
+        names = [*seen, *(name for name, _ in chosen)]
         data: dict[str, Any] = {
             "image": image_address(str(table.ids[row]), image_prefix),
             **_group(table, row),
@@ -193,9 +193,9 @@ def _label_studio(suggestions: Suggestions, folder: Path, image_prefix: str = ""
         tasks.append(
             {
                 "data": data,
-                "annotations": [{"result": _choices(seen)}] if seen else [],
+                "annotations": [{"result": choices(seen)}] if seen else [],
                 "predictions": [
-                    {"model_version": version, "score": least, "result": _choices(choices)}
+                    {"model_version": version, "score": least, "result": choices(names)}
                 ],
             }
         )
@@ -204,11 +204,17 @@ def _label_studio(suggestions: Suggestions, folder: Path, image_prefix: str = ""
     return ["label-studio.json", "label-studio.xml"]
 
 
-def _choices(names: list[str]) -> list[dict[str, Any]]:
+def choices(
+    names: Sequence[str], control: str = "labels", image: str = "image"
+) -> list[dict[str, Any]]:
+    """The result of a Label Studio annotation or prediction that chooses these classes.
+
+    `control` and `image` are the names of the tags in the labelling configuration.
+    """
     if not names:
         return []
-    value = {"choices": names}
-    return [{"from_name": "labels", "to_name": "image", "type": "choices", "value": value}]
+    value = {"choices": [*names]}
+    return [{"from_name": control, "to_name": image, "type": "choices", "value": value}]
 
 
 def labelling_config(classes: Sequence[str]) -> str:
@@ -232,8 +238,24 @@ def image_address(name: str, prefix: str) -> str:
     >>> image_address("a b.jpg", "s3://bucket/photos/")
     's3://bucket/photos/a b.jpg'
     """
-    in_url = "?" in prefix or prefix.startswith(("http://", "https://"))
-    return prefix + (quote(name) if in_url else name)
+    return prefix + (quote(name) if _in_url(prefix) else name)
+
+
+def image_name(address: str, prefix: str) -> str | None:
+    """The name of an image from its address; None if the address does not begin with the prefix.
+
+    >>> image_name("/data/local-files/?d=my%20photos/a%20b.jpg", "/data/local-files/?d=my photos/")
+    'a b.jpg'
+    >>> image_name("s3://bucket/photos/a b.jpg", "s3://other/") is None
+    True
+    """
+    if _in_url(prefix):
+        address, prefix = unquote(address), unquote(prefix)
+    return address.removeprefix(prefix) if address.startswith(prefix) else None
+
+
+def _in_url(prefix: str) -> bool:
+    return "?" in prefix or prefix.startswith(("http://", "https://"))
 
 
 def _fiftyone(suggestions: Suggestions, folder: Path) -> list[str]:

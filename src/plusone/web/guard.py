@@ -17,6 +17,7 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
+from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
@@ -94,6 +95,8 @@ class Rules:
         programs: Whether programs may use it: with the token as `Authorization: Bearer`, on paths
             without the secret folder. Refusals are JSON then, and bodies need not be: the app looks
             at their type.
+        basic: Whether programs may also send the token as the password of HTTP Basic
+            authentication, with any user.
         any_host: Whether it answers to any host name, also behind a proxy with TLS; one that
             listens beyond this computer does not know its names.
         public: Paths that need no key.
@@ -102,6 +105,7 @@ class Rules:
     refused: tuple[int, str]
     max_body: int
     programs: bool = False
+    basic: bool = False
     any_host: bool = False
     public: frozenset[str] = frozenset()
 
@@ -128,6 +132,9 @@ def inner_path(
     if method != "POST" and path == "/" and _token_given(query, keys.token):
         return "/enter"
     scheme, _, given = headers.get("authorization", "").partition(" ")
+    if rules.basic and scheme.lower() == "basic" and "sec-fetch-site" not in headers:
+        # Browsers remember passwords and add them to requests of any site; these are no programs.
+        scheme, given = "bearer", _password(given)
     if rules.programs and scheme.lower() == "bearer" and _same(given, keys.token):
         # No page of another site can send this header: browsers ask first (OPTIONS).
         if method == "POST":
@@ -153,6 +160,14 @@ def _token_given(query: str, token: str) -> bool:
     except ValueError:
         return False
     return len(given) == 1 and _same(given[0], token)
+
+
+def _password(given: str) -> str:
+    """The password of HTTP Basic authentication."""
+    try:
+        return b64decode(given, validate=True).decode().partition(":")[2]
+    except ValueError:  # neither base64 nor UTF-8
+        return ""
 
 
 def _check_body(headers: Mapping[str, str], rules: Rules) -> None:

@@ -45,6 +45,31 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
+def open_port(
+    name: str, host: str, port: int, token: str | None = None
+) -> tuple[socket.socket, Keys, bool]:
+    """A socket that listens for a command, its keys, and whether it is on this computer alone.
+
+    Raises:
+        InputError: The host is no IP address, or lets other computers in without a token.
+    """
+    host = "127.0.0.1" if host == "localhost" else host
+    try:
+        local = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        raise InputError(f"--host {host!r} is not an IP address, such as 127.0.0.1") from None
+    if not local and token is None:
+        raise InputError(
+            f"--host {host} lets other computers in, so the service needs a token that you choose: "
+            'python -c "import secrets; print(secrets.token_urlsafe(32))" > token && '
+            "chmod 600 token, then --token-file token"
+        )
+    listener = bind(host, port)
+    address = f"[{host}]" if ":" in host else host
+    given = {} if token is None else {"token": token}
+    return listener, Keys(name, int(listener.getsockname()[1]), address, **given), local
+
+
 class Server:
     """A server that is bound to its port and not yet running."""
 
