@@ -105,6 +105,11 @@ def test_fit_takes_numbers_of_any_kind(dtype):
     assert fitted.predict(x[:4].tolist()).shape == (4, 3)
 
 
+def test_fit_names_what_takes_arrays():
+    with pytest.raises(ValueError, match=r"not ndarray; plusone\.Dataset\.from_arrays"):
+        plusone.fit(np.zeros((4, 2)), "an")
+
+
 def test_fit_refuses_what_does_not_exist():
     x, y = arrays()
     data = plusone.data.Dataset.from_arrays(x, y, complete=True)

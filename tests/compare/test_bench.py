@@ -52,6 +52,13 @@ def test_settings_of_data_and_method_are_laid_over_each_other():
     assert entries[1].options == {"w": 3.0}
 
 
+def test_reference_methods_keep_the_labels_that_define_them():
+    given = {"data": [{"path": "digits-features"}], "methods": ["an", "bce", "iu"]}
+    given |= {"settings": {"observe": "partial(0.3)"}, "method": {"iu": {"observe": "given"}}}
+    schemes = [entry.settings.get("observe") for entry in make_entries(make_spec(given, source=""))]
+    assert schemes == ["partial(0.3)", None, "given"]
+
+
 @pytest.mark.parametrize("mode", ["finetune", "linear_init"])
 def test_modes_that_need_images(arrays, tmp_path, mode):
     (tmp_path / "l.csv").write_text("image,a\nx,1\n")

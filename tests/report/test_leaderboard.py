@@ -54,6 +54,21 @@ def test_only_equals_share_a_column(benches, tmp_path):
     assert text.count("http") == text.count("http-equiv")  # nothing is fetched
 
 
+def test_columns_have_names_of_their_own(benches, tmp_path):
+    rows = [row("an", 0.4, mode="finetune"), row("an", 0.3, digests=["other12345"])]
+    document = {"kind": "bench", "title": "t", "command": "c", "rows": rows, "settings": {}}
+    (tmp_path / "third").mkdir()
+    document |= {"version": "9.9", "date": "2026-01-01"}
+    (tmp_path / "third" / "results.json").write_text(json.dumps(document))
+    _, boards = write_leaderboard([benches, tmp_path / "third"], tmp_path / "site", "Ranks")
+    assert {board.name for board in boards} == {
+        "pets, linear, papers, labels abcdefgh",
+        "pets, linear, papers, labels other123",
+        "pets, kernel, papers",
+        "pets, finetune, linear, papers",
+    }
+
+
 def test_the_interval_is_of_the_mean_over_runs(benches):
     rows = {r.method: r for board in boards_of(find_benches([benches]))
             for each in board.places.values() for _, r in each}  # fmt: skip

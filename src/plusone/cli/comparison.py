@@ -79,7 +79,7 @@ def _print_legend(rows: Sequence[Row]) -> None:
         say(f"{EDGE.strip()}: the lowest or the highest of the learning rates tried")
     near = f"; {NEAR}within noise of it" if any(row.within_noise for row in rows) else ""
     if any(row.best for row in rows):
-        say(f"bold: the best that sees one positive per item{near}")
+        say(f"bold: the best that sees the observed labels{near}")
 
 
 def write_report_of(folders: Sequence[Path], to: Path) -> None:

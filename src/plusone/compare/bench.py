@@ -27,7 +27,7 @@ from plusone.compare.jobs import (
 from plusone.compare.protocol import data_warnings, shared_settings
 from plusone.compare.rows import Summary, mean_score, summarise, with_search
 from plusone.compare.search import tune_by_optuna
-from plusone.compare.spec import BenchSpec, DataSpec, merge_settings
+from plusone.compare.spec import BenchSpec, DataSpec, merge_settings, settings_of_row
 from plusone.data.source import EMBEDDED, Source, make_source
 from plusone.errors import InputError, RunError
 from plusone.methods import METHODS, get_method
@@ -231,8 +231,9 @@ def make_entries(spec: BenchSpec) -> list[Entry]:
         _check_modes(spec, block, source)
         for mode in spec.modes or (None,):
             for name in methods:
-                settings = merge_settings(spec.settings, block.settings)
-                settings = merge_settings(settings, spec.method.get(name, {}))
+                shared = merge_settings(spec.settings, block.settings)
+                own = spec.method.get(name, {})
+                settings = merge_settings(settings_of_row(shared, name), own)
                 settings |= {} if mode is None else {"mode": mode}
                 equal = spec.protocol == "papers"
                 entry = Entry(source, name, settings, block.name, spec.rules, spec.draws, equal)

@@ -23,8 +23,8 @@ MARKS: Mapping[Output, tuple[str, str]] = {  # of the best figure, and of those 
     "report": ("{}", "{} ="),
 }
 LEGEND = (
-    "bold: the best of the methods that see one positive per item; =: within noise of it; methods "
-    "that see more labels are not ranked"
+    "bold: the best of the methods that see the observed labels; =: within noise of it; methods "
+    "that see others, such as all labels, are not ranked"
 )
 LATEX = {"p seeds": "$p$ (seeds)", "p classes": "$p$ (classes)", "lr": "learning rate"}
 UNKNOWN = (
@@ -243,7 +243,7 @@ def _latex(data: str, mode: str, rows: Sequence[Row], inputs: Mapping[str, str])
     body = "\n\\midrule\n".join("\n".join(lines) for lines in groups.values() if lines)
     caption = (
         f"{latex_text(data)}, {latex_text(mode)}: mAP (\\%), mean $\\pm$ sd over "
-        f"{max(row.seeds for row in rows)} seed(s). Bold: best with one positive per item; "
+        f"{max(row.seeds for row in rows)} seed(s). Bold: best that sees the observed labels; "
         "underlined: within noise of it."
     )
     if any(row.published is not None for row in rows):

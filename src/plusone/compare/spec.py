@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from plusone.data.source import EMBEDDED
 from plusone.errors import InputError
+from plusone.methods import get_method
 from plusone.recipe import MOST_PROCESSES, first_of, read_toml, shortened, to_toml_value
 
 Mode = Literal["linear", "finetune", "linear_init"]
@@ -200,6 +201,17 @@ def merge_settings(first: Settings, second: Settings) -> Settings:
     """Both settings, the second taking precedence; `options` are merged key by key."""
     options = {**first.get("options", {}), **second.get("options", {})}
     return {**first, **second} | ({"options": options} if options else {})
+
+
+def settings_of_row(settings: Settings, method: str) -> Settings:
+    """Settings given for all methods, as one of them takes them.
+
+    An observation scheme is for the methods that are compared under it. Those that are defined by
+    the labels they see, such as `bce`, keep their own.
+    """
+    if get_method(method).scheme == "single":
+        return settings
+    return {name: value for name, value in settings.items() if name != "observe"}
 
 
 def _without(settings: Settings, given: Settings) -> Settings:

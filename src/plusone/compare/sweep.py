@@ -33,6 +33,7 @@ from plusone.compare.jobs import (
 )
 from plusone.compare.results_table import markdown, spread
 from plusone.compare.rows import outcome
+from plusone.compare.spec import settings_of_row
 from plusone.data.source import Source
 from plusone.errors import InputError
 from plusone.inputs.task import seen_labels
@@ -176,7 +177,8 @@ def run_sweep(
     points = [Point(method, value) for method in methods for value in values]
 
     def plan(method: str, name: str, settings: Settings, own: Settings) -> list[Job]:
-        return plan_cell(name, source, method, seeds, rates, settings, own, rules=rules)
+        shared = settings_of_row(settings, method)
+        return plan_cell(name, source, method, seeds, rates, shared, own, rules=rules)
 
     cells = [
         plan(

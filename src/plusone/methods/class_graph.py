@@ -19,9 +19,9 @@ where the second part is charged for unobserved labels, mean over all labels.
 
 We know of the paper: text similarities, 10 neighbours, temperature 0.02, a weight of the identity,
 and that weak and strong views agree through the graph. `own`, `weight` and cross-entropy as the
-measure of agreement are ours; tau, margin and gamma are SPLC's. Without file and encoder, and where
-classes are numbered only, every class is related to itself alone, and a run says so. Features have
-one view: there the term smooths over classes only.
+measure of agreement are ours, `weight` by the score on seen labels; tau, margin and gamma are
+SPLC's. Without file and encoder, and where classes are numbered only, every class is related to
+itself alone, and a run says so. Features have one view: there the term smooths over classes only.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ClassGraphOptions(SplcOptions):
     neighbours: int = 10
     temperature: float = 0.02
     own: float = 0.5
-    weight: float = 0.1
+    weight: float = 0.03
 
     def __post_init__(self) -> None:
         if self.neighbours < 1 or self.temperature <= 0:

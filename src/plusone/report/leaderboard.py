@@ -9,8 +9,9 @@ other unless data, mode, head, protocol and observed labels are the same.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plusone.compare.documents import Bench
@@ -40,6 +41,8 @@ class Board:
         protocol: What the rows share.
         labels: Digests of the observed labels of the runs.
         places: The row of each comparison, by method as papers write it.
+        names_labels: Whether its name says which labels were observed: that of another board
+            differs in nothing else.
     """
 
     data: str
@@ -48,11 +51,15 @@ class Board:
     protocol: str
     labels: str
     places: dict[str, list[tuple[int, Row]]]
+    names_labels: bool = False
 
     @property
     def name(self) -> str:
-        """Data set, head and protocol."""
-        return f"{self.data}, {self.head}, {self.protocol}"
+        """Data set, how models were trained where that is no linear layer, head and protocol."""
+        mode = [] if self.mode == "linear" else [self.mode]
+        first = self.labels.partition(",")[0]
+        labels = [f"labels {first}"] if self.names_labels else []
+        return ", ".join([self.data, *mode, self.head, self.protocol, *labels])
 
     @property
     def best(self) -> Row | None:
@@ -98,7 +105,8 @@ def boards_of(benches: Sequence[tuple[Path, Bench]]) -> list[Board]:
             same = Board(row.data, row.mode, head, protocol, labels, {})
             board = boards.setdefault((row.data, row.mode, head, protocol, labels), same)
             board.places.setdefault(row.paper_name, []).append((number, row))
-    return list(boards.values())
+    counts = Counter(board.name for board in boards.values())
+    return [replace(board, names_labels=counts[board.name] > 1) for board in boards.values()]
 
 
 def write_leaderboard(places: Sequence[Path], out: Path, title: str) -> tuple[Path, list[Board]]:

@@ -139,6 +139,11 @@ def fit(
         >>> fitted.training.recipe.method
         'recovery'
     """
+    if not isinstance(data, (Dataset, str, Path)):
+        raise InputError(
+            f"data must be a Dataset, a name or a path, not {type(data).__name__}; "
+            "plusone.Dataset.from_arrays(x, labels) makes one of arrays"
+        )
     dataset = data if isinstance(data, Dataset) else load_source(str(data))
     module = backbone if isinstance(backbone, nn.Module) else None
     flags = {"method": method, "backbone": None if module else backbone}
