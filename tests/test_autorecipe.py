@@ -137,10 +137,10 @@ def test_a_choice_is_replaced_by_its_settings_not_by_its_words():
 
 
 def test_remarks_set_nothing():
-    facts = Facts("features", 5000, tuple("abcdefg"), hidden=True, scale=260.0, uneven=True)
+    facts = Facts("features", 5000, tuple("abcdefg"), 20, hidden=True, scale=260.0, uneven=True)
     settings, sentences = choose(facts, {})
     assert settings == choose(FEATURES, {})[0]
-    assert any("7 classes have fewer than 5 seen labels" in text for text in sentences)
+    assert any("7 of 20 classes have fewer than 5 seen labels" in text for text in sentences)
     assert any("a, b, c, d, e, ..." in text for text in sentences)
     assert any("--observe given" in text for text in sentences)
     assert any("mean 0 and spread 1" in text for text in sentences)

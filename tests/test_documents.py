@@ -26,6 +26,7 @@ RUN = (
     "README.md",
     "docs/bench.md",
     "docs/digits.md",
+    "docs/hierarchies.md",
     "docs/hints.md",
     "docs/metrics.md",
     "docs/observation.md",

@@ -451,8 +451,11 @@ def remarks(facts: Facts, now: Mapping[str, Any]) -> Iterator[str]:
     if facts.rare:
         listed = ", ".join(facts.rare[:SHOWN]) + (", ..." if len(facts.rare) > SHOWN else "")
         count = len(facts.rare)
-        what = "1 class has" if count == 1 else f"{count} classes have"
-        yield f"{what} fewer than {FEW} seen labels; expect little of: {listed}"
+        have = "has" if count == 1 else "have"
+        yield (
+            f"{count} of {facts.classes} classes {have} fewer than {FEW} seen labels; expect "
+            f"little of: {listed} (docs/rare-classes.md)"
+        )
 
 
 def _pretrained(now: Mapping[str, Any]) -> bool:

@@ -31,7 +31,12 @@ from plusone.io.files import alone_in
 from plusone.prediction.guaranteed_thresholds import Guaranteed, guaranteed_thresholds
 from plusone.prediction.items import find_items
 from plusone.prediction.load import Predictor, load_run
-from plusone.prediction.run_folder import read_description, source_of
+from plusone.prediction.run_folder import (
+    parents_file,
+    read_audit,
+    read_description,
+    source_of,
+)
 from plusone.prediction.tags import Predictions, predict_all
 from plusone.probabilities.thresholds import Thresholds, thresholds_for
 from plusone.recipe import Recipe
@@ -101,6 +106,7 @@ def train(
     labels: str = "auto",
     separator: str | None = None,
     encoder: str | None = None,
+    classes: File | None = None,
     rules: bool = True,
     resume: bool = False,
     on_record: Callable[[EpochRecord], None] | None = None,
@@ -118,6 +124,7 @@ def train(
         labels: What 0 means: auto, seen or complete.
         separator: What is between the labels in a cell of a CSV.
         encoder: Sentence encoder of texts; the first that is installed by default.
+        classes: A CSV with the columns class,parent; `classes.csv` beside the labels by default.
         rules: Whether rules choose what is not given, by looking at the data.
         resume: Resume the run in `out`; the result of a complete run is returned.
         on_record: Called after every epoch.
@@ -127,18 +134,19 @@ def train(
         The result, as in `metrics.json`; `result.run` is the folder.
     """
     named = None if isinstance(data, Dataset) else str(data)
-    how: dict[str, Any] = {"format": format, "labels": labels, "separator": separator}
     files, hint_file = _paths(features), None if hints is None else Path(hints)
+    class_file = None if classes is None else Path(classes)
     if isinstance(data, Dataset):
         dataset, source = data, None
-        if files or hint_file is not None:
-            raise InputError("features and hints are for data in files; a Dataset has its own")
+        if files or hint_file is not None or class_file is not None:
+            what = "features, hints and classes"
+            raise InputError(f"{what} are for data in files; a Dataset has its own")
     else:
-        dataset = load_source(str(data), features=files, hints=hint_file, encoder=encoder, **how)
-        encoder = dataset.made_by.get(MADE_BY)
-        source = make_source(
-            str(data), files, format, labels, hint_file, separator, encoder
-        ).to_json()
+        made = make_source(
+            str(data), files, format, labels, hint_file, separator, encoder, class_file
+        )
+        dataset = made.load()
+        source = replace(made, encoder=dataset.made_by.get(MADE_BY)).to_json()
     given = {} if method is None else {"method": method}
     facts = partial(facts_of, dataset) if rules else None
     composed = compose(facts, settings, given, name=named)
@@ -267,7 +275,7 @@ def guaranteed(
         precision=precision,
         recall=recall,
         per_class=per_class,
-        audit=None if audit is None else read(audit, check_images=False).table,
+        audit=None if audit is None else read_audit(audit, run),
     )
 
 
@@ -533,6 +541,7 @@ def _data_of(
         format=format,
         labels=labels,
         encoder=read_description(run).made_by.get(MADE_BY),
+        classes=parents_file(run),
     )
 
 

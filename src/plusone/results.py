@@ -202,6 +202,7 @@ class RunResult(Record):
         test_if_negative: `test` if all unknown labels were negative; None if there are none.
         test_if_positive: `test` if all unknown labels were positive; None if there are none.
         test_ap: Average precision per class on the test items.
+        test_map_by_level: Its mean over the classes of each level of a hierarchy, the top first.
         calibration: What the probabilities were calibrated on.
         test_calibrated: Metrics of the calibrated probabilities on the test items, with labels
             predicted by the run's thresholds; `test` is about the raw scores, and 0.5.
@@ -246,6 +247,7 @@ class RunResult(Record):
     test_if_negative: Numbers | None = None
     test_if_positive: Numbers | None = None
     test_ap: tuple[Number, ...] | None = None
+    test_map_by_level: tuple[Number, ...] = ()
     calibration: dict[str, Any] | None = None
     test_calibrated: Numbers | None = None
     examples: tuple[Example, ...] = ()

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, ConfigDict, Field
 from torch import Tensor
 
+from plusone.data.hierarchy import Hierarchy
 from plusone.data.matrix import LabelMatrix
 
 Picks = Literal["auto", "uniform", "salience"]  # how annotators pick the label they name
@@ -31,6 +32,7 @@ class TrainLabels:
         class_priors: Share of items that have each class, `L` numbers, if they are known.
         picks: Whether how readily each class is named is learned, or picks are taken as uniform.
         classes: Names of the classes; empty where nothing is trained.
+        hierarchy: Which class lies below which.
     """
 
     observed: LabelMatrix
@@ -41,6 +43,7 @@ class TrainLabels:
     class_priors: tuple[float, ...] | None = None
     picks: Picks = "auto"
     classes: tuple[str, ...] = ()
+    hierarchy: Hierarchy | None = None
 
     @property
     def n_items(self) -> int:

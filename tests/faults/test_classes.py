@@ -99,7 +99,7 @@ def test_classes_seen_once_or_never_are_predicted_and_said(cli, sparse, tmp_path
     run = tmp_path / "run"
     answer = cli("train", *sparse, "--out", run, "-m", method, *TRAIN[2:])
     assert answer.code == 0, answer.err
-    assert "no seen positive, so nothing can be learned of it: dog" in answer.err
+    assert "1 of 4 classes has no seen positive, so nothing can be learned of it: dog" in answer.err
     cuts = json.loads((run / "thresholds.json").read_text())["thresholds"]
     assert set(cuts) == {"ant", "bee", "cat", "dog"}
     assert all(0 <= value <= 1 for value in cuts.values())

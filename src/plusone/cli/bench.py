@@ -43,6 +43,7 @@ def bench(
     to: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.")] = Path("bench"),
     features: opt.Features = None,
     hints: opt.Hints = None,
+    classes: opt.Classes = None,
     settings: opt.Set = None,
     device: opt.Device = None,
     rules: Annotated[
@@ -145,6 +146,7 @@ def bench(
     block = {
         "features": [str(path) for path in features or []],
         "hints": None if hints is None else str(hints),
+        "classes": None if classes is None else str(classes),
         "format": form,
         "labels": meaning,
     }
@@ -178,7 +180,8 @@ def _spec(
     files = [name for name in data if name.lower().endswith(".toml")]
     if files and len(data) > 1:
         raise InputError(f"{files[0]}: describes a whole comparison; name no other data with it")
-    plain: dict[str, Any] = {"features": [], "hints": None, "format": "auto", "labels": "auto"}
+    plain: dict[str, Any] = {"features": [], "hints": None, "classes": None}
+    plain |= {"format": "auto", "labels": "auto"}
     if files and block != plain:
         raise InputError(f"{files[0]}: {', '.join(plain)} belong in its [[data]] blocks")
     if files:

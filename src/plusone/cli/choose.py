@@ -40,6 +40,7 @@ def choose(
     ] = None,
     features: opt.Features = None,
     hints: opt.Hints = None,
+    classes: opt.Classes = None,
     settings: opt.Set = None,
     device: opt.Device = None,
     rules: opt.Rules = None,
@@ -75,7 +76,7 @@ def choose(
     given_settings = parse_settings(opt.with_device(settings, device)) | given | {"seed": seed}
     for name in methods:  # refused before anything is read
         get_method(name).make_options(make_recipe(given_settings, {"method": name}).options)
-    dataset = load(data, features, form, meaning, hints=hints)
+    dataset = load(data, features, form, meaning, hints=hints, classes=classes or "beside")
     facts = partial(facts_of, dataset) if opt.by_rules(rules, None) else None
     recipes = [
         compose(facts, given_settings, {"method": name, "mode": "linear"} | rate, name=data).recipe
@@ -107,6 +108,7 @@ def choose(
         )
     words = _train_words(data, features or [], form, meaning, choice.best.recipe, given_settings)
     words += [] if hints is None else ["--hints", str(hints)]
+    words += [] if classes is None else ["--classes", str(classes)]
     command = shlex.join(["plusone", "train", *words])
     if as_json:
         emit({"data": dataset.name, "command": command} | choice.to_dict())

@@ -173,9 +173,7 @@ def evaluate(
         say(SEEN_ONLY)
     if not verbose:
         say("--verbose shows more figures")
-    say(cuts.sentence())
-    say(predictor.calibration.sentence())
-    if (sentence := result.calibration()) is not None:
+    for sentence in (cuts.sentence(), predictor.calibration.sentence(), *result.sentences()):
         say(sentence)
 
 

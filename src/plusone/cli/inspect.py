@@ -71,6 +71,8 @@ def _salience(dataset: Dataset) -> Salience | None:
     from plusone.closed_form.estimates import from_features, usable_rows
 
     x, labels = dataset.features, dataset.table.labels
+    if (hierarchy := dataset.table.hierarchy) is not None:
+        labels = hierarchy.most_specific(labels)  # the others were not named
     if x is None or x.ndim == 4 or dataset.table.truth is not None:
         return None
     try:

@@ -27,6 +27,7 @@ def load(
     hints: Path | None = None,
     separator: str | None = None,
     encoder: str | None = None,
+    classes: Path | Literal["beside"] | None = "beside",
     check_images: bool = True,
     shown: tuple[Progress, Any] | None = None,
 ) -> Dataset:
@@ -53,6 +54,7 @@ def load(
             labels=meaning,
             separator=separator,
             encoder=encoder,
+            classes=classes,
             check_images=check_images,
             on_image=on_image,
             on_text=on_text,
@@ -98,11 +100,11 @@ def dataset_of(
 ) -> Any:
     """The data named on the command line, or the data the run was trained on."""
     from plusone.data.text_features import MADE_BY
-    from plusone.prediction.run_folder import read_description, source_of
+    from plusone.prediction.run_folder import parents_file, read_description, source_of
 
-    encoder = read_description(run).made_by.get(MADE_BY)
+    encoder, classes = read_description(run).made_by.get(MADE_BY), parents_file(run)
     if data is not None:
-        return load(data, features, form, meaning, hints=hints, encoder=encoder)
+        return load(data, features, form, meaning, hints=hints, encoder=encoder, classes=classes)
     source = source_of(run)
     return load(
         source.data,
@@ -112,6 +114,7 @@ def dataset_of(
         hints=hints or (Path(source.hints) if source.hints else None),
         separator=source.separator,
         encoder=source.encoder,
+        classes=classes,
     )
 
 

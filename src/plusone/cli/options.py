@@ -34,6 +34,15 @@ Hints = Annotated[
         help="npz with scores of a zero-shot tagger or an older model (plusone hints).",
     ),
 ]
+Classes = Annotated[
+    Path | None,
+    typer.Option(
+        "--classes",
+        metavar="FILE",
+        help="CSV with the columns class,parent: a label of a class is one of its parents too; "
+        "classes.csv beside the labels by default.",
+    ),
+]
 Form = Annotated[
     str,
     typer.Option(

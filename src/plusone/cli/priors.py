@@ -176,7 +176,9 @@ def _from_single(dataset: Dataset, settings: list[str], seed: int) -> dict[str, 
     named = named_of(parts)
     named = None if named is None else named.take(rows)
     labels = seen.take(rows)
-    estimate = from_features(x, labels, groups, seed=seed, picks=recipe.picks, named=named)
+    estimate = from_features(
+        x, labels, groups, seed=seed, picks=recipe.picks, named=named, hierarchy=task.hierarchy
+    )
     known = [part.truth for part in parts if part.truth is not None]
     true = None
     if len(known) == len(parts):

@@ -134,7 +134,7 @@ def suggest(
     Example: [bold]plusone suggest runs/photos-gr-seed0 --wrong[/bold]
     """
     from plusone.data.feature_store import features_folder
-    from plusone.data.formats import read
+    from plusone.prediction.run_folder import read_audit
     from plusone.suggestions.find import (
         check_no_audit,
         drawn_weights,
@@ -173,7 +173,7 @@ def suggest(
     for name in forms:
         if name != PROBABILITIES:
             check_form(name, dataset.table)
-    checked = None if audit is None else read(audit, check_images=False).table
+    checked = None if audit is None else read_audit(audit, run)
     cached = features_folder()
     if linear:
         with resume_hint(KEPT), progress(EXTRACTING, len(dataset.table)) as (bar, making):
@@ -341,11 +341,12 @@ def _training(
     run: Path, data: str | None, features: list[Path] | None, labels: Path, *, images: bool
 ) -> list[str]:
     """The command that trains on accepted labels, if there are files with the inputs."""
-    from plusone.prediction.run_folder import read_description
+    from plusone.prediction.run_folder import parents_file, read_description
 
     if data is None:
         features = [Path(path) for path in read_description(run).source.get("features", ())]
     if not features and not images:
         return []
     words = [word for path in features or () for word in ("--features", str(path))]
+    words += [] if (classes := parents_file(run)) is None else ["--classes", str(classes)]
     return ["plusone", "train", str(labels), *words]

@@ -29,7 +29,7 @@ from plusone.cli.processes import leads
 from plusone.errors import InputError
 from plusone.extras import install_command
 from plusone.io.files import alone_in
-from plusone.io.text import percent
+from plusone.io.text import by_level, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,6 +78,7 @@ def train(
     ] = None,
     backbone: opt.Backbone = None,
     encoder: opt.Encoder = None,
+    classes: opt.Classes = None,
     epochs: opt.Epochs = None,
     lr: opt.Rate = None,
     batch_size: Annotated[
@@ -159,7 +160,7 @@ def train(
     with progress("reading", None) as (bar, reading):
         dataset = load(
             data, features, form, meaning, hints=hints, separator=separator, encoder=encoder,
-            shown=(bar, reading),
+            classes=classes or "beside", shown=(bar, reading),
         )  # fmt: skip
         facts = partial(facts_of, dataset) if ruled else None
         composed = compose(facts, *given, name=data, source=where)
@@ -172,6 +173,8 @@ def train(
         _check_new(folder, resume)
         bar.update(reading, description="reading", completed=0, total=len(dataset.table))
         task = make_task(dataset, composed.recipe, tick=lambda: bar.advance(reading))
+    encoder = dataset.made_by.get(MADE_BY)
+    source = make_source(data, features or (), form, meaning, hints, separator, encoder, classes)
     cached = features_folder() if task.images else None
     picked = _pick_rate(task, composed, cached)
     if picked is not None:
@@ -192,9 +195,7 @@ def train(
             on_record=shown.record,
             on_step=shown.step,
             on_extract=shown.extracted,
-            source=make_source(
-                data, features or (), form, meaning, hints, separator, dataset.made_by.get(MADE_BY)
-            ).to_json(),
+            source=source.to_json(),
             rules=composed.rules,
             features=cached,
             listeners=listeners,
@@ -354,6 +355,8 @@ def _print(result: RunResult, data: str, *, closed: bool, verbose: bool) -> None
     rows: list[tuple[str, object]] = [("val mAP", f"{percent(result.val_map)} {against}")]
     if result.test_map is not None:
         rows.append(("test mAP", percent(result.test_map) + result.test_note))
+    if result.test_map_by_level:
+        rows.append(("test items", by_level(result.test_map_by_level)))
     if result.recovery is not None:
         recovered = percent(result.recovery["recovery_map"])
         rows.append(("recovered", f"{recovered} (mAP of all labels of the training items)"))

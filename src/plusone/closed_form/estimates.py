@@ -18,6 +18,7 @@ from plusone.closed_form.recover import recover_labels, with_test
 from plusone.closed_form.ridge import Ridge, pick_probabilities, seen_label_regression
 from plusone.closed_form.vectors import Rows
 from plusone.data.groups import group_numbers
+from plusone.data.hierarchy import Hierarchy
 from plusone.data.matrix import LabelMatrix
 from plusone.probabilities.answered_k import k_by_answers
 from plusone.probabilities.answers import mark_answers
@@ -35,6 +36,7 @@ def from_features(
     seed: int = 0,
     picks: Picks = "auto",
     named: LabelMatrix | None = None,
+    hierarchy: Hierarchy | None = None,
 ) -> Priors:
     """Estimates k, class priors, and how readily each class is named.
 
@@ -45,9 +47,10 @@ def from_features(
         seed: Seed of the sample of items if there are more.
         picks: "uniform" takes picks as random; otherwise saliences are learned.
         named: Which seen positives were named, where the others are answers.
+        hierarchy: Which class lies below which, if the labels follow one.
     """
     ridge, seen = _regression(x, observed if named is None else named, groups, seed)
-    estimate = _estimate(ridge, seen, picks, test=True)
+    estimate = _estimate(ridge, seen, picks, hierarchy, test=True)
     scores = ridge_scores(ridge, seen)
     if named is None:
         return from_single_positives(scores, seen, estimate)
@@ -63,10 +66,11 @@ def k_from_features(
     seed: int = 0,
     picks: Picks = "auto",
     named: LabelMatrix | None = None,
+    hierarchy: Hierarchy | None = None,
 ) -> LabelsPerItem:
     """The k and the saliences of `from_features`, without class priors and without a test."""
     ridge, seen = _regression(x, observed if named is None else named, groups, seed)
-    estimate = _estimate(ridge, seen, picks, test=False)
+    estimate = _estimate(ridge, seen, picks, hierarchy, test=False)
     if named is None:
         return estimate
     return _by_answers(ridge_scores(ridge, seen), estimate, observed, named, groups, seed)
@@ -93,6 +97,7 @@ def missed_labels(
     groups: npt.ArrayLike | None = None,
     *,
     picks: Picks = "auto",
+    hierarchy: Hierarchy | None = None,
 ) -> Tensor:
     """Probability that a label is there although it was not named, `[n, L]`; 0 for seen labels.
 
@@ -101,9 +106,12 @@ def missed_labels(
         observed: Seen labels of the items, each of which has a positive, `[n, L]`.
         groups: The group of each item, `[n]`.
         picks: "uniform" takes picks as random; otherwise saliences are learned.
+        hierarchy: Which class lies below which, if the labels follow one.
     """
     with torch.no_grad():
-        recovered = recover_labels(_ridge(x, observed, groups), observed, picks=picks).recovered()
+        ridge = _ridge(x, observed, groups)
+        solution = recover_labels(ridge, observed, picks=picks, hierarchy=hierarchy)
+        recovered = solution.recovered()
     return recovered.masked_fill_(torch.from_numpy(observed.dense()) != 0, 0.0)
 
 
@@ -158,9 +166,16 @@ def _ridge(x: Tensor, observed: LabelMatrix, groups: npt.ArrayLike | None) -> Ri
         return Ridge(space.learn(Rows.of(x)), groups=number)
 
 
-def _estimate(ridge: Ridge, observed: LabelMatrix, picks: Picks, *, test: bool) -> LabelsPerItem:
+def _estimate(
+    ridge: Ridge,
+    observed: LabelMatrix,
+    picks: Picks,
+    hierarchy: Hierarchy | None,
+    *,
+    test: bool,
+) -> LabelsPerItem:
     with torch.no_grad():
-        solution = recover_labels(ridge, observed, picks=picks)
-        solution = with_test(solution) if test else solution
+        solution = recover_labels(ridge, observed, picks=picks, hierarchy=hierarchy)
+        solution = with_test(solution) if test and hierarchy is None else solution
     assert solution.estimate is not None
     return solution.estimate

@@ -47,6 +47,7 @@ from plusone.closed_form.ridge import (
     regression,
     seen_label_regression,
 )
+from plusone.data.hierarchy import Hierarchy
 from plusone.data.matrix import LabelMatrix
 from plusone.probabilities.curve import FEWEST
 from plusone.probabilities.k import (
@@ -55,6 +56,7 @@ from plusone.probabilities.k import (
     effective_classes,
     labels_per_item,
     salience_ratio,
+    with_implied,
 )
 from plusone.probabilities.picks import Salience, learn_salience, shrunken_salience
 from plusone.seeds import generator
@@ -122,6 +124,7 @@ def recover_labels(
     picks: Picks = "auto",
     salience: Sequence[float] | None = None,
     penalties: Sequence[float] = PENALTIES,
+    hierarchy: Hierarchy | None = None,
 ) -> Solution:
     """The regression on recovered labels.
 
@@ -140,10 +143,20 @@ def recover_labels(
             are learned.
         salience: How readily each class is named, `[L]`, if it is known.
         penalties: To choose from.
+        hierarchy: Which class lies below which, if the labels follow one. k is then that of the
+            most specific labels, with those that follow from them.
 
     Returns:
         The solution; its `estimate` is k with its range and the saliences.
     """
+    if hierarchy is not None and k is None and estimate is None:
+        named = hierarchy.most_specific(observed)
+        alone = recover_labels(
+            ridge, named, rounds=rounds, scoring=scoring, picks=picks, penalties=penalties
+        )
+        assert alone.estimate is not None
+        estimate = with_implied(alone.estimate, named, hierarchy)
+    told = estimate is not None
     solution = seen_label_regression(ridge, observed, penalties)
     some = _Sample(solution)
     left_out, seen, own = some.predictions(), some.seen, some.weights
@@ -160,7 +173,7 @@ def recover_labels(
         power = power_for(p[some.searched], seen[some.searched], estimate.k, e)
         picked = None if number else first.k
         step = Recovering(power, estimate.k, e, picked, scoring)
-        if e is not None and first.source == "estimated":
+        if e is not None and first.source == "estimated" and not told:
             recovered = step.recovered(left_out, seen)
             estimate = first.scaled(salience_ratio(recovered, seen, learned, top))
             step = replace(step, k=estimate.k)

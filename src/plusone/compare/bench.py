@@ -222,6 +222,7 @@ def make_entries(spec: BenchSpec) -> list[Entry]:
             block.format,
             block.labels,
             None if block.hints is None else Path(block.hints),
+            classes=None if block.classes is None else Path(block.classes),
         )
         if source in sources:
             raise InputError(

@@ -60,6 +60,8 @@ class Job:
             parts += (hints, file_state(Path(hints)))
         if self.source.encoder is not None:
             parts += (self.source.encoder,)
+        if (classes := self.source.classes) is not None:
+            parts += (classes, file_state(Path(classes)))
         return content_key(parts)
 
     @property

@@ -55,6 +55,7 @@ class DataSpec(BaseModel):
     Args:
         path: An embedded data set, or a path; relative paths start at the TOML file.
         hints: A file with scores from elsewhere, for the methods that use them.
+        classes: A CSV with the columns class,parent; `classes.csv` beside the labels by default.
         name: Its name in tables; by default the one its reader gives.
     """
 
@@ -62,6 +63,7 @@ class DataSpec(BaseModel):
     path: PathName
     features: tuple[PathName, ...] = ()
     hints: PathName | None = None
+    classes: PathName | None = None
     format: str = "auto"
     labels: str = "auto"
     name: str | None = Field(None, min_length=1)

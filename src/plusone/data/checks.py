@@ -341,12 +341,25 @@ def label_warnings(classes: Sequence[str], seen: Sequence[int]) -> list[str]:
         classes: Their names.
         seen: How many seen positives each has.
     """
+    return unseen_warnings(classes, seen) + name_warnings(dict(zip(classes, seen, strict=True)))
+
+
+def unseen_warnings(classes: Sequence[str], seen: Sequence[int]) -> list[str]:
+    """A sentence about classes without a seen positive, if there are any.
+
+    >>> unseen_warnings(["dog", "cat"], [3, 0])[0][:73]
+    '1 of 2 classes has no seen positive, so nothing can be learned of it: cat'
+    """
     names = [name for name, count in zip(classes, seen, strict=True) if not count]
+    if not names:
+        return []
+    have, which = ("has", "it") if len(names) == 1 else ("have", "them")
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    which = "it" if len(names) == 1 else "them"
-    none = f"no seen positive, so nothing can be learned of {which}: "
-    nothing = [none + ", ".join(names[:SHOWN]) + more] if names else []
-    return nothing + name_warnings(dict(zip(classes, seen, strict=True)))
+    return [
+        f"{len(names)} of {len(classes)} classes {have} no seen positive, so nothing can be "
+        f"learned of {which}: {', '.join(names[:SHOWN])}{more}; hints do not need any "
+        "(plusone hints, docs/rare-classes.md)"
+    ]
 
 
 def main_class_warnings(seen: Mapping[str, int]) -> list[str]:

@@ -190,6 +190,27 @@ class LabelMatrix:
             self.row_of_entry()[keep], self.indices[keep], 1, self.shape, default=default
         )
 
+    def unless_negative(self, truth: LabelMatrix) -> LabelMatrix:
+        """The same states, but unobserved where a negative is positive in truth.
+
+        >>> seen = LabelMatrix.from_dense([[1, -1, -1]])
+        >>> seen.unless_negative(LabelMatrix.from_dense([[1, 1, 0]], default=-1)).dense().tolist()
+        [[1, 0, -1]]
+        """
+        own = self.row_of_entry() * self.n_classes + self.indices
+        positive = truth.only_positives()
+        true = positive.row_of_entry() * self.n_classes + positive.indices
+        if self.default == -1:
+            more = np.setdiff1d(true, own)
+            places = np.concatenate([own, more])
+            values = np.concatenate([self.values, np.zeros(len(more), dtype=np.int8)])
+            values[: len(own)][(self.values == -1) & np.isin(own, true)] = 0
+        else:
+            kept = (self.values != -1) | np.isin(own, true, invert=True)
+            places, values = own[kept], self.values[kept]
+        rows, columns = np.divmod(places, self.n_classes)
+        return LabelMatrix.from_entries(rows, columns, values, self.shape, default=self.default)
+
     def with_default(self, default: int) -> LabelMatrix:
         """The same states, stored relative to another `default`.
 

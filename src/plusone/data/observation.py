@@ -481,6 +481,9 @@ def observe_table(
     protocol, so observe before holding out. Scheme, seed and the digest of the result are recorded
     in `observation`, and of schemes with boxes the number of items with several positives and no
     box, `without_boxes`, and the first of them.
+
+    Where classes have a hierarchy, what is drawn is the most specific labels of each item, and the
+    labels above a seen one are seen too.
     """
     if table.truth is None:
         raise InputError(
@@ -488,19 +491,24 @@ def observe_table(
             "need all labels (read it with labels=complete if its zeros are negatives)"
         )
     rule = parse_scheme(scheme) if isinstance(scheme, str) else scheme
+    truth, hierarchy = table.truth, table.hierarchy
+    if hierarchy is not None:  # annotators name the most specific labels
+        truth = hierarchy.most_specific(truth)
     own = rule.for_table(table) if isinstance(rule, Named) else rule
     without: npt.NDArray[np.int64] | None = None
     if isinstance(rule, Boxed):
-        own, known = rule.for_table(table)
-        without = np.flatnonzero(~known & (table.truth.per_item(1) > 1))
+        own, known = rule.for_table(replace(table, truth=truth))
+        without = np.flatnonzero(~known & (truth.per_item(1) > 1))
     order, labels, questions = [], [], []
     for name in ["train"] if table.split is None else list(dict.fromkeys(table.split.tolist())):
         rows = table.rows_of(name)
-        result = _for_rows(own, rows)(table.truth.take(rows), seed)
+        result = _for_rows(own, rows)(truth.take(rows), seed)
         order.append(rows)
         labels.append(result.labels)
         questions.append(result.questions)
     seen = LabelMatrix.concatenate(labels).take(np.argsort(np.concatenate(order)))
+    if hierarchy is not None:
+        seen = hierarchy.closed(seen.unless_negative(table.truth))
     record: dict[str, object] = {
         "scheme": describe_scheme(rule),
         "seed": seed,

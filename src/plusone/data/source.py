@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from plusone.data.broken import without_broken
+from plusone.data.classes_file import beside, with_parents_of
 from plusone.data.dataset import Dataset, Skipped
 from plusone.data.features import MADE_BY, align, matched_loosely, read_features
 from plusone.data.formats import read
@@ -53,6 +54,7 @@ class Source:
     hints: str | None = field(default=None, repr=False)  # keys are made of the repr
     separator: str | None = field(default=None, repr=False)
     encoder: str | None = field(default=None, repr=False)
+    classes: str | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -71,6 +73,7 @@ class Source:
             labels=self.labels,
             separator=self.separator,
             encoder=self.encoder,
+            classes=None if self.classes is None else Path(self.classes),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -94,6 +97,7 @@ def make_source(
     hints: Path | None = None,
     separator: str | None = None,
     encoder: str | None = None,
+    classes: Path | None = None,
 ) -> Source:
     """The data that a command names, with absolute paths."""
     place = data if data in EMBEDDED else str(Path(data).resolve())
@@ -101,7 +105,9 @@ def make_source(
         raise InputError(f"{data}: no such file or folder")
     files = tuple(str(path.resolve()) for path in features)
     of_hints = None if hints is None else str(hints.resolve())
-    return Source(place, files, form, meaning, of_hints, separator, encoder)
+    classes = classes or (None if data in EMBEDDED else beside(Path(data)))
+    of_classes = None if classes is None else str(classes.resolve())
+    return Source(place, files, form, meaning, of_hints, separator, encoder, of_classes)
 
 
 def load_source(
@@ -113,6 +119,7 @@ def load_source(
     labels: str = "auto",
     separator: str | None = None,
     encoder: str | None = None,
+    classes: Path | Literal["beside"] | None = "beside",
     check_images: bool = True,
     on_image: Callable[[int, int], None] | None = None,
     on_text: Callable[[int, int], None] | None = None,
@@ -124,7 +131,11 @@ def load_source(
     Unless told otherwise, items whose image cannot be decoded are left out (`plusone.data.broken`);
     `on_image` is called with the number of images checked so far and the total. Texts become
     features by a sentence encoder (`plusone.data.text_encoder`), and `on_text` is called likewise.
+    `classes` is the file with the parents of classes; by default the `classes.csv` beside the
+    labels, if there is one, and None for no parents.
     """
+    if classes == "beside":
+        classes = None if data in EMBEDDED else beside(Path(data))
     if data in EMBEDDED:
         dataset = _digits(data)
     else:
@@ -152,6 +163,8 @@ def load_source(
             dataset = with_text_features(dataset, encoder or AUTO, on_text)
         elif check_images:
             dataset = without_broken(dataset, on_image)
+    if classes is not None:
+        dataset = replace(dataset, table=with_parents_of(dataset.table, classes))
     return dataset if hints is None else replace(dataset, table=with_hints(dataset.table, hints))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plusone.data.groups import random_items
+from plusone.data.hierarchy import Hierarchy
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 
@@ -56,6 +57,7 @@ class LabelTable:
         named: Which seen positives people named, 1 in `[N, L]`; the others are answers to
             questions. None if all of them were named.
         texts: The text of each item, `N` of them, if the items are texts.
+        hierarchy: Which class lies below which; labels follow it. None if no class has a parent.
     """
 
     ids: Strings
@@ -70,6 +72,7 @@ class LabelTable:
     hints: npt.NDArray[np.float32] | None = None
     named: LabelMatrix | None = None
     texts: tuple[str, ...] | None = None
+    hierarchy: Hierarchy | None = None
 
     def __post_init__(self) -> None:
         n, n_classes = len(self.ids), len(self.classes)
@@ -82,6 +85,9 @@ class LabelTable:
         for name, part in tables:
             if part is not None and part.shape != (n, n_classes):
                 raise ValueError(f"{name} have shape {part.shape}, expected {(n, n_classes)}")
+        if self.hierarchy is not None and len(self.hierarchy.parent) != n_classes:
+            parents = len(self.hierarchy.parent)
+            raise ValueError(f"the hierarchy has {parents} classes, the table {n_classes}")
         columns = (("split", self.split), ("groups", self.groups), ("texts", self.texts))
         for name, column in columns:
             if column is not None and len(column) != n:
@@ -131,7 +137,13 @@ class LabelTable:
         named = None if self.named is None else self.named.columns(columns)
         labels = self.labels.columns(columns)
         return replace(
-            self, classes=tuple(names), labels=labels, truth=truth, hints=hints, named=named
+            self,
+            classes=tuple(names),
+            labels=labels,
+            truth=truth,
+            hints=hints,
+            named=named,
+            hierarchy=None if self.hierarchy is None else self.hierarchy.of(columns),
         )
 
     def rows_of(self, split: str) -> npt.NDArray[np.int64]:

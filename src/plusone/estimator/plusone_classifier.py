@@ -213,7 +213,10 @@ def light_predictor(training: Training, calibration: Calibration) -> Predictor:
     labels = blank_labels(len(task.classes), training.k, recipe.seed, task.shape)
     _, method = build(recipe, labels, task.shape, images=False)
     model = training.model.eval().to(CPU)
-    return Predictor(recipe, task.classes, task.shape, False, model, method, calibration)
+    shape, hierarchy = task.shape, task.hierarchy
+    return Predictor(
+        recipe, task.classes, shape, False, model, method, calibration, hierarchy=hierarchy
+    )
 
 
 class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

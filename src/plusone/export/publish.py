@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from plusone.data.classes_file import CLASSES, write_parents
 from plusone.data.formats import write as write_table
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
@@ -136,7 +137,7 @@ def move_export(part: Path, out: Path) -> None:
     export, the new one, or a folder without a model. `config.json` marks the folder as an export.
     """
     with alone_in(out):
-        for name in MODELS:
+        for name in (*MODELS, *({CLASSES} - {path.name for path in part.iterdir()})):
             (out / name).unlink(missing_ok=True)
         names = [path.name for path in part.iterdir() if path.name not in MODELS]
         for name in (*sorted(names, key=lambda name: name != CONFIG), *MODELS):
@@ -171,4 +172,6 @@ def _write_model(predictor: Predictor, description: RunDescription, out: Path) -
     write_table(table, out / "observed.npz")
     public = {k: v for k, v in description.to_json().items() if k != "fingerprint"}
     write_json(out / "data.json", public | {"source": {}})
+    if predictor.hierarchy is not None:
+        write_parents(out / CLASSES, predictor.classes, predictor.hierarchy)
     write_text(out / "recipe.toml", public_recipe(predictor.recipe).to_toml())

@@ -14,6 +14,7 @@ from torch import Tensor
 from plusone.build import Plan
 from plusone.data.dataset import Dataset
 from plusone.data.groups import group_numbers, random_items
+from plusone.data.hierarchy import Hierarchy
 from plusone.data.images import cached_images, decode_all
 from plusone.data.lazy import LARGE, rows_of
 from plusone.data.matrix import LabelMatrix
@@ -76,6 +77,7 @@ class Task:
         observation: Scheme, seed and digest of the observed labels.
         workers: The processes that decode images which are not in memory.
         made_by: What made the features, as far as their file says.
+        hierarchy: Which class lies below which.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Task:
     observation: Mapping[str, object]
     workers: ImageWorkers = field(default_factory=ImageWorkers)
     made_by: Mapping[str, object] = field(default_factory=dict)
+    hierarchy: Hierarchy | None = None
 
 
 def numbered_groups(parts: Sequence[Part]) -> Tensor | None:
@@ -214,6 +217,7 @@ def make_task(dataset: Dataset, recipe: Recipe, tick: Callable[[], None] | None 
         observation=dict(table.observation) or {"scheme": "given", "digest": table.labels.digest()},
         workers=workers,
         made_by=dataset.made_by,
+        hierarchy=table.hierarchy,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 # Control characters but line breaks and tabs, what turns text around, and halves of characters.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -11,6 +12,15 @@ CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud8
 def percent(value: float | None) -> str:
     """A share as per cent with two digits, or a dash."""
     return "-" if value is None else f"{100 * value:.2f}"
+
+
+def by_level(values: Sequence[float | None]) -> str:
+    """MAP by level of a hierarchy in a phrase.
+
+    >>> by_level([0.9, None])
+    'mAP by level, the top first: 90.00, -'
+    """
+    return f"mAP by level, the top first: {', '.join(map(percent, values))}"
 
 
 def printable(text: str) -> str:

@@ -154,6 +154,7 @@ class Recovery(RidgeRegression[RecoveryOptions]):
             scoring=self.options.scoring,
             picks=self.labels.picks,
             penalties=self.penalties,
+            hierarchy=self.labels.hierarchy,
         )
 
     def after_solving(self, recovered: Callable[[Tensor], Tensor]) -> None:

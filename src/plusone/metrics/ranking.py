@@ -12,6 +12,7 @@ and ties need no special treatment.
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -121,6 +122,23 @@ def mean_average_precision(
     has_positive = np.asarray(positive.any(axis=0))
     measured = ~(has_positive & np.isnan(per_class))
     return mean_over_classes(per_class[measured], has_positive[measured], empty)
+
+
+def mean_by_level(
+    per_class: npt.ArrayLike, level: npt.NDArray[np.int64]
+) -> tuple[float | None, ...]:
+    """The mean over the classes of each level of a hierarchy, the top first.
+
+    Args:
+        per_class: A figure of each class, `[L]`; NaN where there is none.
+        level: Of each class, from 1, `[L]`.
+
+    >>> mean_by_level([0.9, 0.5, 0.7, float("nan")], np.array([1, 2, 2, 3]))
+    (0.9, 0.6, None)
+    """
+    values = np.asarray(per_class, dtype=np.float64)
+    own = (values[(level == number) & ~np.isnan(values)] for number in range(1, level.max() + 1))
+    return tuple(float(part.mean()) if len(part) else None for part in own)
 
 
 def roc_auc(scores: Array, truth: Array, unknown: Unknown = "auto") -> Tensor:

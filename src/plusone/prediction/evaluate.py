@@ -16,7 +16,8 @@ from plusone.data.table import hold_out_validation
 from plusone.errors import InputError
 from plusone.inputs.loader import SomeInputs
 from plusone.inputs.sampling import TEST_LABELS, blockwise, sample
-from plusone.metrics import Cut, Unknown, evaluate
+from plusone.io.text import by_level
+from plusone.metrics import Cut, Unknown, average_precision, evaluate, mean_by_level
 from plusone.metrics.calibration_error import mean_and_rate
 from plusone.metrics.known import MEANINGS, against
 from plusone.models.branches import Branches
@@ -42,6 +43,7 @@ class Evaluation:
         not_measured: Classes of the model that the data does not have.
         unknown: How many labels are unknown, where they are left out.
         ends: The metrics if all unknown labels were "negative", and if all were "positive".
+        map_by_level: mAP of the classes of each level of a hierarchy, the top first.
     """
 
     items: int
@@ -51,6 +53,13 @@ class Evaluation:
     metrics: dict[str, float | None]
     unknown: int = 0
     ends: Mapping[str, dict[str, float | None]] = field(default_factory=dict)
+    map_by_level: tuple[float | None, ...] = ()
+
+    def sentences(self) -> list[str]:
+        """What else is to be said."""
+        levels = [by_level(self.map_by_level)] if self.map_by_level else []
+        calibration = self.calibration()
+        return levels if calibration is None else [calibration, *levels]
 
     def calibration(self) -> str | None:
         """How well probabilities agree with true labels, in a sentence; None on seen labels."""
@@ -69,6 +78,7 @@ class Evaluation:
         values["against"] = self.against
         values |= {"not_measured": list(self.not_measured)} if self.not_measured else {}
         values |= {"unknown": self.unknown} if self.ends else {}
+        values |= {"map_by_level": list(self.map_by_level)} if self.map_by_level else {}
         return values | self.metrics | {f"if_{end}": found for end, found in self.ends.items()}
 
 
@@ -212,8 +222,10 @@ def evaluate_run(
         len(predictor.classes),
         lambda part: predictor.log_odds(SomeInputs(inputs, part), tick),
     )
+    hierarchy = predictor.hierarchy
     if len(shared) < len(predictor.classes):
         columns = [predictor.classes.index(name) for name in shared]
+        hierarchy = None if hierarchy is None else hierarchy.of(columns)
         log_odds = log_odds[:, columns]
         threshold = threshold if isinstance(threshold, float) else threshold[columns]
     p, states, what = torch.sigmoid(log_odds), target.dense(), against(target)
@@ -228,6 +240,9 @@ def evaluate_run(
         return values
 
     first, *ends = MEANINGS[what]
+    levels: tuple[float | None, ...] = ()
+    if hierarchy is not None:
+        levels = mean_by_level(average_precision(log_odds, states, first), hierarchy.level)
     return Evaluation(
         items=len(rows),
         of=None if chosen is None else total,
@@ -236,6 +251,7 @@ def evaluate_run(
         metrics=measured(first),
         unknown=int((states == 0).sum()) if ends else 0,
         ends={end: measured(end) for end in ends},
+        map_by_level=levels,
     )
 
 

@@ -278,6 +278,7 @@ def _features_or_dataset(
         labels=meaning,
         check_images=False,
         encoder=predictor.made_by.get(MADE_BY),
+        classes=None,
     )
     table = dataset.table
     ids, count = tuple(table.ids.tolist()), len(table)

@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from plusone.build import below, blank_labels, branched, build
 from plusone.closed_form.kernel import KernelMap, StandardMap, kind_of
+from plusone.data.hierarchy import Hierarchy
 from plusone.data.images import Crops
 from plusone.device import allowing_tf32, autocasts, device_of, resolve
 from plusone.errors import InputError, first_line
@@ -26,11 +27,13 @@ from plusone.prediction import checkpoint
 from plusone.prediction.run_folder import (
     is_unfinished,
     read_description,
+    read_hierarchy,
     read_observed,
     read_recipe,
     refuse_diverged,
 )
 from plusone.probabilities.calibration import Calibration, read_calibration
+from plusone.probabilities.consistent import consistent
 from plusone.recipe import Recipe
 
 ALLOCATED_PER_BYTE = 16  # of a weights file: initial weights, their copies and temporaries
@@ -50,6 +53,7 @@ class Predictor:
         crops: Which crops of an image it is shown; those of its training if not given.
         batch_size: Inputs that are computed at once; by the device if not given.
         made_by: What made the features that it was trained on, as far as their file said.
+        hierarchy: Which class lies below which; probabilities agree with it.
     """
 
     recipe: Recipe
@@ -62,6 +66,7 @@ class Predictor:
     crops: Crops | None = None
     batch_size: int | None = None
     made_by: Mapping[str, Any] = field(default_factory=dict)
+    hierarchy: Hierarchy | None = None
 
     @property
     def shown(self) -> Recipe:
@@ -81,7 +86,7 @@ class Predictor:
     def raw(self) -> Predictor:
         """The same model without its calibration: its probabilities are the raw scores."""
         none = Calibration.none(len(self.classes), "as asked for")
-        return replace(self, calibration=none)
+        return replace(self, calibration=none, hierarchy=None)
 
     def log_odds(self, inputs: Inputs, tick: Callable[[int], None] | None = None) -> Tensor:
         """Log-odds of the probabilities `[N, L]`, which rank labels where those round to 1."""
@@ -113,7 +118,7 @@ class Predictor:
 
     def from_logits(self, logits: Tensor) -> Tensor:
         """Log-odds of the probabilities, from logits of the model `[..., L]`."""
-        return self.calibration(self.method.log_odds(logits))
+        return consistent(self.calibration(self.method.log_odds(logits)), self.hierarchy)
 
     def _mean_odds(self, crops: Tensor) -> Tensor:
         """Logits `[B, L]` of the mean odds over crops `[B, V, C, H, W]`."""
@@ -191,6 +196,7 @@ def load_run(
         method,
         read_calibration(folder, description.classes),
         made_by=description.made_by,
+        hierarchy=read_hierarchy(folder, description.classes),
     )
 
 

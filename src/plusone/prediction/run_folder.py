@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from plusone.data.classes_file import CLASSES, closed, read_parents, with_parents
 from plusone.data.formats import read as read_table
+from plusone.data.hierarchy import Hierarchy
 from plusone.data.source import Source
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
@@ -141,10 +145,33 @@ def read_observed(folder: Path) -> LabelTable:
     table = read_table(path, check_images=False).table
     if table.classes != description.classes:
         raise InputError(f"{path}: has other classes than data.json beside it; train again")
+    table = replace(table, hierarchy=read_hierarchy(folder, table.classes))
     items = sum(description.items.values())
     if description.items and len(table) > max(items, 1):  # an export has a blank row
         raise InputError(f"{path}: has {len(table):,} items, data.json beside it {items:,}")
-    return table
+    return closed(table)
+
+
+def parents_file(folder: Path) -> Path | None:
+    """The parents of the classes of a run, which the user's file may have changed since."""
+    path = folder / CLASSES
+    return path if path.is_file() else None
+
+
+def read_hierarchy(folder: Path, classes: Sequence[str]) -> Hierarchy | None:
+    """The same as a hierarchy; None if the run has none."""
+    if (path := parents_file(folder)) is None:
+        return None
+    parents, place = read_parents(path), {name: number for number, name in enumerate(classes)}
+    if parents.keys() != place.keys():
+        raise InputError(f"{path}: has other classes than data.json beside it; train again")
+    return Hierarchy(tuple(place.get(parents[name]) for name in classes))
+
+
+def read_audit(path: Path, run: Path) -> LabelTable:
+    """An audit of items of a run, closed by its hierarchy."""
+    table, parents = read_table(path, check_images=False).table, parents_file(run)
+    return table if parents is None else with_parents(table, read_parents(parents), path)
 
 
 def _read_object(path: Path) -> dict[str, Any]:
@@ -199,4 +226,5 @@ def source_of(run: Path) -> Source:
         raise InputError(
             f"{run}: does not say which data it was trained on; name the data after the run"
         )
-    return source
+    classes = parents_file(run)
+    return replace(source, classes=None if classes is None else os.fspath(classes))

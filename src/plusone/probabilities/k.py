@@ -30,6 +30,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from plusone.data.hierarchy import Hierarchy
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.probabilities.curve import FEWEST, fit_to_picks
@@ -176,15 +177,42 @@ class Priors:
         }
 
 
-def labels_per_item(scores: npt.ArrayLike, observed: LabelMatrix) -> LabelsPerItem:
+def with_implied(
+    estimate: LabelsPerItem, named: LabelMatrix, hierarchy: Hierarchy
+) -> LabelsPerItem:
+    """The number of labels per item with those that follow from the ones that were picked.
+
+    With pi_a the share of items whose seen label lies below class a, and k labels that are as good
+    as drawn from the seen ones, a class a is above one of them with probability 1 - (1 - pi_a)^k.
+
+    Args:
+        estimate: That of the most specific labels.
+        named: Those that are seen, `[N, L]`.
+        hierarchy: Which class lies below which.
+    """
+    positive = named.only_positives()
+    above = hierarchy.closed(positive).per_class(1) - positive.per_class(1)
+    share = above / max(int((named.per_item(1) > 0).sum()), 1)
+
+    def of(k: float) -> float:
+        return k + float((1 - (1 - share) ** k).sum())
+
+    return replace(estimate, k=of(estimate.k), low=of(estimate.low), high=of(estimate.high))
+
+
+def labels_per_item(
+    scores: npt.ArrayLike, observed: LabelMatrix, hierarchy: Hierarchy | None = None
+) -> LabelsPerItem:
     """Estimates k from how often the highest score of an item is that of a seen label.
 
     An item with several seen positives counts by the share of them that has the highest score: each
-    is as good as picked at random. Items without one are left out.
+    is as good as picked at random. Items without one are left out, and so are classes that were
+    never seen. Labels that follow from others were not picked (`with_implied`).
 
     Args:
         scores: Out-of-sample scores, `[N, L]`; only their order within an item counts.
         observed: Seen labels, `[N, L]`.
+        hierarchy: Which class lies below which, if the labels follow one.
 
     >>> seen = LabelMatrix.from_dense(np.eye(4, dtype=int).repeat(25, axis=0))
     >>> labels_per_item(seen.dense(), seen).k  # every seen label is predicted: one label per item
@@ -193,6 +221,10 @@ def labels_per_item(scores: npt.ArrayLike, observed: LabelMatrix) -> LabelsPerIt
     values = np.asarray(scores)
     if values.shape != observed.shape:
         raise InputError(f"scores have shape {values.shape}, labels {observed.shape}")
+    if hierarchy is not None:
+        named = hierarchy.most_specific(observed)
+        return with_implied(labels_per_item(values, named), named, hierarchy)
+    never = observed.per_class(1) == 0
     counts = observed.per_item(1)
     rows = np.flatnonzero(counts)
     refuse_few(len(rows))
@@ -200,7 +232,7 @@ def labels_per_item(scores: npt.ArrayLike, observed: LabelMatrix) -> LabelsPerIt
     for start in range(0, len(rows), BLOCK):  # tables of all items would take much memory
         own = rows[start : start + BLOCK]
         states = observed.dense(own)
-        top = np.where(states == -1, -np.inf, values[own]).argmax(axis=1)
+        top = np.where((states == -1) | never, -np.inf, values[own]).argmax(axis=1)
         right[start : start + BLOCK] = states[np.arange(len(own)), top] == 1
     right /= per_item
     positive = observed.values == 1

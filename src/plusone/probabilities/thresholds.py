@@ -15,11 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from plusone.data.hierarchy import Hierarchy
 from plusone.errors import InputError
 from plusone.io.files import write_json
 from plusone.io.readers import read_json
 from plusone.metrics.threshold import thresholds_by_expected_f1, thresholds_from
 from plusone.probabilities.calibration import Calibration, HeldOut
+from plusone.probabilities.consistent import consistent_array
 
 FILE = "thresholds.json"
 DEFAULT = 0.5
@@ -72,6 +74,11 @@ class Thresholds:
         logits = calibration.inverse(np.log(p) - np.log1p(-p))
         scores = torch.sigmoid(torch.from_numpy(logits))
         return Thresholds(tuple(scores.tolist()), self.origin)
+
+    def within(self, hierarchy: Hierarchy | None) -> Thresholds:
+        """The same, but none above that of a class below it: then tags agree with a hierarchy."""
+        values = -consistent_array(-self.array, hierarchy)
+        return Thresholds(tuple(values.tolist()), self.origin)
 
     def by_name(self, classes: Sequence[str]) -> dict[str, float]:
         """The threshold of each class by its name."""

@@ -15,8 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from plusone.data.hierarchy import Hierarchy
 from plusone.data.matrix import LabelMatrix
 from plusone.probabilities.answers import Answers
+from plusone.probabilities.consistent import consistent_array
 from plusone.probabilities.correction import Correction, counted_once, fit_correction
 from plusone.probabilities.curve import FEWEST, Floats, States, fit_to_picks
 from plusone.probabilities.k import LabelsPerItem
@@ -127,6 +129,15 @@ class Calibrated:
     checked: Checked | None = None
     summary: CalibrationSummary | None = None
     careful: Floats | None = None
+
+    def within(self, hierarchy: Hierarchy | None) -> Calibrated:
+        """The same with probabilities that agree with a hierarchy, which the labels follow."""
+        careful = self.careful
+        return replace(
+            self,
+            probabilities=consistent_array(self.probabilities, hierarchy),
+            careful=None if careful is None else consistent_array(careful, hierarchy),
+        )
 
 
 def calibrate(

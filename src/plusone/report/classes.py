@@ -11,9 +11,10 @@ import numpy as np
 
 from plusone.compare.jobs import JobResult
 from plusone.compare.rows import mean_per_class
+from plusone.data.checks import unseen_warnings
 from plusone.errors import InputError
 from plusone.methods import ALL_LABELS, ASSUME_NEGATIVE
-from plusone.prediction.run_folder import read_description, read_observed
+from plusone.prediction.run_folder import read_description, read_hierarchy, read_observed
 from plusone.probabilities.calibration import read_calibration
 from plusone.probabilities.thresholds import read_thresholds
 from plusone.report.blocks import Block, Cell, Drawing, Section, Table
@@ -37,6 +38,7 @@ TABLE_TEXT = (
 )
 COMPARED = 3  # methods in a figure
 SHOWN = 40  # classes in a figure
+EXAMPLES = 4  # classes of a level that are named
 
 
 def per_class(material: Material) -> Section:
@@ -44,7 +46,7 @@ def per_class(material: Material) -> Section:
     blocks: list[Block] = []
     for group in material.groups:
         if group.only is not None and (table := class_table(group.only, group.name)) is not None:
-            blocks.append(table)
+            blocks += [*level_table(group.only), table]
         elif _scores(group):
             blocks.append(Drawing(f"classes-{group.slug}", partial(_draw, group)))
     compared = any(isinstance(block, Drawing) for block in blocks)
@@ -73,6 +75,8 @@ def class_table(run: JobResult, name: str) -> Table | None:
     notes: tuple[str, ...] = (
         "thresholds.json in the run folder holds the thresholds and may be edited.",
     )
+    if None not in seen:
+        notes = (*unseen_warnings(classes, [count or 0 for count in seen]), *notes)
     if (expected := expected_of(run)) is not None:
         notes = (
             "Given: held-out items that the model gives the class to. Right: how many of these "
@@ -104,6 +108,35 @@ def class_table(run: JobResult, name: str) -> Table | None:
         tuple(zip(*(cells for _, cells in columns), strict=True)),
         notes=notes,
     )
+
+
+def level_table(run: JobResult) -> list[Table]:
+    """The test mAP of each level of the hierarchy of a run, if it has one."""
+    if not run.run or not run.test_map_by_level:
+        return []
+    folder = Path(run.run)
+    try:
+        classes = read_description(folder).classes
+        hierarchy = read_hierarchy(folder, classes)
+    except (InputError, OSError):
+        return []
+    if hierarchy is None:
+        return []
+    rows = []
+    for level, figure in enumerate(run.test_map_by_level, 1):
+        own = [name for name, at in zip(classes, hierarchy.level, strict=True) if at == level]
+        examples = ", ".join(own[:EXAMPLES]) + (", ..." if len(own) > EXAMPLES else "")
+        known = Cell("–") if figure is None else Cell(f"{100 * figure:.2f}", figure)
+        rows.append(
+            (Cell(str(level), level), Cell(examples), Cell(f"{len(own):,}", len(own)), known)
+        )
+    columns = (
+        ("level", "1 is the top"),
+        ("for example", ""),
+        ("classes", ""),
+        ("test mAP", "mean of the average precision of its classes, in %"),
+    )
+    return [Table("Levels of the hierarchy", columns, tuple(rows), text=2)]
 
 
 def _share(part: float, whole: float) -> Cell:

@@ -22,7 +22,8 @@ def apply_answers(
 
     An answer replaces an earlier seen label; of several answers about one label the last counts.
     The truth, if there is one, is not changed. What was named before stays so, unless an answer
-    says that it is wrong. `observation` holds the number of answers.
+    says that it is wrong. `observation` holds the number of answers. Where classes have a
+    hierarchy, an answer is one about parents or children, too.
 
     Args:
         table: The items and their seen labels.
@@ -34,14 +35,17 @@ def apply_answers(
     >>> apply_answers(seen, [0], [1], [False]).labels.dense().tolist()
     [[1, -1]]
     """
-    before = table.labels
+    before, hierarchy = table.labels, table.hierarchy
     n_classes = before.n_classes
     row, label = np.asarray(rows, dtype=np.int64), np.asarray(labels, dtype=np.int64)
     inside = (row >= 0) & (row < len(table)) & (label >= 0) & (label < n_classes)
     if not inside.all():
         raise ValueError(f"an answer is outside the table of {len(table)} x {n_classes} labels")
+    answer, number = np.asarray(yes, dtype=bool), len(np.unique(row * n_classes + label))
+    if hierarchy is not None:
+        row, label, answer = hierarchy.spread(row, label, answer)
     key, last = np.unique((row * n_classes + label)[::-1], return_index=True)
-    value = np.where(np.asarray(yes, dtype=bool)[::-1][last], 1, -1).astype(np.int8)
+    value = np.where(answer[::-1][last], 1, -1).astype(np.int8)
     old = before.row_of_entry() * n_classes + before.indices
     unchanged = ~np.isin(old, key)
     stored = value != before.default
@@ -52,7 +56,7 @@ def apply_answers(
         new_rows, new_labels, values, before.shape, default=before.default
     )
     earlier = table.observation.get("answers")
-    count = len(key) + (earlier if isinstance(earlier, int) else 0)
+    count = number + (earlier if isinstance(earlier, int) else 0)
     observation = {"scheme": "given"} | dict(table.observation)
     observation |= {"digest": matrix.digest(), "answers": count}
     named = (table.named or before).only_positives()

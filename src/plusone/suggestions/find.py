@@ -282,6 +282,7 @@ def find(
         scores, weight = with_prior(scores, table.hints, table.labels, seed=recipe.seed)
     k = _k(fit, table, positives, recipe)
     calibrated = calibrate(scores, table.labels, k=k, answers=answers, seed=recipe.seed)
+    calibrated = calibrated.within(table.hierarchy)
     return Found(
         dataset.table,
         rows,
@@ -305,7 +306,7 @@ def _k(
     if fit.estimate is not None:
         estimate = fit.estimate
     elif fit.features is None:
-        estimate = labels_per_item(fit.probabilities, table.labels)
+        estimate = labels_per_item(fit.probabilities, table.labels, table.hierarchy)
         if recipe.picks != "uniform":
             estimate = with_salience(estimate, fit.probabilities, table.labels)
     else:
@@ -314,7 +315,9 @@ def _k(
         groups = None if table.groups is None else table.groups[rows]
         labels, named = table.labels.take(rows), table.named
         named = None if named is None else named.take(rows)
-        estimate = k_from_features(x, labels, groups, picks=recipe.picks, named=named)
+        estimate = k_from_features(
+            x, labels, groups, picks=recipe.picks, named=named, hierarchy=table.hierarchy
+        )
     if known is None:
         return estimate
     return replace(LabelsPerItem.given(known), salience=estimate.salience)

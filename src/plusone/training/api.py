@@ -95,6 +95,7 @@ class Fitted:
             training.model,
             training.method,
             self.calibration,
+            hierarchy=task.hierarchy,
         )
 
     def _predict(self, predictor: Predictor, x: npt.ArrayLike) -> npt.NDArray[np.float32]:

@@ -116,7 +116,8 @@ def class_priors(
         groups = None if task.train.groups is None else task.train.groups[rows]
         seen = task.train.observed.take(rows)
         vectors = vectors_of(recipe, task, rows, folder=folder)
-        return tuple(from_features(vectors, seen, groups, picks=recipe.picks).priors.tolist())
+        found = from_features(vectors, seen, groups, picks=recipe.picks, hierarchy=task.hierarchy)
+        return tuple(found.priors.tolist())
     if len(given) != len(task.classes):
         raise InputError(
             f"class_priors has {len(given)} numbers for the {len(task.classes)} classes there are"
@@ -151,6 +152,7 @@ def missed_labels(recipe: Recipe, task: Task, folder: Path | None = None) -> Ten
         task.train.observed.take(rows),
         groups,
         picks=recipe.picks,
+        hierarchy=task.hierarchy,
     )
     _missed.clear()
     _missed[key] = table
@@ -173,7 +175,7 @@ def expected_by_calibration(training: Training, held_out: HeldOut) -> Expected:
             pass
         elif any(stage.inputs == "images" for stage in training.stages) and training.task.images:
             scores = torch.sigmoid(held_out.log_odds.double()).numpy()
-            estimate = labels_per_item(scores, held_out.labels)
+            estimate = labels_per_item(scores, held_out.labels, training.task.hierarchy)
             if training.recipe.picks != "uniform":
                 estimate = with_salience(estimate, scores, held_out.labels)
         else:
@@ -227,7 +229,9 @@ def estimated(
         groups = None if task.train.groups is None else task.train.groups[rows]
         seen = task.train.observed.take(rows)
         named = None if named is None else named.take(rows)
-        k = k_from_features(of(rows), seen, groups, picks=recipe.picks, named=named)
+        k = k_from_features(
+            of(rows), seen, groups, picks=recipe.picks, named=named, hierarchy=task.hierarchy
+        )
     except InputError as error:
         raise InputError(
             f"the method {recipe.method} needs the expected number of positives per item, and "
@@ -252,4 +256,5 @@ def _key(recipe: Recipe, task: Task) -> str:
         contents.append("\n".join(part.groups.tolist()))
     ids = "\n".join(part.ids.tolist())
     contents += [] if part.named is None else [part.named.digest()]
+    contents += [] if task.hierarchy is None else [task.hierarchy.parent]
     return content_key(part.observed.digest(), ids, recipe.picks, *contents)

@@ -5,6 +5,7 @@
 | `recipe.toml` | all settings |
 | `data.json` | data set, classes, input shape, observation scheme, versions |
 | `observed.npz` | the observed labels, with scheme, seed and digest |
+| `classes.csv` | the parents of the classes, if they have any |
 | `records.jsonl` | one line per epoch |
 | `checkpoint.safetensors` | the state to resume from (removed when the run is complete) |
 | `model.safetensors` | the best weights: all that prediction needs |
@@ -25,12 +26,14 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from plusone.data.classes_file import CLASSES, write_parents
 from plusone.data.formats import write as write_table
 from plusone.data.table import LabelTable
 from plusone.errors import DivergedError, InputError, RunError
@@ -59,6 +62,7 @@ from plusone.prediction.run_folder import (
     refuse_diverged,
 )
 from plusone.probabilities.calibration import Calibration, write_calibration
+from plusone.probabilities.consistent import as_predicted
 from plusone.probabilities.left_out import kept_scores
 from plusone.probabilities.thresholds import Thresholds, write_thresholds
 from plusone.recipe import FORMAT, Recipe
@@ -131,6 +135,8 @@ def train(
     if is_main_process() and not (folder / "recipe.toml").exists():
         folder.mkdir(parents=True, exist_ok=True)
         write_table(observed_table(task), folder / "observed.npz")
+        if task.hierarchy is not None:
+            write_parents(folder / CLASSES, task.classes, task.hierarchy)
         plugin = plugin_of(recipe.method)
         known = training.method.side_information
         description = describe(task, data, training.expected, source, plugin, known)
@@ -240,6 +246,8 @@ def _write_model(training: Training, folder: Path) -> tuple[Calibration, Thresho
         rows = held_out.rows
         if rows is None:  # the last ones are held out
             rows = len(training.task.train) + np.arange(len(training.task.val))
+        predicted = as_predicted(held_out.log_odds, calibration, training.task.hierarchy)
+        held_out = replace(held_out, log_odds=predicted)
         scores = kept_scores(held_out, calibration, rows, calibration.picks)
         whole, key = kept_by_run(training)
         tables |= scores.tensors() | whole

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ from plusone.data.checks import main_class_warnings
 from plusone.data.matrix import LabelMatrix
 from plusone.inputs.sampling import RECOVERY_LABELS, TEST_LABELS, blockwise, sample
 from plusone.inputs.task import Part, Task
-from plusone.metrics import average_precision, evaluate, evaluate_recovery
+from plusone.metrics import average_precision, evaluate, evaluate_recovery, mean_by_level
 from plusone.metrics.calibration_error import mean_and_rate
 from plusone.metrics.known import MEANINGS, against
 from plusone.models.heads import LinearHead
 from plusone.probabilities.calibration import Calibration, HeldOut, fit_calibration
+from plusone.probabilities.consistent import as_predicted
 from plusone.probabilities.k import LabelsPerItem
 from plusone.probabilities.thresholds import Thresholds, find_thresholds
 from plusone.results import Example, LabelCounts, RunResult
@@ -47,7 +49,10 @@ def calibrate(
     k = expected_by_calibration(training, held_out)
     estimate = k.estimate or (None if k.k is None else LabelsPerItem.given(k.k))
     calibration = fit_calibration(held_out, estimate, ORIGINS[k.source])
-    return calibration, find_thresholds(held_out, calibration, k.k)
+    hierarchy = training.task.hierarchy
+    scores = as_predicted(held_out.log_odds, calibration, hierarchy)
+    thresholds = find_thresholds(replace(held_out, log_odds=scores), calibration, k.k)
+    return calibration, thresholds.within(hierarchy)
 
 
 def summarise(
@@ -131,6 +136,9 @@ def _tested(
     """Metrics on the test items: of the scores, and of the probabilities where there are any."""
     rows, empty = _rows(part, TEST_LABELS), training.recipe.empty
     z = blockwise(rows, labels.n_classes, lambda some: training.log_odds(part, some))
+    if (hierarchy := training.task.hierarchy) is not None:
+        curve = Calibration.none(labels.n_classes) if calibrated is None else calibrated[0]
+        z = as_predicted(z, curve, hierarchy)
     labels = labels.take(rows.numpy())
     unknown, *others = MEANINGS[against(labels)]
     truth = labels.dense() if others else labels.dense() == 1  # which is checked in less memory
@@ -138,6 +146,8 @@ def _tested(
     metrics = evaluate(p, truth, ranking=z, empty=empty, unknown=unknown)
     per_class = average_precision(z, truth, unknown).tolist()
     tested = {"test_map": metrics["map"], "test": metrics, "test_ap": per_class}
+    if hierarchy is not None:
+        tested["test_map_by_level"] = mean_by_level(per_class, hierarchy.level)
     for other in others:
         found = evaluate(p, truth, ranking=z, empty=empty, unknown=other)
         tested |= {"test_unknown": int((truth == 0).sum()), f"test_if_{other}": found}

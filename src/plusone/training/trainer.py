@@ -381,4 +381,5 @@ def train_labels(
         )
     places = len(task.shape) > 1
     seen, classes = task.train.observed, task.classes
-    return TrainLabels(seen, k, recipe.seed, places, hints, priors, recipe.picks, classes)
+    picks, hierarchy = recipe.picks, task.hierarchy
+    return TrainLabels(seen, k, recipe.seed, places, hints, priors, picks, classes, hierarchy)
