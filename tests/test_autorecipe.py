@@ -144,7 +144,8 @@ def test_remarks_set_nothing():
     assert any("a, b, c, d, e, ..." in text for text in sentences)
     assert any("--observe given" in text for text in sentences)
     assert any("mean 0 and spread 1" in text for text in sentences)
-    assert not any("--observe" in text for text in choose(facts, {"observe": "given"})[1])
+    for given in ({"observe": "given"}, {"method": "bce"}):  # which sees all labels
+        assert not any("--observe" in text for text in choose(facts, given)[1])
 
 
 def test_features_far_from_one_are_remarked():

@@ -430,7 +430,8 @@ IF_SOLVED: Mapping[Rule, bool] = {_head: True, _batch: False, _epochs: False, _r
 
 def remarks(facts: Facts, now: Mapping[str, Any]) -> Iterator[str]:
     """What the user should know about the data, a sentence each."""
-    if facts.hidden and "observe" not in now:
+    single = "method" not in now or get_method(now["method"]).scheme == "single"
+    if facts.hidden and single and "observe" not in now:
         yield (
             "all labels are known: all but one positive per item are hidden, as in the papers; "
             "--observe given learns from all of them"

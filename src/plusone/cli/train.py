@@ -240,7 +240,7 @@ def _announce(task: Task, composed: Composed, remarks: Sequence[str], asked: set
         f"{task.name}: {len(task.train)} items for training, {len(task.val)} for validation, "
         f"{len(task.test or ())} for testing; {len(task.classes)} classes; method {recipe.method}"
     )
-    if (scheme := task.observation.get("scheme", "given")) != "given":
+    if (scheme := task.observation.get("scheme", "given")) not in ("given", "all"):
         say(f"labels of the training items were hidden (observation scheme {scheme})")
     plan = plan_of(recipe, images=task.images)
     warned = (f"warning: {text}" for text in plan.remarks)
