@@ -119,9 +119,9 @@ def kinds_of_lines(text: str) -> dict[str, list[list[float]]]:
     Which rows a table has, and in which order, depends on the figures, so rows are one kind.
     """
     from plusone import METHODS
-    from plusone.data import digits, scenes
+    from plusone.data import digits, scenes, tickets
 
-    names = "|".join([*METHODS, *digits.CLASSES, *scenes.CLASSES])
+    names = "|".join([*METHODS, *digits.CLASSES, *scenes.CLASSES, *tickets.TOPICS])
     name = re.compile(rf"\b(?:{names})\b(?:\|\w+)*")
     kinds = defaultdict(list)
     for line in IGNORED.sub("", text).splitlines():

@@ -66,6 +66,7 @@ ELSEWHERE = {
     "docs/evidence/schemes.md": "commands of measurements, some hours long",
     "docs/evidence/species.md": "commands of measurements, some hours long",
     "docs/evidence/sweeps.md": "commands of measurements, some hours long",
+    "docs/evidence/texts.md": "commands of measurements, some hours long",
     "docs/evidence/weights.md": "commands of measurements, some hours long",
     "docs/quickstart.md": "run from an installed wheel by test_wheel.py",
 }

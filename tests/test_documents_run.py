@@ -28,6 +28,8 @@ PAGES = (  # and the quickstart in test_wheel.py
     "classifier",
     "selection",
     "priors",
+    "texts",
+    "embeddings",
 )
 ELSEWHERE = {"make", "pip", "git", "cd", "python"}  # set-up, and benchmarks that take long
 
@@ -63,8 +65,10 @@ def run(line, words):
         subprocess.run(line, shell=True, check=True)
         return
     assert words[0] == "plusone", line
-    if words[1] == "example":
+    if words[1] == "example" and "--texts" not in words:
         return  # the fixture's
+    if words[1] == "example":
+        words = [*words, "--items", "120"]
     if words[1] == "serve":
         words = [*words, "--stop-after", "1"]
     if words[1] == "review" and not {"--export", "--summary", "--help"} & set(words):

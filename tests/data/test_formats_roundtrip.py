@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from plusone.data.dataset import Dataset
 from plusone.data.formats import FORMATS, read, write
+from plusone.data.formats.csv_text import as_text
 from plusone.data.matrix import LabelMatrix
 from plusone.data.observation import observe_table
 from plusone.data.table import LabelTable
@@ -28,7 +29,7 @@ text = st.text(
     max_size=8,
 ).map(str.strip)
 names = text.filter(
-    lambda s: s and s not in ("*", "..") and s.lower() not in ("split", "labels", "group")
+    lambda s: s and s not in ("*", "..") and s.lower() not in ("split", "labels", "group", "text")
 )
 ids = names.filter(lambda s: s[1:2] != ":")
 
@@ -56,6 +57,10 @@ def tables(draw: st.DrawFn) -> LabelTable:
     split = draw(
         st.none() | st.lists(st.sampled_from(["train", "val", "test"]), min_size=6, max_size=6)
     )
+    sentence = st.text(
+        st.characters(codec="utf-8", exclude_categories=["Cs"], exclude_characters="\0")
+    )
+    texts = draw(st.none() | st.lists(sentence.map(as_text), min_size=6, max_size=6))
     return LabelTable(
         np.array(items),
         tuple(classes),
@@ -63,6 +68,7 @@ def tables(draw: st.DrawFn) -> LabelTable:
         truth,
         None if split is None else np.array(split[: shape[0]]),
         groups=None if groups is None else np.array(groups[: shape[0]]),
+        texts=None if texts is None else tuple(texts[: shape[0]]),
     )
 
 
@@ -76,6 +82,7 @@ def assert_same(one: LabelTable, other: LabelTable) -> None:
     assert (one.split is None) == (other.split is None)
     if one.split is not None and other.split is not None:
         assert one.split.tolist() == other.split.tolist()
+    assert one.texts == other.texts
     assert (one.groups is None) == (other.groups is None)
     if one.groups is not None and other.groups is not None:
         assert one.groups.tolist() == other.groups.tolist()

@@ -52,6 +52,16 @@ def test_what_the_card_says(config):
     assert "3e-07 on 16 random items" in make_card(checked)
 
 
+def test_the_card_of_a_model_of_texts(config):
+    spec = InputSpec("float32", ("batch", 5), "vectors of texts", encoder={"name": "use"})
+    card = make_card(replace(config, input=spec))
+    for part in (
+        "pipeline_tag: text-classification", "labels for texts", 'model("a text")',
+        "plusone predict THIS_FOLDER texts.csv", "plusone features texts.csv --encoder use",
+    ):  # fmt: skip
+        assert part in card
+
+
 def test_unknown_test_labels(config):
     ends = {"test_if_negative": {"map": 0.25}, "test_if_positive": {"map": 0.75}}
     result = RESULT.model_copy(update={"test_unknown": 9, "val_against": "known"} | ends)

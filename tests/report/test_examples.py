@@ -12,7 +12,7 @@ from plusone.data.source import Source
 from plusone.errors import InputError
 from plusone.report.examples import chips, examples
 from plusone.report.material import collect
-from plusone.report.thumbnails import SIDE, load_images, thumbnails
+from plusone.report.thumbnails import LONGEST, SIDE, excerpts, load_items, thumbnails
 from plusone.results import Example
 
 
@@ -31,7 +31,7 @@ def test_chips_name_as_many_labels_as_are_true():
 
 
 def test_embedded_digits_have_images_also_for_their_features():
-    found = thumbnails(load_images(Source("digits-features")), ["scene-00001", "nobody"])
+    found = thumbnails(load_items(Source("digits-features")), ["scene-00001", "nobody"])
     assert list(found) == ["scene-00001"]
     assert opened(found["scene-00001"]).size == (64, 64)
 
@@ -41,7 +41,7 @@ def test_images_are_read_below_the_folder_of_the_data_only(tmp_path):
         (tmp_path / "data" / name).mkdir(parents=True)
         Image.new("RGB", (600, 300), name).save(tmp_path / "data" / name / "1.png")
     Image.fromarray(np.zeros((9, 9), np.uint8)).save(tmp_path / "secret.png")
-    dataset = load_images(Source(str(tmp_path / "data")))
+    dataset = load_items(Source(str(tmp_path / "data")))
     ids = [str(name) for name in dataset.table.ids]
     assert opened(thumbnails(dataset, ids)[ids[0]]).size == (SIDE, SIDE // 2)
     dataset.table.ids[0] = "../secret.png"
@@ -50,11 +50,20 @@ def test_images_are_read_below_the_folder_of_the_data_only(tmp_path):
     assert read(tmp_path / "data", check_images=False).table.root is not None
 
 
-def test_data_without_images_or_gone(tmp_path):
-    np.savez(tmp_path / "x.npz", x=np.zeros((4, 3), np.float32), y=np.eye(4, 3), ids=list("abcd"))
+def test_texts_are_shown_by_their_beginnings(tmp_path):
+    file = tmp_path / "data.csv"
+    file.write_text(f"id,text,labels\na,short,x\nb,{'word ' * 200},x\n", encoding="utf-8")
+    shown = excerpts(load_items(Source(str(file))), ["a", "b", "nobody"])
+    assert shown["a"] == "short"
+    assert shown["b"].endswith("word …")
+    assert len(shown["b"]) <= LONGEST
+    assert "nobody" not in shown
+
+
+def test_data_that_is_gone(tmp_path):
     for source in (Source(str(tmp_path / "gone.csv")), None):
         with pytest.raises(InputError, match="is not where it was"):
-            load_images(source)
+            load_items(source)
 
 
 @pytest.mark.parametrize("data", ["gone", "digits"])

@@ -13,7 +13,8 @@ Data = Annotated[
     str,
     typer.Argument(
         help="digits, digits-features, or a path: CSV, folder per class, COCO JSON, VOC devkit, "
-        "MULAN ARFF, npz, parquet, WebDataset tar files, Hugging Face datasets.",
+        "MULAN ARFF, npz, parquet, JSON lines, text files, WebDataset tar files, Hugging Face "
+        "datasets.",
     ),
 ]
 Features = Annotated[
@@ -22,8 +23,8 @@ Features = Annotated[
         "--features",
         "-x",
         metavar="FILE",
-        help="Features of the items: npz, npy or parquet, a folder or a quoted pattern of "
-        "them (repeat for several).",
+        help="Features of the items: npz, npy, parquet, arrow or Lance, a folder or a quoted "
+        "pattern of them (repeat for several).",
     ),
 ]
 Hints = Annotated[

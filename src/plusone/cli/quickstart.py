@@ -24,7 +24,7 @@ Goal = Literal["tags", "missing", "compare"]
 
 ITEMS: dict[str, Items] = {"1": "photos", "2": "text", "3": "vectors"}
 GOALS: dict[str, Goal] = {"1": "tags", "2": "missing", "3": "compare"}
-WHERE = "1. Where are your items and their tags? A folder or a file (Enter: an example is drawn)"
+WHERE = "1. Where are your items and their tags? A folder or a file (Enter: an example is made)"
 WHAT = "2. What are they? 1 photos, 2 text, 3 vectors (embeddings, measurements)"
 WHY = "3. What do you want? 1 tags for new items, 2 the missing tags, 3 a comparison of methods"
 VECTORS = (".npz", ".npy", ".parquet")
@@ -72,7 +72,8 @@ def quickstart(
         items = items or _kind(Path(data))
     if data and not Path(data).exists():
         raise InputError(f"{data}: no such file or folder")
-    items = items if data else "photos"
+    if not data:
+        items = "text" if items == "text" else "photos"
     if items is None:
         items = ITEMS[_ask(WHAT, ITEMS)]
     goal = goal or GOALS[_ask(WHY, GOALS)]
@@ -103,13 +104,18 @@ def commands(data: str, items: Items, goal: Goal) -> Lines:
     modules = [m for extra in BUNDLES.get(bundle, (bundle,)) for m in EXTRAS[extra].modules]
     if not all(map(find_spec, modules)):
         lines.append(("what it needs", split(install_command(bundle))))
-    if not data:
-        data = "example/photos"
+    new = NEW[items]
+    if not data and items == "text":
+        data, new = "tickets/tickets.csv", "tickets/new.csv"
+        lines.append(
+            ("support tickets with one tag each", ["plusone", "example", "tickets", "--texts"])
+        )
+    elif not data:
+        data, new = "example/photos", "example/new"
         lines.append(("drawn pictures with one tag each", ["plusone", "example"]))
     words = [data]
     if items == "vectors" and Path(data).suffix.lower() not in VECTORS:
         words += ["--features", "VECTORS.npz"]
-    new = "example/new" if data == "example/photos" else NEW[items]
     lines.append(("what is in the data", ["plusone", "inspect", *words]))
     if goal == "compare":
         lines.append(("methods, compared", ["plusone", "bench", *words, "--out", "bench"]))
@@ -154,6 +160,6 @@ def _kind(data: Path) -> Items | None:
     files = data.rglob("*") if data.is_dir() else (data,)
     suffixes = {file.suffix.lower() for file in files}
     kinds: dict[Items, tuple[str, ...]] = {
-        "photos": IMAGE_SUFFIXES, "text": (".txt", ".jsonl"), "vectors": VECTORS
+        "photos": IMAGE_SUFFIXES, "text": (".txt", ".jsonl", ".ndjson"), "vectors": VECTORS
     }  # fmt: skip
     return next((kind for kind, known in kinds.items() if suffixes & {*known}), None)

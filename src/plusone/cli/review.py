@@ -27,7 +27,7 @@ def review(
         typer.Option(
             metavar="DATA",
             help="Label new items instead, by yes/no questions until a yes: a folder of images, "
-            "a CSV of names, or a label table.",
+            "a CSV of names, texts, or a label table.",
         ),
     ] = None,
     classes: Annotated[

@@ -1,7 +1,8 @@
-"""Arrow and parquet files with a column of images, read in place.
+"""Arrow: tables in arrow, parquet and Lance files, and those of other libraries in memory.
 
-Arrow files are memory-mapped. Of a parquet file, the row group of the requested image is decoded,
-and the last ones are kept: reading in order decodes each once, also if several threads do.
+Arrow and parquet files with a column of images are read in place. Arrow files are memory-mapped. Of
+a parquet file, the row group of the requested image is decoded, and the last ones are kept: reading
+in order decodes each once, also if several threads do.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from plusone.data.table import ID_COLUMNS
 from plusone.errors import InputError, first_line
 from plusone.extras import install_command
@@ -27,8 +31,10 @@ from plusone.io.readers import UNPACKED_RATIO, unpacked_limit
 ARROW = ".arrow"
 PARQUET = (".parquet", ".pq")
 SUFFIXES = (ARROW, *PARQUET)
+LANCE = ".lance"  # a folder
 GROUPS_KEPT = 2
 ROWS_AT_ONCE = 2**20  # of all but images
+ROWS_OF_LANCE = 2**14
 IMAGES_AT_ONCE = 16
 ROW, VALUE = 64, 4  # bytes that a row and each value in it take at least, once they are read
 FILE_MAGIC = b"ARROW1\0\0"  # of the random access form, which is a stream between two marks
@@ -72,6 +78,8 @@ def reading(path: Path) -> Iterator[Any]:
 
 def _kind(path: Path) -> str:
     suffix = path.suffix.lower()
+    if suffix == LANCE:
+        return "Lance"
     return "arrow" if suffix == ARROW else "parquet" if suffix in PARQUET else "arrow or parquet"
 
 
@@ -103,6 +111,8 @@ def schema_of(path: Path) -> Any:
     """The schema of a file; `InputError` if it is damaged."""
     if path.suffix.lower() == ARROW:
         return _mapped(path, file_state(path)).schema
+    if path.suffix.lower() == LANCE:
+        return _lance(path).schema
     with reading(path) as pa, pa.parquet.ParquetFile(path, memory_map=False) as file:
         return file.schema_arrow
 
@@ -114,7 +124,9 @@ def table_of(path: Path, columns: Sequence[str]) -> Any:
     """
     with reading(path) as pa:
         if path.suffix.lower() == ARROW:
-            return _mapped(path, file_state(path)).select(list(columns))
+            return without_views(pa, _mapped(path, file_state(path)).select(list(columns)))
+        if path.suffix.lower() == LANCE:
+            return _of_lance(pa, path, columns)
         with pa.parquet.ParquetFile(path, memory_map=False) as file:
             wanted = {name.split(".")[0] for name in columns}
             every = ((n, file.schema.column(n)) for n in range(file.metadata.num_columns))
@@ -122,6 +134,137 @@ def table_of(path: Path, columns: Sequence[str]) -> Any:
             _check_size(path, _claimed_size(file.metadata, leaves))
         texts = [leaf.path for leaf in leaves.values() if leaf.physical_type == "BYTE_ARRAY"]
         return _decoded(pa, path, columns, ROWS_AT_ONCE, texts=texts)
+
+
+def _lance(path: Path) -> Any:
+    """A Lance data set, all of whose files are in its folder."""
+    try:
+        import lance
+    except ImportError:
+        raise InputError(f"{path}: a Lance data set needs: pip install pylance") from None
+    try:
+        data = lance.dataset(str(path.resolve()))
+        files = [file for part in data.get_fragments() for file in part.data_files()]
+    except Exception as error:  # errors of a library in another language are of many types
+        raise InputError(
+            f"{path}: is not a readable Lance data set ({first_line(error)})"
+        ) from None
+    for file in files:
+        if (
+            file.base_id is not None
+            or Path(file.path).is_absolute()
+            or ".." in Path(file.path).parts
+        ):
+            raise InputError(f"{path}: names files outside its folder; copy it with its data")
+    return data
+
+
+def _of_lance(pa: Any, path: Path, columns: Sequence[str]) -> Any:
+    """Columns of a Lance data set, decoded in batches of rows."""
+    data = _lance(path)
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    limit, read, batches = unpacked_limit(size), 0, []
+    schema = pa.schema([data.schema.field(name) for name in columns])
+    wide = [kind.list_size for kind in schema.types if pa.types.is_fixed_size_list(kind)]
+    try:
+        if data.count_rows() * VALUE * sum(wide) // 2 > limit:  # float16 take half of it
+            raise ValueError(f"it claims more than {limit:,} bytes, {UNPACKED_RATIO} times itself")
+        for batch in data.to_batches(columns=list(columns), batch_size=ROWS_OF_LANCE):
+            read += batch.nbytes
+            if read > limit:
+                raise ValueError(
+                    f"it becomes more than {limit:,} bytes, {UNPACKED_RATIO} times itself"
+                )
+            batches.append(batch)
+    except Exception as error:
+        raise InputError(
+            f"{path}: is not a readable Lance data set ({first_line(error)})"
+        ) from None
+    return pa.Table.from_batches(batches, schema)
+
+
+def is_table(value: object) -> bool:
+    """Whether an object is a table of arrow: of polars, DuckDB, pyarrow or another library."""
+    return hasattr(value, "__arrow_c_stream__")
+
+
+def in_memory(value: Any, name: str = "table") -> Any:
+    """A table of another library, as one of pyarrow."""
+    pa = pyarrow(Path(name))
+    try:
+        return without_views(pa, pa.table(value))
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InputError(f"{name}: cannot be read by pyarrow ({first_line(error)})") from None
+
+
+def without_views(pa: Any, table: Any) -> Any:
+    """A table whose views of texts, which polars writes, are plain texts."""
+    for place, field in enumerate(table.schema):
+        kind = field.type
+        plain = None
+        if pa.types.is_string_view(kind):
+            plain = pa.large_string()
+        elif is_list(pa, kind) and pa.types.is_string_view(kind.value_type):
+            plain = pa.large_list(pa.large_string())
+        if plain is not None:
+            table = table.set_column(place, field.name, table.column(place).cast(plain))
+    return table
+
+
+def numbers(value: Any) -> Any:
+    """The numbers `[N, D]` of a table of arrow: its one column of lists, or its columns of numbers.
+
+    Anything else is returned as it is, as are data frames that NumPy can read.
+    """
+    if not is_table(value) or hasattr(value, "iloc"):
+        return value
+    table = in_memory(value)
+    pa = pyarrow(Path("table"))
+    if table.num_columns == 1 and is_list(pa, table.schema.types[0]):
+        return vectors(pa, "table", table.column(0))
+    if hasattr(value, "__array__"):
+        return value
+    for field in table.schema:
+        kind = field.type
+        if not (
+            pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+        ):
+            raise InputError(
+                f"table: column {field.name!r} has the type {kind}, but a feature is a number; "
+                "give one column of lists of numbers, or a column of numbers for each feature"
+            )
+    return np.stack([floats(column) for column in table.columns], axis=1)
+
+
+def is_list(pa: Any, kind: Any) -> bool:
+    """Whether a column of this type has lists in it."""
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def floats(column: Any) -> npt.NDArray[Any]:
+    """A column of numbers as float16 or float32; null becomes NaN, which is reported."""
+    values = np.asarray(column.to_numpy())
+    return values if values.dtype in (np.float16, np.float32) else values.astype(np.float32)
+
+
+def vectors(
+    pa: Any, source: object, column: Any, ids: Sequence[str] | npt.NDArray[Any] | None = None
+) -> npt.NDArray[Any]:
+    """A column of lists of numbers of one length, as a matrix; ids name the rows in messages."""
+    inner = column.type.value_type
+    if not (pa.types.is_floating(inner) or pa.types.is_integer(inner)):
+        raise InputError(f"{source}: its vectors are lists of {inner}, not of numbers")
+    lengths = np.asarray(pa.compute.list_value_length(column).fill_null(0), dtype=np.int64)
+    other = np.flatnonzero(lengths != lengths[:1])
+    if len(other):
+        row = int(other[0])
+        raise InputError(
+            f"{source}, row {row}: the vector{'' if ids is None else f' of {str(ids[row])!r}'} has "
+            f"{lengths[row]} values, that of row 0 has {lengths[0]}"
+        )
+    flat = floats(pa.compute.list_flatten(column))
+    return flat.reshape(len(lengths), int(lengths[0]) if len(lengths) else 0)
 
 
 def _claimed_size(metadata: Any, leaves: Mapping[int, Any]) -> int:

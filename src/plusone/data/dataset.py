@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plusone.data._arrow import numbers
 from plusone.data.checks import check_groups, check_names, check_splits, row_not_finite
 from plusone.data.lazy import LazyArray
 from plusone.data.matrix import LabelMatrix
@@ -81,7 +82,7 @@ class Dataset:
         if isinstance(labels, LabelMatrix):
             matrix = labels.with_default(default)
         else:
-            matrix = LabelMatrix.from_dense(labels, default=default)
+            matrix = LabelMatrix.from_dense(numbers(labels), default=default)
         table = LabelTable(
             ids=np.arange(len(matrix)).astype(np.str_),
             classes=tuple(classes or (str(number) for number in range(matrix.n_classes))),
@@ -119,6 +120,7 @@ def as_hints(hints: npt.ArrayLike, name: str) -> npt.NDArray[np.float32]:
 
 def as_inputs(x: npt.ArrayLike | LazyArray, name: str = "x") -> npt.NDArray[Any] | LazyArray:
     """Inputs in the types that models accept: uint8 images, float16 and float32; else float32."""
+    x = numbers(x)
     if np.ma.is_masked(x):
         raise InputError(f"{name}: has masked values; fill them, or leave those items out")
     array = x if isinstance(x, LazyArray) else np.asarray(x)

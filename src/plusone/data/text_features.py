@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from plusone.data import feature_store
 from plusone.data.broken import NO_TEXT
 from plusone.data.dataset import Dataset, Skipped
+from plusone.data.features import write_features
 from plusone.data.text_encoder import AUTO, TextEncoder, Vectors
 from plusone.errors import InputError
 from plusone.io.keys import content_key
@@ -46,6 +48,14 @@ def with_text_features(
     note = f"texts become {features.shape[1]} features each, by the encoder {model.name}"
     table = replace(dataset.table, notes=(*dataset.table.notes, note))
     return replace(dataset, table=table, features=features, made_by={MADE_BY: model.name})
+
+
+def write_text_features(dataset: Dataset, path: Path) -> None:
+    """Writes the vectors of `with_text_features` as a feature file, which names the encoder."""
+    assert dataset.features is not None
+    broken = {one.id: one.reason for one in dataset.broken}
+    about = {"data": dataset.name, **dataset.made_by} | ({"broken": broken} if broken else {})
+    write_features(path, dataset.table.ids, np.asarray(dataset.features), about)
 
 
 def stored_vectors(

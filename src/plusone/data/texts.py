@@ -6,13 +6,17 @@ import glob
 from pathlib import Path
 
 from plusone.data._arrow import PARQUET, reading, schema_of, table_of
+from plusone.data.checks import check_ids, id_array
+from plusone.data.dataset import Dataset
 from plusone.data.formats import json_lines, parquet
-from plusone.data.formats.csv_text import as_text, open_table, text_columns
-from plusone.data.formats.folders import TEXT_SUFFIXES, read_text_file, text_files
-from plusone.data.table import item_columns
+from plusone.data.formats.csv_text import as_text, header_of, open_table, text_columns
+from plusone.data.formats.folders import TEXT_SUFFIXES, only_texts, read_text_file, text_files
+from plusone.data.matrix import LabelMatrix
+from plusone.data.table import ID_COLUMNS, TEXT, LabelTable, item_columns
 from plusone.errors import InputError, Problems
 
 TABLES = (".csv", *json_lines.SUFFIXES, *PARQUET)
+UNLABELLED = ("split", "group")  # further columns that say nothing about labels
 
 
 def read_texts(argument: str) -> tuple[list[str], list[str]] | None:
@@ -35,6 +39,36 @@ def read_texts(argument: str) -> tuple[list[str], list[str]] | None:
         files = [file for file in files if file.suffix.lower() in TEXT_SUFFIXES]
         return None if not files else _of_files(files, None)
     return None
+
+
+def texts_of(argument: str) -> Dataset | None:
+    """The texts of an argument that has no labels; None if it is something else."""
+    path = Path(argument)
+    if not path.exists() or not without_labels(path) or (known := read_texts(argument)) is None:
+        return None
+    problems = Problems(path)
+    ids = id_array(known[0], path)
+    check_ids(ids, problems)
+    problems.raise_if_any()
+    none = LabelMatrix.from_entries([], [], 1, (len(ids), 0))
+    return Dataset(LabelTable(ids, (), none, texts=tuple(known[1])), name=path.resolve().name)
+
+
+def without_labels(path: Path) -> bool:
+    """Whether what `read_texts` reads has no labels: no further columns, no class folders."""
+    if path.is_dir():
+        return bool(text_files(path)) and not only_texts(path)
+    suffix = path.suffix.lower()
+    if suffix == ".csv":
+        names = header_of(path)
+    elif suffix in PARQUET:
+        names = schema_of(path).names
+    elif suffix in json_lines.SUFFIXES:
+        names = [*next((record for _, record in json_lines.records(path, Problems(path))), {})]
+    else:
+        return False
+    others = {name.lower() for name in names} - {TEXT, *ID_COLUMNS, *UNLABELLED}
+    return item_columns(names)[1] is not None and not others
 
 
 def _of_files(files: list[Path], root: Path | None) -> tuple[list[str], list[str]]:

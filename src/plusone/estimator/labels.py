@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from plusone.data._arrow import in_memory, is_table
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 
@@ -44,6 +45,8 @@ def read_labels(y: Any, classes: Names | None = None) -> Labels:
     | lists of labels: list of lists, tuples or sets, Series of them | all that were seen |
     | matrix `[N, L]`: array, tensor, scipy sparse, DataFrame | 1 present, 0 unobserved, -1 absent |
 
+    Tables of polars, DuckDB and pyarrow have one column, of classes or of lists, or are a matrix.
+
     Nested Python lists are lists of labels, unless no item could have such a list: rows of equal
     length that hold nothing but 1, 0 and -1, some of them twice, are a matrix.
 
@@ -66,6 +69,8 @@ def read_labels(y: Any, classes: Names | None = None) -> Labels:
         )
     if isinstance(y, LabelMatrix):
         return _of_matrix(y, None, classes)
+    if is_table(y) and not hasattr(y, "iloc"):  # data frames of pandas are arrays already
+        return _of_table(in_memory(y, "y"), classes)
     if hasattr(y, "tocsr"):
         return _of_matrix(_sparse(y), None, classes)
     columns = getattr(y, "columns", None)
@@ -82,6 +87,18 @@ def read_labels(y: Any, classes: Names | None = None) -> Labels:
     if values.ndim != 1:
         raise InputError(f"y has shape {values.shape}: give one class per item or a matrix [N, L]")
     return _of_classes(values, classes)
+
+
+def _of_table(table: Any, classes: Names | None) -> Labels:
+    """One column of classes or of lists of them, or a matrix with a column for each class."""
+    if table.num_columns == 1:
+        cells = table.column(0).to_pylist()
+        lists = any(isinstance(cell, list) for cell in cells)
+        return read_labels([cell or [] for cell in cells] if lists else cells, classes)
+    states = np.stack([np.asarray(column.to_numpy()) for column in table.columns], axis=1)
+    _check_states(states)
+    matrix = LabelMatrix.from_dense(states)
+    return _of_matrix(matrix, np.asarray(table.column_names), classes)
 
 
 def _values(y: Any) -> npt.NDArray[Any] | None:

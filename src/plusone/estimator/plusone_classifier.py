@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
 
+from plusone.data._arrow import numbers
 from plusone.data.dataset import Dataset, as_hints
 from plusone.data.groups import Ints, group_numbers
 from plusone.data.lazy import LazyArray, joined
@@ -319,7 +320,8 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Trains the model.
 
         Args:
-            X: Features `[N, D]`: array, tensor or DataFrame.
+            X: Features `[N, D]`: array, tensor or DataFrame; a table of polars, DuckDB or pyarrow
+                with one column of vectors, or a column for each feature.
             y: Seen labels: one class per item, lists of labels, or a matrix `[N, L]` of 1
                 (present), 0 (unobserved) and -1 (absent), dense or sparse; see
                 `plusone.estimator.labels`.
@@ -445,7 +447,7 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X = X.detach().cpu()
             X = (X.float() if X.dtype == torch.bfloat16 else X).numpy()
         x: npt.NDArray[Any] = validate_data(
-            self, X, reset=reset, dtype=[np.float32, np.float16], accept_sparse=False
+            self, numbers(X), reset=reset, dtype=[np.float32, np.float16], accept_sparse=False
         )
         return x
 

@@ -116,7 +116,7 @@ def make_card(config: ModelConfig) -> str:
 def front_matter(config: ModelConfig) -> str:
     """The YAML header that Hugging Face reads; the licence is left for users to choose."""
     result = config.result
-    task = "image-classification" if config.input.images else "tabular-classification"
+    task = TASKS[_kind(config.input)]
     lines = [
         "---",
         "# license: choose one, such as apache-2.0; the data may ask for a certain one",
@@ -151,6 +151,16 @@ def front_matter(config: ModelConfig) -> str:
     return "\n".join([*lines, "---", ""])
 
 
+TASKS = {
+    "images": "image-classification",
+    "texts": "text-classification",
+    "feature vectors": "tabular-classification",
+}
+CALLS = {  # the items of a command, and a call
+    "images": ("photos", 'tags = model("photo.jpg")'),
+    "texts": ("texts.csv", 'tags = model("a text")'),
+    "feature vectors": ("features.npz", "tags = model(features)  # [D] or [N, D]"),
+}
 NO_TEST = "\nNo test items with all labels: nothing here says how often it is right.\n"
 TAGS = ("multi-label-classification", "single-positive-labels", "plusone")
 
@@ -172,6 +182,13 @@ NOT_CALIBRATED = (
 CALIBRATED = "The probabilities are calibrated on {note}.\n  They hold for items like these."
 
 
+def _kind(spec: InputSpec) -> str:
+    """What the items of a model are, in words."""
+    if spec.images:
+        return "images"
+    return "feature vectors" if spec.encoder is None else "texts"
+
+
 def _limits(config: ModelConfig) -> str:
     calibration = config.calibration
     words = CALIBRATED if calibration.calibrated else NOT_CALIBRATED
@@ -183,7 +200,7 @@ def _limits(config: ModelConfig) -> str:
 
 def _summary(config: ModelConfig) -> str:
     result = config.result
-    what = "images" if config.input.images else "feature vectors"
+    what = _kind(config.input)
     scheme = _scheme(result)
     labels = (
         "the labels that were given"
@@ -204,22 +221,21 @@ def _scheme(result: RunResult) -> str:
 def _use(config: ModelConfig) -> str:
     spec, onnx = config.input, config.onnx
     shape = " x ".join(map(str, spec.shape))
+    items, call = CALLS[_kind(spec)]
     lines = [
         "## How to use it",
         "",
         f"With plusone {__version__} or newer:",
         "",
         "```bash",
-        "plusone predict THIS_FOLDER photos --out tags.csv"
-        if spec.images
-        else "plusone predict THIS_FOLDER features.npz --out tags.csv",
+        f"plusone predict THIS_FOLDER {items} --out tags.csv",
         "```",
         "",
         "```python",
         "from plusone import PlusOneModel",
         "",
         'model = PlusOneModel.from_pretrained("THIS_FOLDER")  # or the name of its repository',
-        'tags = model("photo.jpg")' if spec.images else "tags = model(features)  # [D] or [N, D]",
+        call,
         "```",
         "",
         f"- Input: `{NAME}`, {spec.type}, {shape}: {spec.meaning}.",
@@ -240,6 +256,11 @@ def _use(config: ModelConfig) -> str:
         lines.append(
             f"- Without plusone: `pip install onnxruntime numpy pillow`, then `python predict.py "
             f"{kind} > tags.csv`."
+        )
+    if spec.encoder is not None:
+        lines.append(
+            f"- Vectors of texts: `plusone features texts.csv --encoder {spec.encoder['name']} "
+            "--out features.npz`, or by the package of the encoder."
         )
     return "\n".join([*lines, ""])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from torch import Tensor
 
 from plusone.data.images import CROPPED, CROPS
 from plusone.data.source import Source
+from plusone.data.text_encoder import describe_encoder
+from plusone.data.text_features import MADE_BY as ENCODER
 from plusone.errors import InputError
 from plusone.models.backbones import Normalized
 from plusone.models.classifier import Normalize
@@ -23,6 +26,10 @@ NAME = "inputs"
 CUT = (
     "the whole image and four tiles of 60 % of each side, top left, top right, bottom left and "
     "bottom right, cut at its own resolution (plusone.data.images.decode_crops does it)"
+)
+OF_TEXTS = (
+    "vectors of texts by the encoder {name} (package {package} {version}); a text is cut into "
+    "windows of up to {window} characters, and its vector is the mean of theirs, each of length 1"
 )
 SQUARES = {
     "stretch": "resized to the square without keeping the aspect",
@@ -42,6 +49,7 @@ class InputSpec:
         aspect: How an image or crop becomes square: "stretch" or "crop"; None for features.
         crops: Left, top, right and bottom of each crop, as shares of width and height; None if the
             whole image is the only one.
+        encoder: What makes the vectors of texts; None if items are not texts.
     """
 
     type: str
@@ -53,6 +61,7 @@ class InputSpec:
     std: tuple[float, ...] | None = None
     aspect: str | None = None
     crops: tuple[tuple[float, ...], ...] | None = None
+    encoder: Mapping[str, object] | None = None
 
     @property
     def images(self) -> bool:
@@ -71,10 +80,14 @@ def describe_input(predictor: Predictor) -> InputSpec:
         vectors = len(predictor.shape) == 1
         kind = "feature vectors" if vectors else "tokens or regions"
         sizes: tuple[int | str, ...] = predictor.shape
+        name = predictor.made_by.get(ENCODER)
+        encoder = None if name is None else describe_encoder(str(name))
+        same = f"{kind} of the same kind as in training, not scaled in any way"
         return InputSpec(
             type="float32",
             shape=("batch", *sizes) if vectors else ("batch", "places", *sizes[1:]),
-            meaning=f"{kind} of the same kind as in training, not scaled in any way",
+            meaning=same if encoder is None else OF_TEXTS.format(**encoder),
+            encoder=encoder,
         )
     colours = "RGB" if predictor.shape[0] == 3 else "grey"
     mean, std = _normalization(predictor)

@@ -26,6 +26,8 @@ import numpy as np
 from plusone.data.classes_file import CLASSES, write_parents
 from plusone.data.formats import write as write_table
 from plusone.data.table import LabelTable
+from plusone.data.text_encoder import describe_encoder
+from plusone.data.text_features import MADE_BY as ENCODER
 from plusone.errors import InputError
 from plusone.export.card import KIND, ModelConfig, make_card
 from plusone.export.inputs import describe_input, some_inputs
@@ -170,8 +172,11 @@ def _write_model(predictor: Predictor, description: RunDescription, out: Path) -
     labels = predictor.method.labels.observed
     table = LabelTable(np.array(["none"]), predictor.classes, labels, split=np.array(["train"]))
     write_table(table, out / "observed.npz")
-    public = {k: v for k, v in description.to_json().items() if k != "fingerprint"}
-    write_json(out / "data.json", public | {"source": {}})
+    public = {k: v for k, v in description.to_json().items() if k != "fingerprint"} | {"source": {}}
+    if ENCODER in description.made_by:
+        name = describe_encoder(description.made_by[ENCODER])["name"]
+        public["made_by"] = {**description.made_by, ENCODER: name}
+    write_json(out / "data.json", public)
     if predictor.hierarchy is not None:
         write_parents(out / CLASSES, predictor.classes, predictor.hierarchy)
     write_text(out / "recipe.toml", public_recipe(predictor.recipe).to_toml())

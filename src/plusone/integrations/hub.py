@@ -23,7 +23,7 @@ from plusone.export.publish import CONFIG, FILES, PROGRAMS, check_out, export_ru
 from plusone.extras import install_command
 from plusone.inputs.task import same_kind
 from plusone.io.files import part_folder
-from plusone.serve.model import load_model
+from plusone.serve.model import ServedModel, load_model
 
 AT_ONCE = 64  # inputs in memory
 
@@ -135,18 +135,22 @@ class PlusOneModel:
 
         Args:
             items: For images: a path, the bytes of a file, a PIL image, or a list of these. For
-                vectors: an array or lists of numbers `[D]` or `[N, D]`.
+                texts: a text, or a list of them. For vectors: an array or lists of numbers `[D]`
+                or `[N, D]`.
 
         Returns:
             For each item a dict: `labels`, the classes above their thresholds, most likely first,
             and `probabilities`, the calibrated probability of every class.
         """
         model = self._model
-        single, listed = _listed(items, len(model.shape), images=model.images)
+        single, listed = _listed(items, model)
         tags = []
         for start in range(0, len(listed), AT_ONCE):
-            part = listed[start : start + AT_ONCE]
-            inputs = [self._input(item, start + row) for row, item in enumerate(part)]
+            part = [*enumerate(listed[start : start + AT_ONCE], start)]
+            if model.encoder is None:
+                inputs: Sequence[Tensor] = [self._input(item, row) for row, item in part]
+            else:
+                inputs = model.encoded([_text(item, row) for row, item in part])
             predictions = model.predict([""] * len(inputs), inputs)
             tags += [predictions.to_json(row, model.thresholds.array) for row in range(len(inputs))]
         return tags[0] if single else tags
@@ -171,17 +175,23 @@ def _hub() -> Any:
     return huggingface_hub
 
 
-def _listed(items: Any, dimensions: int, *, images: bool) -> tuple[bool, Sequence[Any]]:
+def _listed(items: Any, model: ServedModel) -> tuple[bool, Sequence[Any]]:
     """Whether it is a single item, and a list of the items; vectors are tensors."""
-    if images:
+    if model.images or model.encoder is not None:
         single = not isinstance(items, list | tuple)
         return single, [items] if single else items
     try:
         vectors = torch.as_tensor(np.asarray(items, dtype=np.float32))
     except (TypeError, ValueError) as error:
         raise InputError(f"vectors must be numbers, [D] or [N, D] ({error})") from None
-    single = vectors.ndim == dimensions
+    single = vectors.ndim == len(model.shape)
     return single, [*(vectors[None] if single else vectors)]
+
+
+def _text(item: Any, row: int) -> str:
+    if not isinstance(item, str) or not item.strip():
+        raise InputError(f"item {row}: must be a text that is not empty")
+    return item.strip()
 
 
 def _file(item: Any, row: int) -> Path | bytes:

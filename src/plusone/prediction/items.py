@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from plusone.data._arrow import LANCE
 from plusone.data.broken import NO_TEXT
 from plusone.data.checks import id_fault
 from plusone.data.dataset import Dataset
@@ -331,10 +332,10 @@ def _names(files: Iterable[Path], root: Path | None) -> tuple[str, ...]:
 
 
 def _has_features_only(path: Path) -> bool:
-    if path.is_dir():
+    kind = path.suffix.lower()
+    if path.is_dir() and kind != LANCE:
         labelled = (path / "labels.csv").is_file()
         return not labelled and any(file.suffix.lower() == NPY for file in path.iterdir())
-    kind = path.suffix.lower()
     if kind != ".npz":
         return kind == NPY or (kind in SUFFIXES and holds_features(named_files(path)[0]))
     try:

@@ -119,6 +119,7 @@ class GalleryItem:
     image: str
     seen: tuple[Chip, ...]
     predicted: tuple[tuple[str, tuple[Chip, ...]], ...]
+    text: str = ""
 
 
 @dataclass(frozen=True)

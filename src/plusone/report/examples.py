@@ -14,7 +14,7 @@ from plusone.prediction.run_folder import read_description
 from plusone.report.blocks import Block, Chip, Gallery, GalleryItem, Note, Section, Work
 from plusone.report.classes import thresholds_of
 from plusone.report.material import Group, Material
-from plusone.report.thumbnails import load_images, thumbnails
+from plusone.report.thumbnails import excerpts, load_items, thumbnails
 from plusone.results import Example
 
 DEFAULT = 0.5  # threshold of a class where the run folder is gone
@@ -31,11 +31,11 @@ WITHOUT_TRUTH = (
     "above the threshold of their class, from which on the model predicts them. Whether they are "
     "right is not known."
 )
-WITHOUT_IMAGES = 4  # items shown where there are no images
+WITHOUT_IMAGES = 4  # items shown where there are neither images nor texts
 
 
 def examples(material: Material) -> Section:
-    """Images with seen, found and missed labels."""
+    """Images or texts with seen, found and missed labels."""
     works: list[Block] = []
     shown = set()
     for group in material.groups:
@@ -58,7 +58,7 @@ def _with_examples(group: Group) -> dict[str, JobResult]:
 def _gallery(group: Group) -> Sequence[Block]:
     runs = _with_examples(group)
     first = next(iter(runs.values()))
-    images, problem, tiny = _images(first, [item.id for item in first.examples])
+    images, texts, problem = _items(first, [item.id for item in first.examples])
     predictions = {}
     for name, run in runs.items():
         _, thresholds = thresholds_of(run) or ({}, {})
@@ -71,12 +71,14 @@ def _gallery(group: Group) -> Sequence[Block]:
             tuple(
                 (name, by_id[item.id]) for name, by_id in predictions.items() if item.id in by_id
             ),
+            texts.get(item.id, ""),
         )
         for item in first.examples
     ]
+    tiny = any(image.startswith("data:image/png") for image in images.values())
     gallery = Gallery(
         group.name,
-        tuple(items if images else items[:WITHOUT_IMAGES]),
+        tuple(items if images or texts else items[:WITHOUT_IMAGES]),
         UNKNOWN if first.examples[0].truth is None else STATES,
         tiny,
     )
@@ -107,16 +109,22 @@ def chips(item: Example, thresholds: Mapping[str, float]) -> tuple[Chip, ...]:
     return tuple(Chip(name, state) for state, names in states.items() for name in names)
 
 
-def _images(run: JobResult, ids: Sequence[str]) -> tuple[dict[str, str], str, bool]:
-    """Thumbnails by item, a sentence where they are missing, and whether they are tiny."""
+def _items(run: JobResult, ids: Sequence[str]) -> tuple[dict[str, str], dict[str, str], str]:
+    """Thumbnails or texts by item, and a sentence where both are missing."""
     try:
-        images = thumbnails(load_images(_source(run)), ids)
+        dataset = load_items(_source(run))
+        if texts := excerpts(dataset, ids):
+            return {}, texts, ""
+        images = thumbnails(dataset, ids)
     except (InputError, RunError, OSError) as error:
         reason = first_line(error) if isinstance(error, (InputError, RunError)) else ""
-        return {}, f"Without images: {reason or 'they cannot be read'}.", False
+        return {}, {}, f"Without images: {reason or 'they cannot be read'}."
     if not images:
-        return {}, "Without images: their files are not where they were.", False
-    return images, "", next(iter(images.values())).startswith("data:image/png")
+        in_memory = dataset.features is not None and dataset.features.ndim == 4
+        there = in_memory or dataset.table.root is not None
+        why = "their files are not where they were" if there else "the data has no images"
+        return {}, {}, f"Without images: {why}."
+    return images, {}, ""
 
 
 def _source(run: JobResult) -> Source | None:

@@ -27,7 +27,7 @@ from plusone.prediction.load import Predictor, load_run
 from plusone.prediction.run_folder import read_description
 from plusone.report.blocks import Block, Note, Section, Strips, Work
 from plusone.report.material import Material
-from plusone.report.thumbnails import data_uri, load_images
+from plusone.report.thumbnails import data_uri, load_items
 
 MapImage = tuple[str, str]  # data URI and description
 
@@ -112,7 +112,7 @@ def draw_maps(folder: Path, ids: Sequence[str]) -> list[MapImage]:
     predictor = load_run(folder)
     if not predictor.images:
         raise InputError("the model was trained on features, which have no maps")
-    dataset = load_images(Source.from_json(read_description(folder).source))
+    dataset = load_items(Source.from_json(read_description(folder).source))
     rows = {str(name): row for row, name in enumerate(dataset.table.ids)}
     known = [name for name in ids if name in rows]
     if not known:

@@ -6,6 +6,7 @@ import base64
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import shorten
 
 import numpy as np
 from PIL import Image
@@ -17,23 +18,24 @@ from plusone.data.source import EMBEDDED, Source, load_source
 from plusone.errors import InputError
 
 SIDE = 160
+LONGEST = 280  # characters of a text
 
 
-def load_images(source: Source | None) -> Dataset:
-    """The data of a run with its images."""
+def load_items(source: Source | None) -> Dataset:
+    """The data of a run with its images or texts, whichever it has."""
     if source is not None and source.data in EMBEDDED:
         return load_source("digits")
     if source is None or not exists(Path(source.data)):
         raise InputError("the data is not where it was when the training ran")
     from plusone.data.formats import read
 
-    dataset = read(
-        Path(source.data), format=source.format, labels=source.labels, check_images=False
+    return read(
+        Path(source.data),
+        format=source.format,
+        labels=source.labels,
+        separator=source.separator,
+        check_images=False,
     )
-    in_memory = dataset.features is not None and dataset.features.ndim == 4
-    if not in_memory and dataset.table.root is None:
-        raise InputError("the data has no images")
-    return dataset
 
 
 def thumbnails(dataset: Dataset, ids: Sequence[str]) -> dict[str, str]:
@@ -46,6 +48,17 @@ def thumbnails(dataset: Dataset, ids: Sequence[str]) -> dict[str, str]:
             image.thumbnail((SIDE, SIDE))
             found[name] = data_uri(image)
     return found
+
+
+def excerpts(dataset: Dataset, ids: Sequence[str]) -> dict[str, str]:
+    """The beginnings of the texts of items."""
+    rows = {str(name): row for row, name in enumerate(dataset.table.ids)}
+    texts = dataset.table.texts
+    if texts is None:
+        return {}
+    return {
+        name: shorten(texts[rows[name]], LONGEST, placeholder=" …") for name in ids if name in rows
+    }
 
 
 def data_uri(image: Image.Image) -> str:

@@ -18,6 +18,9 @@ from plusone.reviewing.questions import ANSWERS, WHOLE, NewItems, Places, Select
 from plusone.reviewing.store import Answer, Ledger, Pair, Store, Verdict
 
 ITEM = -1  # class number that stands for the item itself
+LONGEST = 20_000  # characters of a text that are shown
+FOUND = 50  # texts that a search names
+AROUND = 60  # characters that it shows before and after the first word
 
 
 class UnknownQuestionError(LookupError):
@@ -72,6 +75,19 @@ class Desk(ABC):
             repeats = {"repeated": self.ledger.repeated, "agreeing": self.ledger.agreeing}
             return self._progress() | repeats | {"last": self.ledger.last}
 
+    def search(self, words: str) -> dict[str, Any]:
+        """The texts that have all of some words, whatever their case: the first, and how many."""
+        wanted = words.casefold().split()
+        texts = self.table.texts or ()
+        rows = [
+            row for row, text in enumerate(texts) if all(word in text.casefold() for word in wanted)
+        ]
+        found = [
+            {"row": row, "name": str(self.table.ids[row]), "text": _excerpt(texts[row], wanted[0])}
+            for row in rows[:FOUND]
+        ]
+        return {"count": len(rows), "found": found}
+
     def verdicts(self) -> dict[Pair, Verdict]:
         """The current answers to all questions that were ever answered."""
         with self._lock:
@@ -91,6 +107,7 @@ class Desk(ABC):
             "row": row,
             "name": str(self.table.ids[row]),
             "image": bool(self.pictures),
+            "text": None if self.table.texts is None else self.table.texts[row][:LONGEST],
             "labels": [
                 {"label": label, "class": classes[label], "seen": value, "has": value == 1}
                 for label, value in sorted(seen, key=lambda one: (-one[1], one[0]))
@@ -112,6 +129,13 @@ class Desk(ABC):
 
     @abstractmethod
     def _numbers(self, item: str, name: str) -> tuple[int, int] | None: ...
+
+
+def _excerpt(text: str, word: str) -> str:
+    """The part of a text around the first place of a word."""
+    place = max(text.casefold().find(word), 0)
+    start, end = max(place - AROUND, 0), place + len(word) + AROUND
+    return f"{'… ' if start else ''}{text[start:end].strip()}{' …' if end < len(text) else ''}"
 
 
 class NewItemDesk(Desk):

@@ -16,6 +16,7 @@ from plusone.data.images import IMAGE_SUFFIXES
 from plusone.data.matrix import LabelMatrix
 from plusone.data.source import EMBEDDED
 from plusone.data.table import LabelTable
+from plusone.data.texts import texts_of
 from plusone.errors import InputError, Problems
 from plusone.reviewing.audit_desk import AuditDesk
 from plusone.reviewing.desk import NewItemDesk, SuggestionDesk
@@ -101,14 +102,18 @@ def read_unlabelled(data: Path, classes: Path | None) -> LabelTable:
     """Reads the items of a folder or a table, with their seen labels if there are any.
 
     Args:
-        data: A folder of images, or shards; a CSV file with one column of names; or a label table
-            in any known format, whose items without a seen positive are the ones to label.
+        data: A folder of images, or shards; a CSV file with one column of names; texts without
+            labels, as `plusone.data.texts` reads them; or a label table in any known format, whose
+            items without a seen positive are the ones to label.
         classes: A file with one class name per line; not needed for a label table.
     """
     names = None if classes is None else read_class_list(classes)
     labelled = (data / "labels.csv").is_file()
     if data.is_dir() and not labelled and (images := _images(data)):
         return _bare(images, _needed(names, data), data, Problems(data))
+    if not labelled and (texts := texts_of(str(data))) is not None:
+        table = _bare(texts.table.ids.tolist(), _needed(names, data), None, Problems(data))
+        return replace(table, texts=texts.table.texts)
     sharded = None if labelled else Sharded.find(data)
     if sharded is None and not data.exists():
         raise InputError(f"{data}: no such file or folder")

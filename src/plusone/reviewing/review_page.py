@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import mkstemp
 from typing import Annotated, Any, Literal
 
-from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -107,6 +107,8 @@ def make_app(desk: Desk, *, title: str, keys: Keys) -> Guard:
         modes = ["items", "grid"] if isinstance(desk, SuggestionDesk) and not audit else []
         text = templates("plusone.reviewing").get_template(f"{mode}.html")
         context = {"mode": mode, "modes": modes, "title": title, "orders": ORDERS, "audit": audit}
+        # The items of an audit come in random order, and nobody chooses among them.
+        context["search"] = desk.table.texts is not None and mode != "grid" and not audit
         return HTMLResponse(text.render(context, version=__version__))
 
     @app.get("/enter", response_class=HTMLResponse)
@@ -127,6 +129,10 @@ def make_app(desk: Desk, *, title: str, keys: Keys) -> Guard:
         if encoded is None:
             raise HTTPException(404)
         return Response(encoded[0], media_type=encoded[1])
+
+    @app.get("/api/search")
+    def search(words: Annotated[str, Query(pattern=r"\S", max_length=200)]) -> dict[str, Any]:
+        return desk.search(words)
 
     @app.post("/api/answer")
     def answer(body: AnswerStep) -> dict[str, Any]:

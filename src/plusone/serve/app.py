@@ -43,7 +43,7 @@ from plusone.web.templates import templates
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-MAX_IMAGES, MAX_VECTORS = 64, 4096  # in a batch
+MAX_IMAGES, MAX_TEXTS, MAX_VECTORS = 64, 256, 4096  # in a batch
 RETRY_SECONDS = 1  # after an overload
 GRACE = 10  # seconds for running requests to end after a stop
 THREADS = min(4, os.cpu_count() or 1)  # that decode
@@ -51,6 +51,7 @@ LARGE = 16_000_000  # pixels; images with more are decoded one at a time, and wa
 IMAGE_TYPE = "image/*"
 FORM_TYPE = "multipart/form-data"
 JSON_TYPE = "application/json"
+FEATURES, TEXT, TEXTS = "features", "text", "texts"  # keys of bodies
 NO_KEY = "send the token that plusone serve printed, as the header Authorization: Bearer TOKEN"
 
 
@@ -180,21 +181,31 @@ class Service:
         items = await asyncio.gather(*map(self.decoded, contents))
         return await self.compute(lambda: self._several(ids, items))
 
-    def one_vector(self, body: bytes) -> tuple[str, int, int]:
-        """The tags of the features of one item."""
+    def one_value(self, body: bytes) -> tuple[str, int, int]:
+        """The tags of one text, or of the features of one item."""
         with self._parsing:
-            item = self._input(_features(body), "features")
-        return self._one(item)
+            if self.model.encoder is None:
+                return self._one(self._input(_value(body, FEATURES), FEATURES))
+            text = _text(_value(body, TEXT), TEXT)
+        return self._one(*self.model.encoded([text]))
 
-    def vectors(self, body: bytes) -> tuple[str, int, int]:
-        """The tags of the features of several items."""
+    def several_values(self, body: bytes) -> tuple[str, int, int]:
+        """The tags of several texts, or of the features of several items."""
+        key, most = (FEATURES, MAX_VECTORS) if self.model.encoder is None else (TEXTS, MAX_TEXTS)
+        items: Sequence[Tensor]
         with self._parsing:
-            listed = _features(body)
+            listed = _value(body, key)
             if not isinstance(listed, list) or not listed:
-                raise RefusedError(422, "features must be a list with an entry for each item")
-            if len(listed) > MAX_VECTORS:
-                raise RefusedError(413, f"{len(listed)} items; a batch has at most {MAX_VECTORS}")
-            items = [self._input(one, f"features[{number}]") for number, one in enumerate(listed)]
+                raise RefusedError(422, f"{key} must be a list with an entry for each item")
+            if len(listed) > most:
+                raise RefusedError(413, f"{len(listed)} items; a batch has at most {most}")
+            named = [(one, f"{key}[{number}]") for number, one in enumerate(listed)]
+            if self.model.encoder is None:
+                items = [self._input(*one) for one in named]
+            else:
+                texts = [_text(*one) for one in named]
+        if self.model.encoder is not None:
+            items = self.model.encoded(texts)
         return self._several([str(number) for number in range(len(items))], items)
 
     def _input(self, values: Any, what: str) -> Tensor:
@@ -237,15 +248,22 @@ class Service:
         return file.getvalue(), len(good), len(skipped)
 
 
-def _features(body: bytes) -> Any:
+def _value(body: bytes, key: str) -> Any:
+    """The value of the only key of a JSON object."""
     try:
         value = parse_json(body)
     except ValueError as error:
         reason = str(error) if "nested" in str(error) else "it cannot be parsed"
         raise RefusedError(400, f"the body is not JSON: {reason}") from None
-    if not isinstance(value, dict) or set(value) != {"features"}:
-        raise RefusedError(422, 'the body must be an object with one key, "features"')
-    return value["features"]
+    if not isinstance(value, dict) or set(value) != {key}:
+        raise RefusedError(422, f'the body must be an object with one key, "{key}"')
+    return value[key]
+
+
+def _text(value: Any, what: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise RefusedError(422, f"{what} must be a text that is not empty")
+    return value.strip()
 
 
 def make_app(service: Service, keys: Keys) -> FastAPI:
@@ -276,7 +294,7 @@ def make_app(service: Service, keys: Keys) -> FastAPI:
             body = await request.body()
             if model.images:
                 return await service.one_image(body)
-            return await service.compute(lambda: service.one_vector(body))
+            return await service.compute(lambda: service.one_value(body))
 
     @app.post(
         "/predict/batch",
@@ -291,7 +309,7 @@ def make_app(service: Service, keys: Keys) -> FastAPI:
         with service.place():
             if not model.images:
                 body = await request.body()
-                return await service.compute(lambda: service.vectors(body))
+                return await service.compute(lambda: service.several_values(body))
             ids, contents = await _uploads(request)
             return await service.images(ids, contents)
 
@@ -332,18 +350,20 @@ def _bodies(model: ServedModel) -> tuple[dict[str, Any], dict[str, Any]]:
         listed = {"type": "array", "items": file, "maxItems": MAX_IMAGES}
         form = {"type": "object", "properties": {"images": listed}}
         return {IMAGE_TYPE: {"schema": file}}, {FORM_TYPE: {"schema": form}}
+
+    def body(key: str, schema: dict[str, Any]) -> dict[str, Any]:
+        required = {"required": [key], "additionalProperties": False}
+        return {JSON_TYPE: {"schema": {"type": "object", "properties": {key: schema}} | required}}
+
+    if model.encoder is not None:
+        text = {"type": "string", "minLength": 1}
+        listed = {"type": "array", "items": text, "minItems": 1, "maxItems": MAX_TEXTS}
+        return body(TEXT, text), body(TEXTS, listed)
     vector: dict[str, Any] = {"type": "array", "items": {"type": "number"}}
     vector |= {"minItems": model.shape[-1], "maxItems": model.shape[-1]}
     item = vector if len(model.shape) == 1 else {"type": "array", "items": vector, "minItems": 1}
     listed = {"type": "array", "items": item, "minItems": 1, "maxItems": MAX_VECTORS}
-
-    def body(schema: dict[str, Any]) -> dict[str, Any]:
-        required = {"required": ["features"], "additionalProperties": False}
-        return {
-            JSON_TYPE: {"schema": {"type": "object", "properties": {"features": schema}} | required}
-        }
-
-    return body(item), body(listed)
+    return body(FEATURES, item), body(FEATURES, listed)
 
 
 def _example(model: ServedModel, *, batch: bool) -> str:
@@ -351,9 +371,12 @@ def _example(model: ServedModel, *, batch: bool) -> str:
     if model.images:
         one = "-H 'Content-Type: image/jpeg' --data-binary @photo.jpg"
         return "-F images=@one.jpg -F images=@two.jpg" if batch else one
-    vector = "[0.1, 0.2, ...]" if len(model.shape) == 1 else "[[0.1, 0.2, ...], ...]"
-    features = f"[{vector}, ...]" if batch else vector
-    return f"-H 'Content-Type: {JSON_TYPE}' --data '{{\"features\": {features}}}'"
+    if model.encoder is not None:
+        value = '"texts": ["one text", "another", ...]' if batch else '"text": "one text"'
+    else:
+        vector = "[0.1, 0.2, ...]" if len(model.shape) == 1 else "[[0.1, 0.2, ...], ...]"
+        value = f'"features": [{vector}, ...]' if batch else f'"features": {vector}'
+    return f"-H 'Content-Type: {JSON_TYPE}' --data '{{{value}}}'"
 
 
 def _described(body: Mapping[str, Any], curl: str) -> dict[str, Any]:

@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from plusone.data.text_encoder import TextEncoder
+from plusone.data.text_features import MADE_BY
 from plusone.device import CPU, resolve
 from plusone.errors import InputError, first_line
 from plusone.inputs.loader import ArrayInputs
@@ -42,11 +44,18 @@ class ServedModel:
     thresholds: Thresholds
     runtime: Literal["onnx", "torch"]
     compute: Compute
+    encoder: TextEncoder | None = None  # of a model of texts
     _lock: Lock = field(default_factory=Lock)
 
     def decoded(self, file: Path | bytes) -> Tensor | str:
         """An image file as an input; or why it is none."""
         return decoded(file, self.shape[-1], self.recipe, MAX_PIXELS)
+
+    def encoded(self, texts: Sequence[str]) -> Sequence[Tensor]:
+        """The vectors of texts that are not empty, the inputs of a model of texts."""
+        assert self.encoder is not None
+        with self._lock:
+            return [*torch.from_numpy(self.encoder(texts))]
 
     def predict(self, ids: Sequence[str], inputs: Sequence[Tensor]) -> Predictions:
         """Predictions of inputs of one kind."""
@@ -71,6 +80,8 @@ class ServedModel:
         """What one item is, in words."""
         if self.images:
             return "an image file"
+        if self.encoder is not None:
+            return "a text"
         if len(self.shape) == 1:
             return f"a list of {self.shape[0]} numbers"
         return f"a list of one or more lists of {self.shape[-1]} numbers"
@@ -104,6 +115,7 @@ def load_model(
     else:
         predictor = load_run(folder, where)
         compute, runtime = lambda inputs: predictor.probabilities(ArrayInputs(inputs)), "torch"
+    name = description.made_by.get(MADE_BY)
     if threshold is None:
         thresholds = read_thresholds(folder, classes)
     else:
@@ -117,6 +129,7 @@ def load_model(
         thresholds,
         runtime,
         compute,
+        None if name is None else TextEncoder(name),
     )
     _try(model, folder)
     return model

@@ -8,6 +8,7 @@ sorted.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from plusone.io.files import replacing
 from plusone.io.readers import parse_json
 
 META = b"plusone"
+COLUMNS = {*ID_COLUMNS, "labels", *OTHER_COLUMNS, TEXT}  # in lower case
 
 
 def detects(path: Path) -> bool:
@@ -92,14 +94,21 @@ def read(path: Path, options: ReadOptions) -> Dataset:
 
 
 def _read(pa: Any, path: Path, options: ReadOptions) -> Dataset:
-    wanted = {*ID_COLUMNS, "labels", *OTHER_COLUMNS, TEXT}
-    arrow = table_of(path, [name for name in schema_of(path).names if name.lower() in wanted])
+    names = schema_of(path).names
+    arrow = table_of(path, [name for name in names if name.lower() in COLUMNS])
+    return of_table(pa, arrow, path, names, options)
+
+
+def of_table(
+    pa: Any, arrow: Any, path: Path, names: Sequence[str], options: ReadOptions
+) -> Dataset:
+    """The data of a table with columns among `COLUMNS`; `names` are those of all its columns."""
     meta = _Meta.of(parse_json((arrow.schema.metadata or {}).get(META, b"{}")))
     problems = Problems(path)
     lowered = {name.lower(): name for name in reversed(arrow.column_names)}
     id_name, text_name = item_columns(arrow.column_names)
     if (id_name is None and text_name is None) or "labels" not in lowered:
-        present = ", ".join(schema_of(path).names)
+        present = ", ".join(names)
         raise InputError(
             f"{path}: needs the columns id and labels, or text and labels (found: {present})"
         )

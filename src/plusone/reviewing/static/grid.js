@@ -73,7 +73,7 @@ const grid = {
       });
       image.src = "image/small/" + one.row;
       picture.append(image);
-    } else { picture.append(element("p", "", one.name)); }
+    } else { picture.append(element("p", one.text === null ? "" : "excerpt", one.text || one.name)); }
     const below = element("div", "below");
     const likely = one.seen ? "" : percent(one.probability);
     below.append(element("span", "seen"), element("span", "", likely));

@@ -1,5 +1,6 @@
 // What all ways to review share: talking to the server, progress, images, keys.
 // Names come from files and are only ever set as text, never as HTML.
+import { drawText, offerSearch, startSearch } from "./texts.js";
 import { openZoom, zoomKey } from "./zoom.js";
 
 export const mode = document.body.dataset.mode;
@@ -179,10 +180,12 @@ export function showDone(now) {
 export async function showItem(item) {
   find("name").textContent = item.name;
   find("name").title = item.name;
-  const image = find("image"), none = find("noimage");
+  const image = find("image"), none = find("noimage"), text = find("text");
   image.hidden = !item.image;
-  none.hidden = item.image;
+  text.hidden = item.text === null;
+  none.hidden = item.image || item.text !== null;
   none.textContent = item.name;
+  if (item.text !== null) { drawText(text, item.text); text.scrollTop = 0; }
   if (!item.image) { return; }
   const source = "image/large/" + item.row;
   if (image.getAttribute("src") !== source) { image.src = source; }
@@ -244,6 +247,9 @@ function onKey(event) {
   if (key === "r" && !find("done").hidden && !find("again").hidden) {
     event.preventDefault();
     alone(askAgain);
+  } else if (key === "/") {
+    event.preventDefault();
+    startSearch();
   } else if (desk.keys[key]) {
     event.preventDefault();
     alone(() => desk.do(desk.keys[key]));
@@ -262,6 +268,7 @@ export function begin(chosen) {
   });
   find("again").addEventListener("click", () => alone(askAgain));
   if (find("choose")) { offerSelection(); }
+  offerSearch((row) => alone(() => desk.load(row)));
   setInterval(function () { if (!document.hidden) { mention("api/hold"); } }, 40000);
   window.addEventListener("pagehide", () => mention("api/release"));
   window.addEventListener("pageshow", function (event) {

@@ -1,9 +1,11 @@
-// The image of an item in a window of its own: click to enlarge it, scroll to move.
+// The image or text of an item in a window of its own: click an image to enlarge it, scroll to move.
 const find = (id) => document.getElementById(id);
 const dialog = find("zoom"), sheet = find("zoom-sheet");
 
 export function openZoom(item) {
-  find("zoom-image").src = "image/full/" + item.row;
+  find("zoom-image").hidden = !item.image;
+  find("zoom-text").textContent = item.text || "";
+  if (item.image) { find("zoom-image").src = "image/full/" + item.row; }
   find("zoom-image").alt = item.name;
   find("zoom-name").textContent = item.name;
   enlarge(false);
@@ -25,6 +27,7 @@ export function zoomKey(event, key) {
   return !["y", "n", "s", "w"].includes(key);
 }
 sheet.addEventListener("click", (event) => {
+  if (find("zoom-image").hidden) { return; }
   const box = sheet.getBoundingClientRect();
   enlarge(!sheet.classList.contains("enlarged"),
     (event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height);

@@ -37,7 +37,9 @@ async function ask() {
     const kind = file.type.startsWith("image/") ? file.type : "application/octet-stream";
     return fetch("predict", { method: "POST", body: file, headers: { "content-type": kind } });
   }
-  const body = JSON.stringify({ features: JSON.parse($("features").value) });
+  const body = JSON.stringify(
+    $("text") ? { text: $("text").value } : { features: JSON.parse($("features").value) },
+  );
   return fetch("predict", { method: "POST", body, headers: { "content-type": "application/json" } });
 }
 
