@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 DOCS := .venv-docs
 BROWSER := $(VENV)/.browser
 SHARED ?= $(if $(PLUSONE_SHARED),$(PLUSONE_SHARED),../shared)
-EXTRAS := dev,lite0,lite1,lite2,image,plots,tune,review,serve,onnx,hub,sentences,heic,docs,tensorboard,ray
+EXTRAS := dev,lite0,lite1,lite2,image,plots,tune,review,serve,onnx,hub,skops,sentences,heic,docs,tensorboard,ray
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist worksteal
 
 .PHONY: demo loop test test-fast test-rounding test-accelerator check docs pictures bench results clean

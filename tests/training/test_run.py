@@ -266,7 +266,7 @@ def test_what_is_no_run_is_refused(task, tmp_path):
     with pytest.raises(InputError, match="not a readable weights file"):
         load_run(folder)
     checkpoint.save(folder / "model.safetensors", {"model.x": torch.zeros(1)}, {})
-    with pytest.raises(InputError, match="does not fit the recipe beside it"):
+    with pytest.raises(InputError, match="its weights do not fit its recipe"):
         load_run(folder)
     (folder / "model.safetensors").unlink()
     with pytest.raises(InputError, match="the run is not complete"):

@@ -433,6 +433,24 @@ class PlusOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         unknown = MEANINGS[against(labels.matrix)][0]
         return mean_average_precision(scores, labels.matrix.dense(), unknown=unknown)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Plain values and NumPy arrays, so that skops can store a fitted classifier."""
+        from plusone.prediction.plain_state import plain_state
+
+        state: dict[str, Any] = super().__getstate__()
+        if "predictor_" in state:
+            state = {name: value for name, value in state.items() if name != "recipe_"}
+            state["predictor_"] = plain_state(self.predictor_)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        from plusone.prediction.plain_state import from_plain_state
+
+        if isinstance(state.get("predictor_"), dict):  # up to release 0.2 it was the object itself
+            predictor = from_plain_state(state["predictor_"])
+            state = state | {"predictor_": predictor, "recipe_": predictor.recipe}
+        super().__setstate__(state)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True

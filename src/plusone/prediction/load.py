@@ -35,6 +35,7 @@ from plusone.prediction.run_folder import (
 from plusone.probabilities.calibration import Calibration, read_calibration
 from plusone.probabilities.consistent import consistent
 from plusone.recipe import Recipe
+from plusone.types import TrainLabels
 
 ALLOCATED_PER_BYTE = 16  # of a weights file: initial weights, their copies and temporaries
 ALLOCATED_AT_LEAST = 2**28
@@ -157,33 +158,10 @@ def load_run(
         limit = AllocationLimit(size, str(folder))
         limit.take((len(table), len(table.classes)))  # no operation of torch may say so later
         labels = replace(labels, observed=table.take(table.rows_of("train")).labels)
-    landmarks = [len(value) for key, value in tensors.items() if key.endswith(LANDMARKS)]
-    # All weights are in the run: pretrained weights need not be loaded.
-    with AllocationLimit(size, str(folder)):
-        model, method = build(
-            recipe,
-            labels,
-            shape,
-            images=description.images,
-            weights="random",
-            landmarks=next(iter(landmarks), None),
-        )
-        dim = shape[-1] if not description.images else feature_dim(model.backbone)
-        inner = KernelMap(dim, landmarks[0], kind=kind_of(tensors)) if landmarks else None
-        between = StandardMap(dim, inner) if recipe.standardize else inner
-        if not branched(model, tensors) and between is not None:
-            model.head = between.folded(model.head)
-    try:
-        model.load_state_dict(below(tensors, "model."))
-        state = below(tensors, "method.")
-        if not memory:  # tables of one item stay as they are; older runs have those of all items
-            blank = method.state_dict()
-            state |= {name: blank[name] for name in method.per_item if name in blank}
-        method.load_state_dict(state)
-    except RuntimeError as error:
-        raise InputError(
-            f"{weights}: does not fit the recipe beside it ({first_line(error)})"
-        ) from None
+    model, method = with_weights(
+        recipe, labels, shape, tensors, images=description.images, size=size, source=str(folder),
+        memory=memory,
+    )  # fmt: skip
     if not autocasts(device, model.precision):
         model.precision = "float32"  # trained on another device
     model.eval().place(device)
@@ -198,6 +176,59 @@ def load_run(
         made_by=description.made_by,
         hierarchy=read_hierarchy(folder, description.classes),
     )
+
+
+def with_weights(
+    recipe: Recipe,
+    labels: TrainLabels,
+    shape: tuple[int, ...],
+    tensors: dict[str, Tensor],
+    *,
+    images: bool,
+    size: int,
+    source: str,
+    memory: bool = False,
+) -> tuple[Classifier, Method]:
+    """A model and its method with saved weights.
+
+    Args:
+        recipe: The settings.
+        labels: What the method is built with.
+        shape: Shape of one input.
+        tensors: Those of the model below "model.", those of the method below "method.".
+        images: Whether inputs are images.
+        size: Bytes of the weights where they come from; a recipe cannot ask for far more.
+        source: Where that is, for errors.
+        memory: Whether the tensors have what the method remembers of the training items.
+    """
+    landmarks = [len(value) for key, value in tensors.items() if key.endswith(LANDMARKS)]
+    # All weights are in the run: pretrained weights need not be loaded.
+    with AllocationLimit(size, source):
+        model, method = build(
+            recipe,
+            labels,
+            shape,
+            images=images,
+            weights="random",
+            landmarks=next(iter(landmarks), None),
+        )
+        dim = shape[-1] if not images else feature_dim(model.backbone)
+        inner = KernelMap(dim, landmarks[0], kind=kind_of(tensors)) if landmarks else None
+        between = StandardMap(dim, inner) if recipe.standardize else inner
+        if not branched(model, tensors) and between is not None:
+            model.head = between.folded(model.head)
+    try:
+        model.load_state_dict(below(tensors, "model."))
+        state = below(tensors, "method.")
+        if not memory:  # tables of one item stay as they are; older runs have those of all items
+            blank = method.state_dict()
+            state |= {name: blank[name] for name in method.per_item if name in blank}
+        method.load_state_dict(state)
+    except RuntimeError as error:
+        raise InputError(
+            f"{source}: its weights do not fit its recipe ({first_line(error)})"
+        ) from None
+    return model, method
 
 
 class AllocationLimit(TorchDispatchMode):  # type: ignore[no-untyped-call]

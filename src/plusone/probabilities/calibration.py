@@ -110,6 +110,32 @@ class Calibration(Curve):
             "offsets": dict(zip(classes, self.offsets, strict=True)),
         }
 
+    @classmethod
+    def from_json(
+        cls, content: Any, classes: Sequence[str], source: str = "calibration"
+    ) -> Calibration:
+        """What `to_json` gave; errors name the source."""
+        if not isinstance(content, Mapping) or content.get("from") not in ORIGINS:
+            raise InputError(f"{source}: is not what plusone train writes")
+        if content["from"] == "none":
+            return cls.none(len(classes), str(content.get("note", NO_FILE)))
+        offsets: Any = content.get("offsets")
+        values = offsets if isinstance(offsets, Mapping) else {}
+        knots, slopes = (_numbers(content.get(name), source) for name in ("knots", "slopes"))
+        increasing = all(slope > 0 for slope in slopes) and list(knots) == sorted(knots)
+        if len(slopes) != len(knots) + 1 or not increasing:
+            raise InputError(f"{source}: its curve is not increasing; train again")
+        return cls(
+            knots,
+            slopes,
+            _numbers([values.get(name) for name in classes], source),
+            str(content["from"]),
+            str(content.get("note", "")),
+            None if content.get("k") is None else _numbers([content["k"]], source)[0],
+            _range(content.get("k_range"), source),
+            _salience(content.get("salience"), len(classes), source),
+        )
+
 
 def fit_calibration(
     held_out: HeldOut, estimate: LabelsPerItem | None, k_note: str = "given"
@@ -192,55 +218,36 @@ def read_calibration(folder: Path, classes: Sequence[str]) -> Calibration:
         return Calibration.none(len(classes))
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({error})") from None
-    if not isinstance(content, Mapping) or content.get("from") not in ORIGINS:
-        raise InputError(f"{path}: is not what plusone train writes")
-    if content["from"] == "none":
-        return Calibration.none(len(classes), str(content.get("note", NO_FILE)))
-    offsets: Any = content.get("offsets")
-    values = offsets if isinstance(offsets, Mapping) else {}
-    knots, slopes = _numbers(content.get("knots"), path), _numbers(content.get("slopes"), path)
-    increasing = all(slope > 0 for slope in slopes) and list(knots) == sorted(knots)
-    if len(slopes) != len(knots) + 1 or not increasing:
-        raise InputError(f"{path}: its curve is not increasing; train again")
-    return Calibration(
-        knots,
-        slopes,
-        _numbers([values.get(name) for name in classes], path),
-        str(content["from"]),
-        str(content.get("note", "")),
-        None if content.get("k") is None else _numbers([content["k"]], path)[0],
-        _range(content.get("k_range"), path),
-        _salience(content.get("salience"), len(classes), path),
-    )
+    return Calibration.from_json(content, classes, str(path))
 
 
-def _salience(content: object, n_classes: int, path: Path) -> Salience | None:
+def _salience(content: object, n_classes: int, source: str) -> Salience | None:
     """The saliences; None where there are none, as in runs of earlier versions."""
     if not isinstance(content, Mapping):
         return None
-    values, error = _numbers(content.get("values"), path), content.get("error")
-    errors = None if error is None else _numbers(error, path)
+    values, error = _numbers(content.get("values"), source), content.get("error")
+    errors = None if error is None else _numbers(error, source)
     if any(len(part) != n_classes for part in (values, errors or values)) or min(values) <= 0:
-        raise InputError(f"{path}: saliences are positive numbers, one per class; train again")
+        raise InputError(f"{source}: saliences are positive numbers, one per class; train again")
     test = content.get("p_value")
-    return Salience(values, errors, None if test is None else _numbers([test], path)[0])
+    return Salience(values, errors, None if test is None else _numbers([test], source)[0])
 
 
-def _range(ends: object, path: Path) -> tuple[float, float] | None:
+def _range(ends: object, source: str) -> tuple[float, float] | None:
     """The range of k; None where there is none, as in runs of earlier versions."""
     if ends is None:
         return None
-    numbers = _numbers(ends, path)
+    numbers = _numbers(ends, source)
     if len(numbers) != 2:
-        raise InputError(f"{path}: the range of k has two ends; train again")
+        raise InputError(f"{source}: the range of k has two ends; train again")
     return numbers[0], numbers[1]
 
 
-def _numbers(values: object, path: Path) -> tuple[float, ...]:
+def _numbers(values: object, source: str) -> tuple[float, ...]:
     """A list of finite numbers, or an error."""
     entries: list[Any] = values if isinstance(values, list) else [None]
     for value in entries:
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not number or not math.isfinite(value):
-            raise InputError(f"{path}: {value!r} is not a number; train again")
+            raise InputError(f"{source}: {value!r} is not a number; train again")
     return tuple(float(value) for value in entries)

@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from plusone.build import plan_of
 from plusone.data.checks import id_fault, missing_images
+from plusone.data.classes_file import CLASSES, write_parents
 from plusone.data.dataset import Dataset
 from plusone.data.feature_store import features_folder
 from plusone.data.formats import write as write_table
@@ -333,6 +334,8 @@ class Backend:
         """Writes the labels of the run and all answers; returns them."""
         table = self.labels()
         write_table(table, self.folder / LABELS)
+        if table.hierarchy is not None:
+            write_parents(self.folder / CLASSES, table.classes, table.hierarchy)
         return table
 
     def train(self) -> str:
