@@ -54,6 +54,7 @@ def spec(data, **values):
 def test_all_rows_have_one_head_and_the_same_items(data, tmp_path):
     rows = run_bench(spec(data), tmp_path, run).summary.rows
     assert {(row.head, row.learned) for row in rows} == {("kernel", 48)}
+    assert next(row.searched for row in rows if row.method == "recovery") == "leave-one-out"
     assert unlike(rows) is None
     rows = run_bench(spec(data, methods=["an", "em"]), tmp_path, run).summary.rows
     assert {row.head for row in rows} == {"linear"}

@@ -47,12 +47,17 @@ def shared_settings(protocol: str, methods: Iterable[str], *, on_features: bool)
 
 
 def searched(tried: Sequence[JobResult]) -> str:
-    """What was searched for a row, from all of its runs: "lr: 4, options: 3", or "-"."""
+    """What was searched for a row, from all of its runs: "lr: 4, options: 3", or "-".
+
+    A closed form searches within a run too, by leave-one-out errors.
+    """
     counts = {
         "lr": len({run.lr for run in tried}),
         "options": len({str(sorted(run.options.items())) for run in tried}),
     }
-    return ", ".join(f"{name}: {count}" for name, count in counts.items() if count > 1) or "-"
+    parts = [f"{name}: {count}" for name, count in counts.items() if count > 1]
+    solved = tried and get_method(tried[0].method).closed_form
+    return ", ".join(parts + ["leave-one-out"] * bool(solved)) or "-"
 
 
 def is_edge(rate: float | None, tried: Sequence[JobResult]) -> bool:
