@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from plusone import autorecipe
 from plusone.autorecipe import Choice, Composed, Facts, facts_of
@@ -47,7 +48,8 @@ def test_five_crops_where_they_cost_a_few_minutes_at_most():
     assert any("would take about 2000 seconds instead of 400" in text for text in sentences)
     small = Facts("files", 9000, pretrained="lite0", images=12_000)
     assert choose(small, {"image_size": 64})[0]["crops"] == "five"
-    for given in ({"crops": "one"}, {"mode": "finetune"}, {"method": "lac"}, {"backbone": "cnn"}):
+    tuned = {"mode": "finetune", "method": "em"}
+    for given in ({"crops": "one"}, tuned, {"method": "lac"}, {"backbone": "cnn"}):
         settings, sentences = choose(many, given)
         assert "crops" not in settings
         assert not any("crops" in text for text in sentences)
@@ -82,8 +84,22 @@ def test_later_rules_see_what_was_said():
 
 def test_the_method_depends_on_what_is_trained():
     assert choose(FEATURES, {})[0] == {"method": "recovery", "head": "kernel"}
-    assert choose(PHOTOS, {"mode": "finetune"})[0]["method"] == "gr"
+    assert choose(PHOTOS, {"mode": "finetune"})[0]["method"] == "recovery"
+    assert choose(PHOTOS, {"mode": "finetune", "head": "labelwise"})[0]["method"] == "gr"
+    assert choose(PHOTOS, {"mode": "linear_init"})[0]["method"] == "gr"
     assert choose(Facts("files", 1000), {})[0]["method"] == "em"
+
+
+def test_a_card_fine_tunes_where_images_suffice(monkeypatch):
+    monkeypatch.setattr(autorecipe, "resolve", lambda device: torch.device("cuda"))
+    settings, sentences = choose(Facts("files", 1000, pretrained="lite0", images=1200), {})
+    ends = ("mode", "method", "crops", "schedule", "ema")
+    expected = ("finetune", "recovery", "five", "one_cycle", 0.99)
+    assert tuple(settings[name] for name in ends) == expected
+    assert any("--mode linear takes seconds" in text for text in sentences)
+    few = Facts("files", 900, pretrained="lite0", images=1000)
+    assert choose(few, {})[0]["mode"] == "linear"
+    assert choose(PHOTOS, {"method": "gr"})[0]["mode"] == "linear"
 
 
 @pytest.mark.parametrize(("items", "words"), [(2_000, "exact"), (80_000, "2,000 of the 80,000")])
