@@ -99,6 +99,7 @@ def naive_recovery(x, observed, rounds, learned):
     q[observed == -1] = 1e-4
     q /= q.sum(1, keepdims=True)
     mean = np.mean([m[i] for i in known])
+    per_item = np.mean([m[i] for i in known if (observed[i] == 0).any()])
     estimate = labels_per_item(q, LabelMatrix.from_dense(observed)).k
     k = first = min(max(estimate, 1.05 * mean), n_classes)
     p, e, top = k * q, np.ones(n_classes), q.argmax(1)
@@ -135,7 +136,7 @@ def naive_recovery(x, observed, rounds, learned):
         target = np.zeros_like(p)
         for i in range(n):
             seen = max(m[i], 1)
-            w = max(k / seen * k / max(p[i].sum(), seen), 1)
+            w = max(k / per_item * k / max(p[i].sum(), seen), 1)
             w = 1 if (observed[i] != 0).all() else w
             target[i] = np.where(observed[i] == -1, 0, p[i] + w * (r[i] - p[i]))
         p, model = naive_ridge(x, target, penalty)

@@ -22,8 +22,8 @@ positives per item (m = 1 mostly), each of them picked by an annotator (`plusone
       sum p / m where less than m labels are expected.
    d. Fit: ridge regression, with the penalty of step 1, on T = p + w (R - p), and p its
       leave-one-out prediction. A pick carries 1 / k of the information of all labels, so the
-      step from p towards R is w = k / m times k / max(m, sum p) long, and at least 1 (Fisher
-      scoring); 1 where all labels of an item are known.
+      step from p towards R is w = k / n times k / max(m, sum p) long, with n the mean of m, and at
+      least 1 (Fisher scoring); 1 where all labels of an item are known.
 
 Every prediction that becomes a target is leave-one-out, so that an item does not confirm itself at
 once; from the second round on it does a little, through the targets of its neighbours, so
@@ -85,6 +85,7 @@ class Recovering:
         e: Salience of each class, `[L]`; None if all are the same.
         picked: Labels per item, if the predictions are those of the seen label; else None.
         scoring: Whether steps have the length of Fisher scoring; else T = R.
+        n: Seen positives per item, for the length of steps.
     """
 
     power: float
@@ -92,6 +93,7 @@ class Recovering:
     e: Tensor | None = None
     picked: float | None = None
     scoring: bool = True
+    n: float = 1.0
 
     def recovered(self, left_out: Tensor, observed: Tensor) -> Tensor:
         """R, `[b, L]`."""
@@ -103,7 +105,7 @@ class Recovering:
         recovered = recover(p, observed, self.e)
         if not self.scoring:
             return recovered
-        targets = p.lerp_(recovered, step_length(p, observed, self.k))
+        targets = p.lerp_(recovered, step_length(p, observed, self.k, self.n))
         return torch.where((observed == -1) | (observed > 1), recovered, targets)
 
     def _p(self, left_out: Tensor, observed: Tensor) -> Tensor:
@@ -163,7 +165,7 @@ def recover_labels(
     q = pick_probabilities(left_out, seen)
     estimate = first_estimate(q, seen, k) if estimate is None or k is not None else estimate
     first = estimate
-    top, p, e = q.argmax(1), q.mul_(first.k), None
+    top, p, e, n = q.argmax(1), q.mul_(first.k), None, seen_per_item(observed)
     for number in range(rounds):
         if salience is not None:
             learned = e = p.new_tensor(salience)  # as it is given
@@ -172,7 +174,7 @@ def recover_labels(
             e = shrunken_salience(learned, seen, own)
         power = power_for(p[some.searched], seen[some.searched], estimate.k, e)
         picked = None if number else first.k
-        step = Recovering(power, estimate.k, e, picked, scoring)
+        step = Recovering(power, estimate.k, e, picked, scoring, n)
         if e is not None and first.source == "estimated" and not told:
             recovered = step.recovered(left_out, seen)
             estimate = first.scaled(salience_ratio(recovered, seen, learned, top))
@@ -293,13 +295,26 @@ def recover(p: Tensor, observed: Tensor, e: Tensor | None = None) -> Tensor:
     return torch.where(observed >= 1, 1.0, torch.where(observed == -1, 0.0, unseen))
 
 
-def step_length(p: Tensor, observed: Tensor, k: float) -> Tensor:
-    """w, `[n, 1]`: longer for items with few positives, whose pick says more; at least 1.
+def seen_per_item(observed: LabelMatrix) -> float:
+    """Mean number of seen positives of the items that have one and an unobserved label, or 1."""
+    seen = observed.per_item(1)
+    counts = seen[(seen > 0) & (observed.per_item(0) > 0)]
+    return float(counts.mean()) if len(counts) else 1.0
+
+
+def step_length(p: Tensor, observed: Tensor, k: float, n: float = 1.0) -> Tensor:
+    """w, `[b, 1]`: longer for items with few positives, whose pick says more; at least 1.
 
     It is 1 where all labels are known, which are then the targets.
+
+    Args:
+        p: Probability of each label before a label is seen, `[b, L]`.
+        observed: Labels, `[b, L]`.
+        k: Labels per item.
+        n: Seen positives per item.
     """
     seen = (observed == 1).sum(1, keepdim=True).clamp(min=1)
-    length = (k / seen * k / torch.maximum(p.sum(1, keepdim=True), seen)).clamp(min=1)
+    length = (k / n * k / torch.maximum(p.sum(1, keepdim=True), seen)).clamp(min=1)
     return length.masked_fill_((observed != 0).all(1, keepdim=True), 1.0)
 
 
