@@ -152,3 +152,12 @@ def test_a_damaged_lance_data_set_is_refused(tmp_path):
             read_features([tmp_path / "x.lance"])
         shutil.rmtree(tmp_path / "x.lance")
         (tmp_path / "x.lance").mkdir()
+
+
+def test_a_lance_data_set_reads_no_files_of_another_folder(tmp_path):
+    lance = pytest.importorskip("lance", reason="pylance is not installed")
+    write_file(tmp_path / "x.lance")
+    whole = lance.dataset(str(tmp_path / "x.lance"))
+    whole.shallow_clone(str(tmp_path / "y.lance"), whole.version)
+    with pytest.raises(InputError, match=r"y\.lance: names files outside its folder"):
+        read_features([tmp_path / "y.lance"])

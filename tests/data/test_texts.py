@@ -198,6 +198,8 @@ def test_a_folder_of_sentence_transformers(tmp_path):
     encoder = TextEncoder(f"sentence-transformers/{tmp_path / 'small'}")
     assert encoder(["a b", "b"]).shape == (2, 8)
     assert describe_encoder(encoder.name)["name"] == "sentence-transformers/small"
+    with pytest.raises(InputError, match="hf download sentence-transformers/nobody-has-it"):
+        TextEncoder("sentence-transformers/nobody-has-it")
     for file in (tmp_path / "small").rglob("*.safetensors"):
         file.unlink()
     with pytest.raises(InputError, match="small: cannot be loaded"):

@@ -2,7 +2,8 @@
 
 The weights of those in `ENCODERS` are inside a package and read from there, as arrays: nothing is
 downloaded, and nothing is unpickled. `sentence-transformers/NAME` is a model of that library, from
-a folder, its cache or the hub; only weights in safetensors are loaded, and no code of the model.
+a folder or the cache of the Hugging Face Hub; only weights in safetensors are loaded, and no code
+of the model.
 """
 
 from __future__ import annotations
@@ -188,9 +189,11 @@ def _sentence_transformer(name: str) -> Encode:
             str(folder) if folder.is_dir() else name,
             model_kwargs={"use_safetensors": True},
             trust_remote_code=False,
+            local_files_only=True,  # a run of somebody else must not choose what is downloaded
         )
     except (OSError, ValueError) as error:
-        raise InputError(f"{name}: cannot be loaded ({first_line(error)})") from None
+        hint = "" if folder.is_dir() else f"; hf download {name} fetches it, if it is on the Hub"
+        raise InputError(f"{name}: cannot be loaded ({first_line(error)}){hint}") from None
     return lambda texts: np.asarray(model.encode(texts, show_progress_bar=False))
 
 
