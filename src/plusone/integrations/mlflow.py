@@ -7,7 +7,7 @@ and one with a column for each class comes out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plusone.data.text_features import MADE_BY, stored_vectors
+from plusone.data.text_features import MADE_BY
 from plusone.errors import InputError
 from plusone.export.publish import CONFIG, PROGRAMS
 from plusone.extras import install_command
@@ -42,12 +42,7 @@ class PyFunc:
     def __init__(self, folder: Path) -> None:
         self.model = PlusOneModel(folder)
         description = read_description(folder)
-        self.images, encoder = description.images, description.made_by.get(MADE_BY)
-        self._encoder: Any = None
-        if encoder is not None:
-            from plusone.data.text_encoder import TextEncoder
-
-            self._encoder = TextEncoder(str(encoder))
+        self.one_column = description.images or MADE_BY in description.made_by
 
     def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> Any:
         """A DataFrame with a column for each class, and a row for each item.
@@ -64,22 +59,14 @@ class PyFunc:
         if wanted not in (PROBABILITIES, LABELS):
             raise InputError(f"{OUTPUT} {wanted!r} is neither {PROBABILITIES} nor {LABELS}")
         items: Any = np.asarray(model_input)
-        if self.images or self._encoder is not None:
+        if self.one_column:
             items = _one_column(items)
-            if self._encoder is not None:
-                items = self._vectors(items)
         tags = self.model(items) if len(items) else []
         index = model_input.index if isinstance(model_input, pd.DataFrame) else None
         p = pd.DataFrame(
             [tag["probabilities"] for tag in tags], columns=[*self.model.classes], index=index
         )
         return p if wanted == PROBABILITIES else (p > self.model.thresholds).astype(np.int64)
-
-    def _vectors(self, texts: Sequence[Any]) -> npt.NDArray[np.float32]:
-        for row, text in enumerate(texts):
-            if not isinstance(text, str) or not text.strip():
-                raise InputError(f"item {row}: must be a text, not {text!r}")
-        return stored_vectors(self._encoder, texts)
 
 
 def _one_column(items: npt.NDArray[Any]) -> list[Any]:
