@@ -213,10 +213,16 @@ def test_predictions_are_what_suggest_and_predict_give(asked, run, images):
         assert got["result"] == choices(names)
         assert got["score"] == pytest.approx(p[above].min() if above.any() else p.max(), abs=2e-6)
     assert sum(len(one["result"]) for one in reply["results"]) > 20
+
+
+def test_predictions_are_valid_for_the_package_of_label_studio(begin):
     sdk = pytest.importorskip(
         "label_studio_sdk.label_interface", reason="the package label-studio-sdk is not installed"
     )
-    assert all(map(sdk.LabelInterface(config).validate_prediction, reply["results"]))
+    config = labelling_config(CLASSES)
+    tasks = [task(f"{CLASSES[number % 3]}/{number}.png") for number in range(20)]
+    valid = sdk.LabelInterface(config).validate_prediction
+    assert all(valid(one) for one in begin().predict(config, tasks))
 
 
 @pytest.mark.parametrize(
