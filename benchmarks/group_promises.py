@@ -70,8 +70,8 @@ def one_draw(
             own = None if known is None else known[row]
             answers = Answers(row, label, truth[row, label], rows, own)
             found = calibrate(draw.scores, observed, k=draw.estimate, answers=answers)
-            made = accept(found, states.copy(), TARGET, groups=known)
-            right = int(truth[made.mask].sum())
+            made = accept(found, TARGET, groups=known)
+            right = int(truth[made.row, made.label].sum())
             result[f"{audited} {unit}"] = {
                 "accepted": made.count,
                 "right": right,

@@ -89,7 +89,8 @@ def prior(data: Dataset) -> dict[str, float]:
     seen, truth = table.labels.take(fit.rows), data.table.truth
     assert table.hints is not None
     assert truth is not None
-    combined, weight = with_prior(fit.probabilities, table.hints[fit.rows], seen)
+    own, hints = fit.scores.table(), table.hints[fit.rows]
+    combined, weight = with_prior(own, hints, seen)
     states, full = seen.dense(), truth.dense(fit.rows) == 1
 
     def hidden(scores: np.ndarray) -> float:
@@ -101,7 +102,7 @@ def prior(data: Dataset) -> dict[str, float]:
         ]
         return float(np.mean(each))
 
-    return {"weight": weight, "without": hidden(fit.probabilities), "with": hidden(combined)}
+    return {"weight": weight, "without": hidden(own), "with": hidden(combined.table())}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

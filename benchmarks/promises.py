@@ -173,19 +173,19 @@ def one_draw(draw: Scored, seed: int) -> dict[str, Any]:
             if how == "random":
                 answers = answers_of(draw, np.sort(rng.permutation(len(truth))[: int(number)]))
             else:
-                chosen = draw_audit(blind.probabilities, draw.states, int(number), seed)
+                chosen = draw_audit(blind, int(number), seed)
                 answers = answers_of(draw, *chosen)
             found = calibrate(draw.scores, labels, k=k, answers=answers)
             if how == "random" and find_spec("mapie") is not None:
                 result |= by_mapie(draw, blind.probabilities, answers)
-        made = accept(found, draw.states.copy(), TARGET)
+        made = accept(found, TARGET)
         left = unknown.copy()
         if found.checked is not None:
             left[found.checked.answers.row, found.checked.answers.label] = False
         p, right = found.probabilities[left][:, None], truth[left].astype(int)[:, None]
         result[audit] = {
             "accepted": made.count,
-            "right": int(truth[made.mask].sum()),
+            "right": int(truth[made.row, made.label].sum()),
             "low": made.low,
             "ece": float(expected_calibration_error(p, right)),
             "mean": float(p.mean() / max(right.mean(), 1e-9)),

@@ -37,6 +37,7 @@ from priors import load
 from promises import scored
 from sklearn.metrics import average_precision_score
 
+from plusone.data.matrix import LabelMatrix
 from plusone.io.files import write_text
 from plusone.probabilities.wrong import find_wrong
 from plusone.suggestions.wrong_csv import UNLIMITED
@@ -78,7 +79,7 @@ def one_draw(
     states, wrong = swapped(scheme, truth, share, seed)
     draw = scored(x, truth, states)
     scores, k = draw.scores, draw.estimate
-    found = find_wrong(scores, states, k.k, picks=k.picks)
+    found = find_wrong(scores, LabelMatrix.from_dense(states), k.k, picks=k.picks)
     rows, n = np.arange(len(scores)), int(wrong.sum())
     own, label = scores[rows, found.label], found.label
     others = scores.copy()

@@ -53,7 +53,7 @@ from plusone.suggestions.find import (
     run_labels,
     run_recipe,
 )
-from plusone.suggestions.outputs import ACCEPTED, write_found
+from plusone.suggestions.outputs import accepted_file, write_found
 from plusone.training.rates import pick_rate
 from plusone.training.run import train as train_task
 
@@ -352,12 +352,13 @@ def suggest(
         audit=checked,
         drawn=drawn,
     )
+    suggestions = found.suggestions(least=least, top=top)  # first: others need fewer labels
     write_found(
         found,
         found.accept(precision, per_class=per_class),
-        found.suggestions(least=least, top=top),
+        suggestions,
         to,
-        labels=to / ACCEPTED,
+        labels=accepted_file(to, found.table),
         about={"run": str(folder), "backbone_saw_items": False},
         wrong=found.wrong() if wrong else None,
     )
@@ -416,7 +417,6 @@ def review(
     suggestions: File,
     *,
     out: File | None = None,
-    run: Run | None = None,
     order: str = "",
     budget: int | None = None,
     least: float | None = None,
@@ -433,8 +433,6 @@ def review(
     Args:
         suggestions: A folder that `suggest` wrote.
         out: A file for the labels, which `train` takes.
-        run: The run behind the suggestions, which shows where in a picture it finds a label; by
-            default the one beside the folder that it is named after.
         order: What is asked first: worth (the default), item, uncertain, frequent, balanced,
             likely or random.
         budget: How many questions are asked in all.
@@ -451,9 +449,7 @@ def review(
     from plusone.reviewing.questions import select_by_default
 
     folder = Path(suggestions)
-    selection = select_by_default(order, budget, least, seed)
-    behind = None if run is None else _folder(run)
-    desk = open_suggestions(folder, selection=selection, run=behind)
+    desk = open_suggestions(folder, selection=select_by_default(order, budget, least, seed))
     file = None if out is None else Path(out)
     return _answered(desk, folder.resolve().name, file, port, browser, stop_after)
 

@@ -7,7 +7,7 @@ from plusone.data.formats import read, write
 from plusone.data.matrix import LabelMatrix
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
-from plusone.probabilities.answers import ANSWERED, answers_in, mark_answers
+from plusone.probabilities.answers import ANSWERED, answers_in, marked_labels
 from plusone.reviewing import apply_answers
 
 
@@ -34,12 +34,12 @@ def test_files_keep_it(tmp_path, suffix):
 
 def test_answers_are_marked():
     table = answered_table()
-    marked = mark_answers(table.labels, table.named)
-    assert marked.tolist() == [[1, ANSWERED, -1], [0, -1, 0], [ANSWERED, 0, 1]]
+    marked = marked_labels(table.labels, table.named)
+    assert marked.dense().tolist() == [[1, ANSWERED, -1], [0, -1, 0], [ANSWERED, 0, 1]]
     assert answers_in(marked) is None  # too few to tell
-    many = answers_in(np.repeat(marked, 10, axis=0))
+    many = answers_in(marked.take(np.repeat(np.arange(3), 10)))
     assert (len(many), int(many.yes.sum())) == (40, 20)
-    assert answers_in(mark_answers(table.labels, None)) is None
+    assert answers_in(marked_labels(table.labels, None)) is None
 
 
 def test_a_named_label_is_a_seen_one(tmp_path):

@@ -168,12 +168,54 @@ def test_one_process_writes_and_talks(photos, tmp_path, together, capsys, monkey
     assert not (tmp_path / "never" / "recipe.toml").exists()
 
 
+@pytest.mark.slow
+def test_suggestions_of_two_processes_are_those_of_one(table, tmp_path, together):
+    """Of a closed form, whose items they share in each pass, and of networks with folds."""
+    rest = ("--labels", "complete", "-s", "expected_positives=1.5", "--out")
+    networks = ("-m", "an", "--epochs", 2, "--lr", 0.1, "--batch-size", 16)
+    commands, settings = [], ("--min-probability", 0.01, "--precision", 0.3, "--wrong", "--out")
+    for name, method in (("recovery", BY_PASSES), ("an", networks)):
+        plusone("train", *table, *method, *rest, tmp_path / name)
+        ask = ("suggest", tmp_path / name, "--folds", 2, "--seed", 5, *settings)
+        plusone(*ask, tmp_path / f"{name}-one")
+        commands.append([*map(str, (*ask, tmp_path / f"{name}-two"))])
+    (tmp_path / "commands.json").write_text(json.dumps(commands))
+    done = together(2, HERE / "commands.py", tmp_path / "commands.json")
+    assert done.code == 0, done.err
+    assert "terminate called" not in "".join(done.err)
+    for name in ("recovery", "an"):
+        one, two = (tmp_path / f"{name}-{number}" for number in ("one", "two"))
+        accepted = [(folder / "accepted.csv").read_text() for folder in (one, two)]
+        assert accepted[0] == accepted[1]
+        for file in ("suggestions.csv", "wrong.csv"):
+            mine, theirs = (
+                {tuple(line.split(",")[:2]): line.split(",")[2] for line in lines[1:]}
+                for lines in ((folder / file).read_text().splitlines() for folder in (one, two))
+            )
+            assert len(mine) >= 5
+            assert mine.keys() == theirs.keys()
+            for key, value in mine.items():
+                assert float(value) == pytest.approx(float(theirs[key]), abs=2e-3)
+
+
+@pytest.mark.slow
+def test_four_processes_end_where_one_does(table, tmp_path, together):
+    settings = (*table, *BY_PASSES, "--labels", "complete", "--out")
+    plusone("train", *settings, tmp_path / "one")
+    done = together(4, "-m", "plusone", "train", *settings, tmp_path / "four")
+    assert done.code == 0, done.err
+    assert "terminate called" not in "".join(done.err)
+    mine, theirs = (load_file(tmp_path / name / "model.safetensors") for name in ("four", "one"))
+    for key, value in theirs.items():
+        torch.testing.assert_close(mine[key], value, rtol=1e-3, atol=1e-4)
+
+
 def test_commands_that_cannot_be_shared_are_refused(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(InputError, match=r"bench runs in one process.*--workers"):
         check_command("bench")
-    with pytest.raises(InputError, match="suggest runs in one process; start it without torchrun"):
-        check_command("suggest")
+    with pytest.raises(InputError, match="audit runs in one process; start it without torchrun"):
+        check_command("audit")
     check_command("train")
     monkeypatch.delenv("WORLD_SIZE")
     check_command("bench")

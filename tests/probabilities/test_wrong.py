@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.probabilities.picks import UNIFORM, Picked
 from plusone.probabilities.wrong import NoisyPicks, _in_order, find_wrong
@@ -23,7 +24,12 @@ def made(share: float, n: int = 600, n_classes: int = 8, seed: int = 0):
     for row in np.flatnonzero(wrong):
         label[row] = rng.choice(np.flatnonzero(~truth[row]))
     states = np.eye(n_classes, dtype=np.int8)[label]
-    return 1 / (1 + np.exp(-z)), states, wrong, float(truth.sum(axis=1).mean())
+    return (
+        1 / (1 + np.exp(-z)),
+        LabelMatrix.from_dense(states),
+        wrong,
+        float(truth.sum(axis=1).mean()),
+    )
 
 
 @pytest.mark.slow
@@ -74,10 +80,12 @@ def test_the_mixture_sums_to_one_and_knows_what_is_absent():
 
 def test_items_that_a_person_has_checked_are_not_judged():
     scores, states, _, k = made(0.1, n=60)
-    states[3, (states[3].argmax() + 1) % 8] = 1  # two seen labels
+    dense = states.dense()
+    dense[3, (dense[3].argmax() + 1) % 8] = 1  # two seen labels
+    states = LabelMatrix.from_dense(dense)
     found = find_wrong(scores, states, k, known=np.array([0, 1]))
     assert set(range(60)) - set(found.row.tolist()) == {0, 1, 3}
     assert (found.instead != found.label[:, None]).all()
     assert (np.diff(found.fit, axis=1) <= 0).all()
     with pytest.raises(InputError, match="one seen positive"):
-        find_wrong(scores[:10], states[:10], k)
+        find_wrong(scores[:10], states.take(range(10)), k)

@@ -12,6 +12,8 @@ from plusone.data.dataset import Dataset
 from plusone.data.matrix import LabelMatrix
 from plusone.data.observation import observe
 from plusone.data.table import LabelTable
+from plusone.probabilities.scores import Scores
+from plusone.probabilities.unseen_labels import Block, Calibrated, Checked
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,19 @@ def make(n: int = 1000, n_classes: int = 6, seed: int = 0) -> Made:
     observed = observe(truth.astype(np.int8), "single", seed)
     scores = 1 / (1 + np.exp(-(2 * x + 1)))  # too steep and too high
     return Made(p, truth, observed, scores)
+
+
+def as_calibrated(
+    before: npt.NDArray[np.float64], states: npt.NDArray[np.int8], checked: Checked | None = None
+) -> Calibrated:
+    """Probabilities that are known, corrected by an audit if there is one."""
+
+    def at(rows: npt.NDArray[np.int64]) -> Block:
+        p = before[rows]
+        corrected = p if checked is None else checked.corrected_table(p, states[rows])
+        return Block(p, corrected, p)
+
+    return Calibrated(at, LabelMatrix.from_dense(states), Scores.of(before), checked)
 
 
 @pytest.fixture(scope="session")

@@ -40,7 +40,7 @@ def blind(made):
 
 @pytest.fixture(scope="module")
 def curve(made):
-    return fit_to_picks(made.scores, made.observed, 2.0)
+    return fit_to_picks(made.scores, made.table.labels, 2.0)
 
 
 def test_seen_labels_alone_calibrate_where_the_assumptions_hold(made, blind):
@@ -56,7 +56,8 @@ def test_a_wrong_k_is_put_right_by_an_audit(made):
     rows = np.random.default_rng(0).choice(len(made.truth), 200, replace=False)
     answers = answers_from(audit_of(made, rows), made.table)
     found = calibrate(made.scores, made.table.labels, k=LabelsPerItem.given(k), answers=answers)
-    assert error(found.probabilities, made) < 0.6 * error(found.before, made)
+    before = found.at(np.arange(len(made.truth))).before
+    assert error(found.probabilities, made) < 0.6 * error(before, made)
     assert found.summary.audit.items == 200
     assert "1200 answers" not in found.summary.sentence  # the seen label of each is no answer
     assert f"{200 * 5} answers about 200 items" in found.summary.sentence
@@ -88,11 +89,11 @@ def test_seen_negatives_are_0_and_seen_positives_1(made, curve):
 
 def test_calibration_needs_some_seen_labels(made):
     with pytest.raises(InputError, match="at least 20"):
-        fit_to_picks(made.scores[:10], made.observed[:10], 2.0)
+        fit_to_picks(made.scores[:10], made.table.labels.take(range(10)), 2.0)
 
 
 def test_the_same_input_gives_the_same_result(made, curve):
-    again = fit_to_picks(made.scores, made.observed, 2.0)
+    again = fit_to_picks(made.scores, made.table.labels, 2.0)
     one, other = (made_of.given_seen(made.scores, made.observed) for made_of in (curve, again))
     np.testing.assert_array_equal(one, other)
 
@@ -226,9 +227,10 @@ def test_saturated_scores_do_not_tie():
     states = np.zeros(z.shape, dtype=np.int8)
     for row in np.flatnonzero(true.any(axis=1)):
         states[row, rng.choice(np.flatnonzero(true[row]))] = 1
-    curve = fit_to_picks(scores, states, 1.5)
+    curve = fit_to_picks(scores, LabelMatrix.from_dense(states), 1.5)
     fitted = curve(torch.from_numpy(log_odds(scores))).numpy()
-    found = calibrate(scores, LabelMatrix.from_dense(states), k=LabelsPerItem.given(1.5)).before
+    labels = LabelMatrix.from_dense(states)
+    found = calibrate(scores, labels, k=LabelsPerItem.given(1.5)).probabilities
     correction = fit_correction(scores[:, 0], np.zeros(200, dtype=int), true[:, 0], 3)
     for each in (fitted, correction(scores)):
         for label in range(3):

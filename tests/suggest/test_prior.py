@@ -24,7 +24,8 @@ def parts(noise, n=600, n_classes=5):
 
 def test_good_hints_count_and_help():
     truth, seen, scores, hints = parts(noise=1.0)
-    combined, weight = with_prior(scores, hints, seen)
+    found, weight = with_prior(scores, hints, seen)
+    combined = found.table()
     assert weight > 0
     before, after = (mean_average_precision(each, truth) for each in (scores, combined))
     assert after > before + 0.05
@@ -35,9 +36,9 @@ def test_good_hints_count_and_help():
 def test_useless_hints_count_little_or_nothing():
     truth, seen, scores, hints = parts(noise=1.0)
     shuffled = np.random.default_rng(1).permutation(hints)
-    combined, weight = with_prior(scores, shuffled, seen)
+    found, weight = with_prior(scores, shuffled, seen)
     assert weight <= WEIGHTS[1]
-    before, after = (mean_average_precision(each, truth) for each in (scores, combined))
+    before, after = (mean_average_precision(each, truth) for each in (scores, found.table()))
     assert abs(after - before) < 0.02
 
 
@@ -45,7 +46,8 @@ def test_without_a_hint_a_score_stays():
     _, seen, scores, hints = parts(noise=1.0)
     hints[::2] = np.nan
     hints[:, 4] = np.nan
-    combined, weight = with_prior(scores, hints, seen)
+    found, weight = with_prior(scores, hints, seen)
+    combined = found.table()
     assert weight > 0
     np.testing.assert_allclose(combined[::2], scores[::2], rtol=1e-4)
     np.testing.assert_allclose(combined[:, 4], scores[:, 4], rtol=1e-4)

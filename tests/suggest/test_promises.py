@@ -30,11 +30,11 @@ def test_without_an_audit_the_target_is_met_if_k_is_right_and_less_is_accepted_i
         k, true = labels_per_item(made.scores, observed), made.truth.sum(axis=1).mean()
         assert k.cautious < true
         found = calibrate(made.scores, observed, k=LabelsPerItem.given(true))
-        accepted = accept(found, made.observed, 0.9)
+        accepted = accept(found, 0.9)
         assert accepted.low is None  # no audit, no confidence
-        shares.append(made.truth[accepted.mask].mean())
+        shares.append(made.truth[accepted.row, accepted.label].mean())
         found = calibrate(made.scores, observed, k=k)
-        careful += accept(found, made.observed, 0.9).count < accepted.count
+        careful += accept(found, 0.9).count < accepted.count
     assert np.mean(shares) > 0.87
     assert careful == 3
 
@@ -47,7 +47,7 @@ def test_useless_scores_promise_nothing():
     assert k.low == pytest.approx(1.0, abs=0.15)
     assert k.low <= made.truth.sum(axis=1).mean() <= k.high
     found = calibrate(scores, observed, k=k)
-    assert accept(found, made.observed, 0.9).count == 0
+    assert accept(found, 0.9).count == 0
 
 
 @pytest.mark.parametrize("noise", [0.3, 2.0, 10.0])

@@ -34,14 +34,14 @@ def test_every_item_is_predicted_by_models_that_did_not_see_it() -> None:
     assert epochs == [fold for fold in range(2) for _ in range(30)]
     assert dataset.table.truth is not None
     truth = dataset.table.truth.dense(found.rows) == 1
-    assert mean_average_precision(found.probabilities, truth) > 0.8
+    assert mean_average_precision(found.scores.table(), truth) > 0.8
 
 
 def test_the_truth_is_not_looked_at() -> None:
     dataset = data()
     blind = replace(dataset, table=replace(dataset.table, truth=None))
     with_truth, without = cross_fit(dataset, RECIPE, 2), cross_fit(blind, RECIPE, 2)
-    np.testing.assert_array_equal(with_truth.probabilities, without.probabilities)
+    np.testing.assert_array_equal(with_truth.scores.table(), without.scores.table())
 
 
 def test_folds_must_make_sense() -> None:
@@ -68,7 +68,7 @@ def test_a_fixed_backbone_runs_over_the_images_once() -> None:
     assert features.features.ndim == 2
     assert not only_heads(features, recipe)
     one, other = cross_fit(dataset, recipe, 2), cross_fit(features, recipe, 2)
-    np.testing.assert_array_equal(one.probabilities, other.probabilities)
+    np.testing.assert_array_equal(one.scores.table(), other.scores.table())
     np.testing.assert_array_equal(one.features, features.features)
 
 
@@ -80,7 +80,7 @@ def test_features_of_images_are_kept_beside_the_folds(tmp_path: Path) -> None:
         path.unlink()
     again = cross_fit(dataset, HEADS, 2, keep=tmp_path, on_extract=ticks.append)
     assert sum(ticks) == 60  # the backbone did not run again
-    np.testing.assert_array_equal(first.probabilities, again.probabilities)
+    np.testing.assert_array_equal(first.scores.table(), again.scores.table())
 
 
 def test_fine_tuned_models_have_no_features_in_common() -> None:

@@ -88,7 +88,7 @@ def test_a_stage_after_a_closed_form_is_evaluated_by_its_own_weights(training, i
 def test_leave_one_out_stands_for_folds(feature_data):
     data, recipe = feature_data(120), make_recipe({"method": "ridge", "observe": "given"})
     made = cross_fit(data, recipe)
-    assert len(made.probabilities) == 90
+    assert len(made.scores) == 90
     assert sorted(made.fold) == list(range(90))
     left = 7  # against a training without this item
     rows = np.flatnonzero(np.arange(120) != left)
@@ -101,7 +101,7 @@ def test_leave_one_out_stands_for_folds(feature_data):
     x = torch.from_numpy(np.asarray(data.features)[[left]])
     expected = scores_of(training, ArrayInputs(x))[0]
     # The kernel itself is fitted without the item here, so it is close and not equal.
-    found = torch.from_numpy(whole.probabilities[left])
+    found = torch.from_numpy(whole.scores.table()[left])
     torch.testing.assert_close(found, expected.double(), atol=0.03, rtol=0)
 
 

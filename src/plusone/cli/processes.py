@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -15,7 +16,7 @@ from plusone.errors import InputError
 from plusone.io.text import printable
 from plusone.parallel import environment
 
-TOGETHER = ("train", "evaluate", "predict", "features")
+TOGETHER = ("train", "suggest", "evaluate", "predict", "features")
 ALTERNATIVES = dict.fromkeys(
     ("bench", "sweep", "ablate", "reproduce"), "; its --workers trains several at a time"
 )
@@ -80,7 +81,7 @@ def together() -> Iterator[None]:
     if not several():
         yield
         return
-    from plusone.parallel.processes import LostProcessError, start, wait_for_main_process
+    from plusone.parallel.processes import LostProcessError, leave, start, wait_for_main_process
 
     signal.signal(signal.SIGTERM, _stop)
     if not leads():
@@ -91,6 +92,7 @@ def together() -> Iterator[None]:
     except SystemExit as end:
         if not end.code:
             wait_for_main_process()
+            atexit.register(leave)  # other commands may follow in this process
         raise
     except _Stopped:
         raise LostProcessError from None

@@ -23,6 +23,7 @@ from plusone.cli.printing import (
     say,
     table,
 )
+from plusone.cli.processes import leads
 from plusone.errors import InputError
 from plusone.io.files import alone_in, clear_leftovers
 from plusone.io.text import percent
@@ -144,8 +145,8 @@ def suggest(
         run_recipe,
     )
     from plusone.suggestions.outputs import (
-        ACCEPTED,
         PROBABILITIES,
+        accepted_file,
         check_accepted,
         check_form,
         write_found,
@@ -161,11 +162,11 @@ def suggest(
     check_folder(folder)
     if draw_audit is not None:
         check_no_audit(folder)
-    more_labels = labels or folder / ACCEPTED
-    check_file(more_labels, flag="--accepted")
     recipe = run_recipe(run, device or "auto", seed, picks)
     dataset = dataset_of(run, data, features, form, meaning, hints)
     dataset = replace(dataset, table=run_labels(run, dataset.table, recipe))
+    more_labels = labels or accepted_file(folder, dataset.table)
+    check_file(more_labels, flag="--accepted")
     try:
         check_accepted(dataset.table, more_labels)
     except InputError as error:
@@ -186,30 +187,30 @@ def suggest(
     if audit is not None:  # drawn by this command, or by plusone audit
         drawn = drawn_weights(folder) or drawn_weights(audit.with_suffix(""))
     found = find_missing(dataset, recipe, folds, checked, k, folder, cached, drawn, run)
+    suggestions = found.suggestions(least=least, top=top)  # first: others need fewer labels
     accepted = found.accept(precision, per_class=per_class)
+    doubtful = found.wrong() if wrong else None
+    if not leads():  # the files are those of rank 0
+        return
     about: dict[str, Any] = {"run": str(run), "backbone_saw_items": linear}
     if draw_audit is not None:
         about["to_audit"] = str(folder / found.write_audit(folder, draw_audit))
     result = write_found(
         found,
         accepted,
-        found.suggestions(least=least, top=top),
+        suggestions,
         folder,
         labels=more_labels,
         forms=forms,
         image_prefix=image_prefix,
         about=about | ({"broken": len(dataset.broken)} if dataset.broken else {}),
-        wrong=found.wrong() if wrong else None,
+        wrong=doubtful,
     )
     if as_json:
         emit(result)
         return
     files_of_images = dataset.table.root is not None
-    review = ["plusone", "review", str(folder)]
-    if files_of_images and recipe.crops != "one" and to is not None:  # it shows where labels are
-        review += ["--run", str(run)]
-    training = _training(run, data, features, more_labels, images=files_of_images)
-    _print(result, review, training)
+    _print(result, _training(run, data, features, more_labels, images=files_of_images))
 
 
 def find_missing(
@@ -241,9 +242,10 @@ def find_missing(
     with again, alone_in(folder), progress("training", None) as bar_and_task:
         steps = Steps(*bar_and_task)
         done = 0
-        clear_leftovers(folder)
-        clear_leftovers(folder / "folds")
-        write_broken(folder, dataset.broken)
+        if leads():
+            clear_leftovers(folder)
+            clear_leftovers(folder / "folds")
+            write_broken(folder, dataset.broken)
 
         def on_fold(number: int, resumed: bool) -> None:
             nonlocal done
@@ -271,12 +273,11 @@ def find_missing(
         )
 
 
-def _print(result: dict[str, Any], review: list[str], training: list[str]) -> None:
+def _print(result: dict[str, Any], training: list[str]) -> None:
     """Prints which labels can be accepted, how reliable they are, and what to do next.
 
     Args:
         result: What `--json` gives.
-        review: The words of the command that opens the review page.
         training: The words of the command that trains on the accepted labels; none if there is no
             such command.
     """
@@ -327,7 +328,7 @@ def _print(result: dict[str, Any], review: list[str], training: list[str]) -> No
     say(f"{result['suggestions']} suggestions for {result['items']} items in {folder}")
     if (items := result.get("to_audit")) is not None:
         say(f"to audit: give each item of {items} all its labels, then --audit {quote(items)}")
-    say(f"next: {join(review)}")
+    say(f"next: plusone review {quote(folder)}")
     if accepted["accepted"] and training:
         say(f"      {join(training)} (accepted labels count as seen)")
 

@@ -21,7 +21,7 @@ from plusone.data.groups import group_numbers
 from plusone.data.hierarchy import Hierarchy
 from plusone.data.matrix import LabelMatrix
 from plusone.probabilities.answered_k import k_by_answers
-from plusone.probabilities.answers import mark_answers
+from plusone.probabilities.answers import marked_labels
 from plusone.probabilities.k import LabelsPerItem, Priors, from_single_positives, refuse_few
 from plusone.types import Picks
 
@@ -86,7 +86,7 @@ def _by_answers(
 ) -> LabelsPerItem:
     """The estimate from what was named, with k by the answers."""
     rows = usable_rows(named, seed)
-    marked = mark_answers(observed.take(rows), named.take(rows))
+    marked = marked_labels(observed.take(rows), named.take(rows))
     numbers = None if groups is None else group_numbers(np.asarray(groups)[rows])
     return k_by_answers(scores, marked, estimate, numbers)
 

@@ -12,6 +12,7 @@ all items less those of the fold.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,7 +21,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from plusone.closed_form.vectors import Rows, Sums
+from plusone.closed_form.vectors import ALONE, Rows, Sums
 from plusone.data.matrix import LabelMatrix
 from plusone.probabilities.answers import ANSWERED
 from plusone.probabilities.k import LabelsPerItem
@@ -408,6 +409,13 @@ class Solution:
         """Solves a round."""
         for model, own in zip(self.models, products, strict=True):
             model.weights.append(model.solved(own))
+
+    def alone(self) -> Solution:
+        """The same for this process alone, which can then ask for items of its own choice."""
+        solution = copy(self)
+        solution.ridge = copy(self.ridge)
+        solution.ridge.ranks = ALONE
+        return solution
 
     def predict(self, z: Tensor) -> Tensor:
         """Predictions `[b, L]` of new items from their vectors `[b, r]`."""

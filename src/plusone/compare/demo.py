@@ -15,7 +15,7 @@ from plusone.data.dataset import Dataset
 from plusone.data.example import example_features, example_table, write_example
 from plusone.errors import InputError
 from plusone.methods import ASSUME_NEGATIVE
-from plusone.probabilities.accept import accept, summary
+from plusone.probabilities.accept import summary
 from plusone.suggestions import Suggestions, write_suggestions
 from plusone.suggestions.find import find
 from plusone.training.api import fit
@@ -107,14 +107,12 @@ def run_demo(
         fits.append(fitted)
     step("finding missing tags")
     found = find(dataset, fits[0].training.recipe)
-    truth, unobserved = found.truth, found.observed == 0
+    truth, labels = found.truth, found.accept(PRECISION)
     assert truth is not None
-    hidden = int((truth & unobserved).sum())
-    labels = accept(found.calibrated, found.observed, PRECISION)
-    accepted = summary(labels, table.classes, truth, hidden)
+    accepted = summary(labels, table.classes, truth, found.hidden)
     suggestions = found.suggestions()
     about = dict(suggestions.about) | {"accepted": accepted}
     suggestions = replace(suggestions, about=about)
     write_suggestions(suggestions, folder / "suggestions")
-    right = truth[suggestions.row, suggestions.label]  # the test pictures come last
-    return Demo(ITEMS, NEW, tuple(trained), hidden, accepted, suggestions, right)
+    right = truth.at(suggestions.row, suggestions.label) == 1  # the test pictures come last
+    return Demo(ITEMS, NEW, tuple(trained), found.hidden, accepted, suggestions, right)

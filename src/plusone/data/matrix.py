@@ -183,6 +183,39 @@ class LabelMatrix:
             hits = hits + len(self) - np.bincount(self.indices, minlength=self.n_classes)
         return hits
 
+    def at(self, rows: npt.ArrayLike, classes: npt.ArrayLike) -> npt.NDArray[np.int8]:
+        """The states of single labels, int8 `[m]`.
+
+        >>> LabelMatrix.from_dense([[1, 0], [0, -1]]).at([0, 1, 1], [0, 0, 1]).tolist()
+        [1, 0, -1]
+        """
+        wanted = np.asarray(rows, dtype=np.int64) * self.n_classes + np.asarray(classes)
+        stored = self.row_of_entry() * self.n_classes + self.indices  # ascending
+        states = np.full(wanted.shape, self.default, dtype=np.int8)
+        if len(stored):
+            place = np.minimum(np.searchsorted(stored, wanted), len(stored) - 1)
+            there = stored[place] == wanted
+            states[there] = self.values[place[there]]
+        return states
+
+    def without(self, rows: npt.ArrayLike, classes: npt.ArrayLike) -> LabelMatrix:
+        """The same labels with some of them unobserved.
+
+        >>> LabelMatrix.from_dense([[1, 1], [0, -1]]).without([0, 1], [1, 1]).dense().tolist()
+        [[1, 0], [0, 0]]
+        """
+        row, column = np.asarray(rows, dtype=np.int64), np.asarray(classes, dtype=np.int64)
+        own = self.row_of_entry()
+        cleared = np.unique(row * self.n_classes + column)
+        kept = np.isin(own * self.n_classes + self.indices, cleared, invert=True)
+        own, columns, values = own[kept], self.indices[kept], self.values[kept]
+        if self.default:  # 0 is no longer the state of what is not stored
+            more_rows, more_columns = np.divmod(cleared, self.n_classes)
+            own = np.concatenate([own, more_rows])
+            columns = np.concatenate([columns, more_columns])
+            values = np.concatenate([values, np.zeros(len(cleared), dtype=np.int8)])
+        return LabelMatrix.from_entries(own, columns, values, self.shape, default=self.default)
+
     def only_positives(self, *, default: int = 0) -> LabelMatrix:
         """The same positives, everything else in the state `default`."""
         keep = self.values == 1

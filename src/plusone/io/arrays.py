@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import struct
 import zipfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -44,10 +45,52 @@ class _Plain:
         return self._file.write(content)
 
 
+@dataclass(frozen=True)
+class Blocks:
+    """An array whose rows come in blocks.
+
+    Args:
+        shape: Of the whole array.
+        dtype: Its type.
+        blocks: Its rows, in order.
+    """
+
+    shape: tuple[int, ...]
+    dtype: npt.DTypeLike
+    blocks: Iterable[npt.NDArray[Any]]
+
+    @classmethod
+    def of(cls, array: npt.NDArray[Any]) -> Blocks:
+        """An array in memory as one block."""
+        return cls(array.shape, array.dtype, [array])
+
+
 def write_array(path: Path, values: npt.NDArray[Any]) -> None:
     """Writes an npy file atomically."""
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.save(_Plain(file), values, allow_pickle=False)
+
+
+def write_blocks(path: Path, array: Blocks) -> None:
+    """Writes an npy file atomically whose rows come in blocks."""
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        _write_blocks(file, array)
+
+
+def write_npz(path: Path, arrays: Mapping[str, Blocks]) -> None:
+    """Writes an uncompressed npz file atomically; rows of its arrays come in blocks."""
+    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                _write_blocks(file, array)
+
+
+def _write_blocks(file: IO[bytes], array: Blocks) -> None:
+    dtype = np.dtype(array.dtype)
+    header = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": array.shape}
+    npy.write_array_header_1_0(file, header)
+    for block in array.blocks:
+        file.write(np.ascontiguousarray(block, dtype=dtype).tobytes())
 
 
 def load_npz(path: Path, skip: Collection[str] = ()) -> Arrays:

@@ -1,7 +1,11 @@
-"""The passes of a closed form over items that are divided among the processes."""
+"""Passes of a closed form, or of calibration, over items that are divided among the processes."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from plusone.closed_form.vectors import ALONE, Passes, Ranks
@@ -12,6 +16,7 @@ from plusone.parallel.processes import (
     broadcast_tensors,
     world,
 )
+from plusone.probabilities.scores import Division
 
 
 def ranks_of_passes(passes: Passes | None = None) -> Ranks:
@@ -33,3 +38,16 @@ def ranks_of_passes(passes: Passes | None = None) -> Ranks:
         return sent.to(tensor.device)
 
     return Ranks(rank, size, all_sum, gather, first, alone.kept)
+
+
+def divided_pass() -> Division:
+    """How a pass over scores is divided: each process has a contiguous share of the items."""
+    rank, size = world()
+    if size == 1:
+        return Division()
+
+    def gather(part: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        whole = all_gather(torch.from_numpy(part), all_gather_values(len(part)))
+        return whole.numpy()
+
+    return Division(rank, size, gather)

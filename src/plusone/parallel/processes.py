@@ -70,6 +70,12 @@ def start() -> None:
         distributed.init_process_group(backends, timeout=TIMEOUT)
 
 
+def leave() -> None:
+    """Ends the threads and connections of the process group, before the process ends."""
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
+
+
 def check_device(device: torch.device) -> None:
     """Refuses devices on which several processes cannot train together.
 

@@ -32,6 +32,7 @@ from plusone.recipe import Recipe
 
 BATCH = 32  # images decoded and predicted at a time, fewer if they are large
 IMAGE_VALUES = 1 << 26  # in the images of a batch: 32 of 836 x 836 pixels
+IMAGE_VALUES = 1 << 26  # in the images of a batch: 32 of 836 x 836 pixels
 NUMBERS = 1 << 23  # inputs and probabilities held at a time, for other inputs
 PREFETCHED = 2  # batches of images decoded while the model predicts
 THREADS = 4  # that decode
@@ -46,7 +47,6 @@ class Predictions:
         probabilities: `[N, L]`.
         skipped: Items that could not be read.
         paths: Their image files, or () if they have none.
-        crops: Log-odds of each crop of an image alone, `[N, V, L]`; None unless asked for.
     """
 
     ids: tuple[str, ...]
@@ -54,7 +54,6 @@ class Predictions:
     probabilities: Tensor
     skipped: tuple[Skipped, ...] = ()
     paths: tuple[Path, ...] = ()
-    crops: Tensor | None = None
 
     def labels(self, row: int, threshold: float | npt.NDArray[np.float64]) -> list[str]:
         """The classes of an item above their thresholds (one, or `[L]`), most likely first."""
@@ -82,11 +81,7 @@ class Sink(Protocol):
 
 
 def predict_all(
-    predictor: Predictor,
-    arguments: Sequence[Items],
-    folder: Path | None = None,
-    *,
-    apart: bool = False,
+    predictor: Predictor, arguments: Sequence[Items], folder: Path | None = None
 ) -> Iterator[Predictions]:
     """Predicts items in order, some at a time, so that memory does not grow with their number.
 
@@ -98,33 +93,27 @@ def predict_all(
         arguments: The items.
         folder: Where the store of features is; features of image files are taken from it, and
             added to it.
-        apart: Whether to score each crop of an image file alone, too, if the model is shown
-            several.
     """
-    apart = apart and predictor.shown.crops != "one"
     for items in arguments:
         if items.skipped:
             empty = torch.zeros(0, len(predictor.classes))
             yield Predictions((), predictor.classes, empty, items.skipped)
         if items.paths:
-            batches = _from_files(predictor, items, world(), _Known(predictor, folder, apart))
-            yield from _all_gather(predictor, batches, len(items), apart)
+            batches = _from_files(predictor, items, world(), folder)
+            yield from _all_gather(predictor, batches, len(items))
         else:
             yield from _from_inputs(predictor, items)
 
 
 def _all_gather(
-    predictor: Predictor, batches: Iterator[Predictions], n: int, apart: bool
+    predictor: Predictor, batches: Iterator[Predictions], n: int
 ) -> Iterator[Predictions]:
     """All-gathers the batches of all processes, which predict them in turn."""
     _, size = world()
     if size == 1:
         yield from batches
         return
-    n_crops, n_classes = len(CROPS[predictor.shown.crops]) if apart else 0, len(predictor.classes)
-    none = Predictions(
-        (), predictor.classes, torch.zeros(0, n_classes), crops=torch.zeros(0, n_crops, n_classes)
-    )
+    none = Predictions((), predictor.classes, torch.zeros(0, len(predictor.classes)))
     for _ in range(0, n, size * _batch(predictor)):
         with single_process():
             own = next(batches, none)
@@ -136,22 +125,13 @@ def _all_gather(
             ]
         )
         counts = [len(ids) for ids, _, _ in gathered]
-        together = own.probabilities[:, None]
-        if own.crops is not None:
-            together = torch.cat([together, own.crops], dim=1)
         if sum(counts):
-            scores = torch.split(all_gather(together, counts), counts)
+            scores = torch.split(all_gather(own.probabilities, counts), counts)
         else:
-            scores = (together,) * size
+            scores = (own.probabilities,) * size
         for (ids, paths, skipped), part in zip(gathered, scores, strict=True):
-            yield Predictions(
-                tuple(ids),
-                predictor.classes,
-                part[:, 0],
-                tuple(Skipped(*one) for one in skipped),
-                tuple(map(Path, paths)),
-                part[:, 1:] if apart else None,
-            )
+            unread = tuple(Skipped(*one) for one in skipped)
+            yield Predictions(tuple(ids), predictor.classes, part, unread, tuple(map(Path, paths)))
 
 
 def _from_inputs(predictor: Predictor, items: Items) -> Iterator[Predictions]:
@@ -166,11 +146,13 @@ def _from_inputs(predictor: Predictor, items: Items) -> Iterator[Predictions]:
 
 
 def _from_files(
-    predictor: Predictor, items: Items, share: tuple[int, int], known: _Known
+    predictor: Predictor, items: Items, share: tuple[int, int], folder: Path | None
 ) -> Iterator[Predictions]:
     """Predictions of this process's image files; threads decode the next batches meanwhile."""
     (rank, processes), batch = share, _batch(predictor)
     size, shown = predictor.shape[-1], predictor.shown
+    known = _Known(predictor, folder)
+
     starts = deque(range(rank * batch, len(items), processes * batch))
     waiting: deque[tuple[int, list[Future[Tensor | str] | Tensor]]] = deque()
     pool = ThreadPoolExecutor(THREADS)
@@ -195,8 +177,8 @@ def _from_files(
                 Skipped(items.ids[row], why) for row, why in inputs.items() if isinstance(why, str)
             )
             kept = items.only([*good])
-            scores, crops = known.predicted([*good.values()], kept.paths)
-            yield Predictions(kept.ids, predictor.classes, scores, skipped, kept.paths, crops)
+            scores = known.probabilities([*good.values()], kept.paths)
+            yield Predictions(kept.ids, predictor.classes, scores, skipped, kept.paths)
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -211,22 +193,22 @@ class _Known:
     """Predictions of image files from features, which are made once for each photo.
 
     A model that gives the odds of several crops has none, and maps are too large to be kept.
-    Features of several crops are averaged, or kept apart where each is scored alone, too.
     """
 
-    def __init__(self, predictor: Predictor, folder: Path | None, apart: bool) -> None:
-        self.predictor, self.apart = predictor, apart
+    def __init__(self, predictor: Predictor, folder: Path | None) -> None:
+        self.predictor = predictor
+        of_features = predictor.shown.crops == predictor.recipe.crops
         pooled = predictor.model.head.pooling == Head.pooling
-        of_features = predictor.shown.crops == predictor.recipe.crops and pooled
-        self.store = None if folder is None or not of_features else FeatureStore(folder)
+        self.store = (
+            None if folder is None or not (of_features and pooled) else FeatureStore(folder)
+        )
         self._photos: dict[Path, str] = {}
         shown = predictor.shown
         inputs = FileInputs((), predictor.shape[-1], aspect=shown.aspect, crops=shown.crops)
-        space = "" if self.store is None else key_of(predictor.model, inputs)
-        self.space = f"{space} apart" if apart else space
+        self.space = "" if self.store is None else key_of(predictor.model, inputs)
 
     def features(self, paths: Sequence[Path]) -> list[Tensor | None]:
-        """The features `[D]` or `[V, D]` of each file, where they are known."""
+        """The features `[D]` of each file, where they are known."""
         if self.store is None:
             return [None] * len(paths)
         photos = self.store.photos(paths)
@@ -235,33 +217,23 @@ class _Known:
         found = [None if photo is None else known.get(photo) for photo in photos]
         return [None if x is None else torch.from_numpy(x.copy()) for x in found]
 
-    def predicted(
-        self, inputs: Sequence[Tensor], paths: Sequence[Path]
-    ) -> tuple[Tensor, Tensor | None]:
-        """Probabilities `[N, L]` of files, from features or decoded images; and of their crops."""
+    def probabilities(self, inputs: Sequence[Tensor], paths: Sequence[Path]) -> Tensor:
+        """Probabilities `[N, L]` of files, from features `[D]` or decoded images."""
         photos = [self._photos.pop(path, None) for path in paths]
         if not inputs:
-            n_crops, n_classes = len(CROPS[self.predictor.shown.crops]), len(self.predictor.classes)
-            none = torch.zeros(0, n_classes)
-            return none, torch.zeros(0, n_crops, n_classes) if self.apart else None
+            return torch.zeros(0, len(self.predictor.classes))
         if self.store is None:
-            images = ArrayInputs(torch.stack([*inputs]))
-            if self.apart:
-                return self.predictor.of_crops(images)
-            return self.predictor.probabilities(images), None
-        new = [row for row, x in enumerate(inputs) if x.ndim > 2]
+            return self.predictor.probabilities(ArrayInputs(torch.stack([*inputs])))
+        new = [row for row, x in enumerate(inputs) if x.ndim > 1]
         vectors = [*inputs]
         if new:
             images = ArrayInputs(torch.stack([inputs[row] for row in new]))
-            made = self.predictor.features(images, apart=self.apart)
+            made = self.predictor.features(images)
             for row, x in zip(new, made, strict=True):
                 vectors[row] = x
             keys = {photos[row]: x.numpy() for row, x in zip(new, made, strict=True)}
             self.store.put(self.space, {key: x for key, x in keys.items() if key is not None})
-        features = torch.stack(vectors)
-        if self.apart:
-            return self.predictor.of_crop_features(features)
-        return self.predictor.of_features(features), None
+        return self.predictor.of_features(torch.stack(vectors))
 
 
 def decoded(

@@ -18,11 +18,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.probabilities.bound import Sample, precision_at_least
-from plusone.probabilities.curve import Floats, States
-from plusone.probabilities.unseen_labels import Calibrated, Checked
+from plusone.probabilities.scores import Floats, Ints
+from plusone.probabilities.unseen_labels import Calibrated, Checked, Unseen
 
+PROBABLE = 0.1  # where the search for labels to accept begins; hardly one is less probable
 FEWEST = 12  # labels that are accepted, one per group; an expectation says little about fewer
 CHARGED = 0.977  # confidence that the mean is above the target: that of two normal standard errors
 LEAST_BOUND = 0.6  # at 95 % confidence: with less, the audit has seen too few such labels
@@ -34,7 +36,8 @@ class Accepted:
 
     Args:
         target: The target precision; None if nothing was to be accepted.
-        mask: Which entries are accepted, bool `[n, L]`.
+        row: Their items, int64 `[m]`, ascending.
+        label: Their classes, `[m]`.
         threshold: The lowest probability that is accepted in each class, `[L]`; NaN where none is.
         expected: Expected precision, the mean probability of the accepted; None if there are none.
         low: Lower bound of the precision at 95 % confidence; None if no audited item tells.
@@ -43,7 +46,8 @@ class Accepted:
     """
 
     target: float | None
-    mask: npt.NDArray[np.bool_]
+    row: Ints
+    label: npt.NDArray[np.integer]
     threshold: Floats
     expected: float | None
     low: float | None
@@ -53,7 +57,7 @@ class Accepted:
     @property
     def count(self) -> int:
         """How many labels are accepted."""
-        return int(self.mask.sum())
+        return len(self.row)
 
 
 def largest_set(
@@ -87,7 +91,6 @@ def largest_set(
 
 def accept(
     calibrated: Calibrated,
-    observed: States,
     target: float,
     *,
     per_class: bool = False,
@@ -100,63 +103,96 @@ def accept(
 
     Args:
         calibrated: Calibrated probabilities; the careful ones count, where there are any.
-        observed: Seen labels, `[n, L]`.
         target: The share of accepted labels that should be right.
         per_class: Whether every class must reach the target by itself.
         groups: Number of each item's group, `[n]`; None if items belong to no groups.
     """
     if not 0 < target < 1:
         raise InputError(f"the precision must be between 0 and 1, not {target:g}")
-    p, unknown, checked = calibrated.probabilities, observed == 0, calibrated.checked
-    p = p if calibrated.careful is None else calibrated.careful
+    checked, n_classes = calibrated.checked, calibrated.observed.n_classes
+    classes = np.arange(n_classes)
+    parts = np.split(classes, n_classes) if per_class else [classes]
+    chosen = _likely(calibrated, target, parts)
     if checked is not None:
-        unknown[checked.answers.row, checked.answers.label] = False
-    n_classes = p.shape[1]
-    every = [np.array([label]) for label in range(n_classes)]
-    parts = every if per_class else [np.arange(n_classes)]
-    mask = np.zeros(p.shape, dtype=bool)
-    for part in parts:
-        row, place = np.nonzero(unknown[:, part])
-        label = part[place]
-        likely = largest_set(p[row, label], target)
-        row, label = row[likely], label[likely]
-        others: list[Floats] = []
-        if checked is not None:
-            before = calibrated.before[row, label]
+        kept = np.zeros(len(chosen), dtype=bool)
+        for own in _places(chosen.label, parts):
+            before, label = chosen.before[own], chosen.label[own]
             others = [correction(before, label) for correction in checked.corrections]
-        chosen = largest_set(p[row, label], target, others)
-        mask[row[chosen], label[chosen]] = True
+            kept[own] = largest_set(chosen.accepted_by[own], target, others)
+        chosen = chosen.take(kept)
     low, counts = None, None
-    if checked is not None and mask.any():
-        lowest = np.where(mask, p, np.inf).min(axis=0)
-        sample, counts = _sample(checked, lowest, parts, len(mask))
-        low = precision_at_least(sample, int(mask.sum()))
-        if low is None or low < LEAST_BOUND:
-            mask[:], low, counts = False, None, None
-    row, label = np.nonzero(mask)
-    if len(np.unique((row if groups is None else groups[row]) * n_classes + label)) < FEWEST:
-        mask[:], low, counts = False, None, None
-    lowest = np.where(mask, p, np.inf).min(axis=0)
+    if checked is not None and len(chosen):
+        lowest = _lowest(chosen, n_classes)
+        sample, counts = _sample(checked, lowest, parts, len(calibrated.observed))
+        low = precision_at_least(sample, len(chosen))
+    row = chosen.row if groups is None else groups[chosen.row]
+    few = len(np.unique(row * n_classes + chosen.label)) < FEWEST
+    if few or (checked is not None and (low is None or low < LEAST_BOUND)):
+        return accept_none(n_classes, target)
+    p, lowest = chosen.accepted_by, _lowest(chosen, n_classes)
+    numbers = np.bincount(chosen.label, minlength=n_classes)
+    sums = np.bincount(chosen.label, p, n_classes)
     return Accepted(
         target=target,
-        mask=mask,
-        threshold=np.where(mask.any(axis=0), lowest, np.nan),
-        expected=float(p[mask].mean()) if mask.any() else None,
+        row=chosen.row,
+        label=chosen.label,
+        threshold=np.where(numbers > 0, lowest, np.nan),
+        expected=float(p.mean()),
         low=low,
         checked=counts,
         by_class=tuple(
-            (int(own.sum()), float(p[own, label].mean()) if own.any() else None)
-            for label, own in enumerate(mask.T)
+            (count, total / count if count else None)
+            for count, total in zip(numbers.tolist(), sums.tolist(), strict=True)
         ),
     )
 
 
-def accept_none(observed: States) -> Accepted:
-    """No label is accepted, because none was to be."""
-    n_classes = observed.shape[1]
-    nothing = np.zeros(observed.shape, dtype=bool)
-    unused = np.full(n_classes, np.nan)
-    return Accepted(None, nothing, unused, None, None, None, ((0, None),) * n_classes)
+def accept_none(n_classes: int, target: float | None = None) -> Accepted:
+    """No label is accepted: none was to be, or none can be."""
+    nothing, unused = np.zeros(0, dtype=np.int64), np.full(n_classes, np.nan)
+    return Accepted(target, nothing, nothing, unused, None, None, None, ((0, None),) * n_classes)
+
+
+def _likely(calibrated: Calibrated, target: float, parts: Sequence[Ints]) -> Unseen:
+    """The largest sets of labels, of each part of the classes, whose mean reaches the target.
+
+    Less probable labels are asked for as long as they could be in such a set.
+    """
+    observed, checked = calibrated.observed, calibrated.checked
+    unknown, least = observed.per_class(0), PROBABLE
+    if checked is not None:
+        row, label = checked.answers.row, checked.answers.label
+        unknown = unknown - np.bincount(label[observed.at(row, label) == 0], None, len(unknown))
+    while True:
+        labels = calibrated.unseen(least)
+        labels = labels.take(labels.accepted_by >= least)
+        if checked is not None:
+            answered = np.isin(labels.row * len(unknown) + labels.label, row * len(unknown) + label)
+            labels = labels.take(~answered)
+        kept, complete = np.zeros(len(labels), dtype=bool), True
+        for part, own in zip(parts, _places(labels.label, parts), strict=True):
+            p = labels.accepted_by[own]
+            kept[own] = largest_set(p, target)
+            one_more = (float(p.sum()) + least) / (len(p) + 1)  # the mean, if one were as probable
+            complete &= one_more < target or len(p) == unknown[part].sum()
+        if complete or least == 0:
+            return labels.take(kept)
+        least = least / 10 if least > PROBABLE / 100 else 0.0
+
+
+def _places(label: npt.NDArray[np.integer], parts: Sequence[Ints]) -> list[Ints]:
+    """Where the labels `[m]` of each part of the classes are, int64, ascending."""
+    if len(parts) == 1:
+        return [np.arange(len(label))]
+    order = np.argsort(label, kind="stable")  # each part is one class
+    return np.split(order, np.searchsorted(label[order], np.arange(1, len(parts))))
+
+
+def _lowest(chosen: Unseen, n_classes: int) -> Floats:
+    """The lowest probability of each class, `[L]`; infinite where there is none."""
+    lowest = np.full(n_classes, np.inf)
+    np.minimum.at(lowest, chosen.label, chosen.accepted_by)
+    return lowest
 
 
 def _sample(
@@ -182,7 +218,7 @@ def _sample(
 
 
 def summary(
-    accepted: Accepted, classes: Sequence[str], truth: npt.NDArray[np.bool_] | None, hidden: int
+    accepted: Accepted, classes: Sequence[str], truth: LabelMatrix | None, hidden: int
 ) -> dict[str, Any]:
     """Plain values about accepted labels, ready for JSON.
 
@@ -192,7 +228,10 @@ def summary(
         truth: All labels, `[n, L]`, if known.
         hidden: Number of positives that were not seen, if the truth is known.
     """
-    right = None if truth is None else (accepted.mask & truth).sum(axis=0).tolist()
+    right = None
+    if truth is not None:
+        known = truth.at(accepted.row, accepted.label) == 1
+        right = np.bincount(accepted.label[known], minlength=len(classes)).tolist()
     rows = []
     for label, (name, (count, mean)) in enumerate(zip(classes, accepted.by_class, strict=True)):
         row: dict[str, Any] = {"class": name, "accepted": count, "estimated_precision": mean}

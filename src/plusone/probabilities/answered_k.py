@@ -14,10 +14,11 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from plusone.probabilities.answers import answers_in, are_answers
-from plusone.probabilities.curve import States, fit_to_picks
+from plusone.data.matrix import LabelMatrix
+from plusone.probabilities.answers import answers_in, without_answers
+from plusone.probabilities.curve import fit_to_picks
 from plusone.probabilities.k import LabelsPerItem
-from plusone.probabilities.unseen_labels import correct
+from plusone.probabilities.unseen_labels import check
 
 NOISE = 1.64  # standard errors of k on both sides
 OFF = 0.25  # relative error of an estimate from seen labels, on five data sets
@@ -26,7 +27,7 @@ LOWEST = 0.05  # share of the answers that may be below what counts as asked abo
 
 def k_by_answers(
     scores: npt.ArrayLike,
-    marked: States,
+    marked: LabelMatrix,
     estimate: LabelsPerItem,
     groups: npt.NDArray[np.int64] | None = None,
 ) -> LabelsPerItem:
@@ -39,7 +40,7 @@ def k_by_answers(
 
     Args:
         scores: Out-of-sample scores in [0, 1] of a model without the answers, `[N, L]`.
-        marked: What `mark_answers` gives, `[N, L]`.
+        marked: What `marked_labels` gives, `[N, L]`.
         estimate: k and saliences, without the answers.
         groups: Number of each item's group, `[N]`.
     """
@@ -47,23 +48,23 @@ def k_by_answers(
     if answers is None or estimate.source == "given":
         return estimate
     values, picks = np.asarray(scores, dtype=np.float64), estimate.picks
-    without = np.where(are_answers(marked), 0, marked).astype(np.int8)
-    curve = fit_to_picks(values, without, estimate.k, picks=picks)
-    before = curve.given_seen(values, marked, picks)
-    asked = curve.given_seen(values, without, picks)[answers.row, answers.label]
-    found = correct(before, marked, answers, asked)
-    assert found.checked is not None
-    known, n = marked != 0, len(marked)
-    certain = float((marked >= 1).sum()) / n
-    k = float(found.probabilities.sum()) / n
-    parts = np.array([float(part(before)[~known].sum()) / n for part in found.checked.corrections])
+    blind, states = without_answers(marked), marked.dense()
+    curve = fit_to_picks(values, blind, estimate.k, picks=picks)
+    before = curve.given_seen(values, states, picks)
+    asked = curve.given_seen(values, blind.dense(), picks)[answers.row, answers.label]
+    checked = check(answers, asked, marked.shape)
+    found = checked.corrected_table(before, states)
+    known, n = states != 0, len(states)
+    certain = float((states >= 1).sum()) / n
+    k = float(found.sum()) / n
+    parts = np.array([float(part(before)[~known].sum()) / n for part in checked.corrections])
     noise = NOISE * float(np.sqrt((len(parts) - 1) * parts.var()))
     improbable = ~known & (before < np.quantile(asked, LOWEST))
-    doubt = noise + float(found.probabilities[improbable].sum()) / n
+    doubt = noise + float(found[improbable].sum()) / n
     low, high = max(k - doubt, certain, 1.0), max(k + doubt, 1.0)
     weight = OFF**2 / (OFF**2 + (doubt / NOISE / k) ** 2)  # few answers leave k where it was
     k = weight * k + (1 - weight) * estimate.k
     low, high = min(low, max(k, certain)), max(high, k)
     return replace(
-        estimate, k=max(k, low), low=low, high=min(high, marked.shape[1]), source="counted"
+        estimate, k=max(k, low), low=low, high=min(high, marked.n_classes), source="counted"
     )

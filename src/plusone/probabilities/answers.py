@@ -132,22 +132,24 @@ class Answers:
         return replace(self, complete=complete, weight=weight)
 
 
-def answers_in(
-    marked: npt.NDArray[np.int8], groups: npt.NDArray[np.int64] | None = None
-) -> Answers | None:
+def answers_in(marked: LabelMatrix, groups: npt.NDArray[np.int64] | None = None) -> Answers | None:
     """The answers among labels; None if they are too few to tell.
 
     Args:
-        marked: What `mark_answers` gives, `[N, L]`.
+        marked: What `marked_labels` gives, `[N, L]`.
         groups: Number of each item's group, `[N]`.
     """
-    row, label = np.nonzero(are_answers(marked))
+    if not (marked.values == ANSWERED).any():
+        return None
+    marked = marked.with_default(0)
+    asked = (marked.values == ANSWERED) | (marked.values == -1)
+    row, label = marked.row_of_entry()[asked], marked.indices[asked]
     if len(row) < FEWEST:
         return None
     return Answers(
         row.astype(np.int64),
         label.astype(np.int64),
-        marked[row, label] == ANSWERED,
+        marked.values[asked] == ANSWERED,
         np.zeros(0, dtype=np.int64),  # they were chosen, not drawn
         None if groups is None else groups[row],
     )

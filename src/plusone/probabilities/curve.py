@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
 from plusone.probabilities.answers import are_answers
 from plusone.probabilities.log_odds import log_odds
@@ -31,6 +32,7 @@ from plusone.probabilities.picks import (
     other_positives,
     pick,
 )
+from plusone.probabilities.scores import Floats, Ints, Scores, blocks
 
 FEWEST = 20  # items with a seen positive that a fit needs
 QUANTILES = (0.2, 0.5, 0.8)  # of the scores of known positives: the knots of f
@@ -40,9 +42,7 @@ STIFFNESS = 20.0  # weight of the penalty that holds k
 SPREAD = 3.0  # of the scores in the units of the fit
 MOST = 500_000  # labels that are fitted on
 LEAST_ITEMS = 1_000  # that are fitted on, even if they have more labels
-BLOCK = 2**20  # labels whose probabilities are computed at once
 
-Floats = npt.NDArray[np.float64]
 States = npt.NDArray[np.int8]
 
 
@@ -98,16 +98,20 @@ class Curve:
         """
         values = np.asarray(scores)
         probabilities = np.empty(values.shape)
-        step = max(1, BLOCK // max(1, values.shape[1]))
-        for start in range(0, len(values), step):
-            rows = slice(start, start + step)
+        for rows in blocks(np.arange(len(values)), values.shape[1]):
             z = self(torch.from_numpy(log_odds(values[rows])))
             probabilities[rows] = given_seen(z, observed[rows], picks)
         return probabilities
 
 
 def fit_to_picks(
-    scores: Floats, observed: States, k: float, *, picks: Picking = UNIFORM, seed: int = 0
+    scores: npt.ArrayLike | Scores,
+    observed: LabelMatrix,
+    k: float,
+    *,
+    picks: Picking = UNIFORM,
+    seed: int = 0,
+    rows: Ints | None = None,
 ) -> Curve:
     """The most likely curve for `Curve.given_seen`.
 
@@ -117,25 +121,31 @@ def fit_to_picks(
         k: Mean number of labels per item.
         picks: How labels are picked.
         seed: Seed of the subsample that large data is fitted on.
+        rows: The items to fit on, int64; by default all with a seen positive.
     """
-    rows = np.flatnonzero((observed == 1).any(axis=1))
+    rows = np.flatnonzero(observed.per_item(1) > 0) if rows is None else rows
     if len(rows) < FEWEST:
         raise InputError(
             f"{len(rows)} items have a seen positive; calibration needs at least {FEWEST}"
         )
-    rows = sample_rows(rows, scores.shape[1], seed)
-    x = torch.from_numpy(log_odds(scores[rows]))
-    return fit_curve(x, observed[rows], k, picks=picks, before_pick=True)
+    rows = sample_rows(rows, observed.n_classes, seed)
+    x = torch.from_numpy(log_odds(Scores.of(scores).at(rows)))
+    return fit_curve(x, observed.dense(rows), k, picks=picks, before_pick=True)
 
 
-def sample_rows(
-    rows: npt.NDArray[np.int64], n_classes: int, seed: int = 0
-) -> npt.NDArray[np.int64]:
-    """The rows, or as many of them, drawn at random and ascending, as a curve is fitted on."""
-    most = max(MOST // max(n_classes, 1), LEAST_ITEMS)
-    if len(rows) <= most:
+def sample_rows(rows: Ints, n_classes: int, seed: int = 0, most: int | None = None) -> Ints:
+    """The rows, or some of them, drawn at random and ascending, where they have many labels.
+
+    Args:
+        rows: Items, int64.
+        n_classes: L.
+        seed: Of the draw.
+        most: How many labels are taken, but for `LEAST_ITEMS`; by default those of a curve.
+    """
+    items = max((MOST if most is None else most) // max(n_classes, 1), LEAST_ITEMS)
+    if len(rows) <= items:
         return rows
-    return np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
+    return np.sort(np.random.default_rng(seed).choice(rows, items, replace=False))
 
 
 def fit_curve(

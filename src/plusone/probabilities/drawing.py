@@ -8,36 +8,35 @@ count in all that is computed from the audit by one over that chance (Horvitz an
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from plusone.probabilities.curve import Floats, States
+from plusone.probabilities.scores import Floats, Ints
+from plusone.probabilities.unseen_labels import Calibrated
 
 PROBABLE = 0.5  # labels from this probability on count
 EVENLY = 0.5  # share of the audit that is drawn evenly
 
 
-def draw_audit(
-    probabilities: Floats, observed: States, number: int, seed: int = 0
-) -> tuple[npt.NDArray[np.int64], Floats]:
+def draw_audit(calibrated: Calibrated, number: int, seed: int = 0) -> tuple[Ints, Floats]:
     """Items to audit, and the weight of each.
 
     Systematic sampling: items in random order, laid end to end with lengths in proportion to their
     chances, and drawn at even distances.
 
     Args:
-        probabilities: Probability of every label, `[n, L]`.
-        observed: Seen labels, `[n, L]`; items without an unobserved label are not drawn.
+        calibrated: Probabilities of the labels; items without an unobserved label are not drawn.
         number: How many items, fewer where there are not so many.
         seed: Seed of the draw.
 
     Returns:
         Rows `[number]`, ascending, and weights `[number]` that are 1 on average.
     """
-    rng, unknown = np.random.default_rng(seed), observed == 0
-    rows = rng.permutation(np.flatnonzero(unknown.any(axis=1)))
+    rng, n = np.random.default_rng(seed), len(calibrated.observed)
+    rows = rng.permutation(np.flatnonzero(calibrated.observed.per_item(0) > 0))
     if number >= len(rows):
         return np.sort(rows), np.ones(len(rows))
-    p = np.where(unknown & (probabilities >= PROBABLE), probabilities, 0.0)[rows].sum(axis=1)
+    likely = calibrated.unseen(PROBABLE)
+    counted = np.where(likely.probability >= PROBABLE, likely.probability, 0.0)
+    p = np.bincount(likely.row, counted, n)[rows]
     size = EVENLY / len(rows) + (1 - EVENLY) * p / max(float(p.sum()), 1e-12)
     chance = number * size / size.sum()
     for _ in range(20):  # a chance is at most 1, and what is cut off goes to the others

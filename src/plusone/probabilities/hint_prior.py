@@ -7,21 +7,28 @@ out-of-sample for; 0 leaves the hints out. No other labels are looked at.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
 from plusone.data.matrix import LabelMatrix
 from plusone.metrics.seen_labels import seen_auc
+from plusone.probabilities.curve import sample_rows
 from plusone.probabilities.log_odds import log_odds
+from plusone.probabilities.scores import Floats, Ints, Scores, blocks
 
 WEIGHTS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5)
 MOST = 2_000_000  # labels that the weight is chosen on
 
-Scores = npt.NDArray[np.float64]
-
 
 def with_prior(
-    scores: Scores, hints: npt.NDArray[np.float32], observed: LabelMatrix, *, seed: int = 0
+    scores: npt.ArrayLike | Scores,
+    hints: npt.NDArray[np.float32],
+    observed: LabelMatrix,
+    *,
+    seed: int = 0,
 ) -> tuple[Scores, float]:
     """Scores combined with hints, and the weight of the hints.
 
@@ -31,21 +38,41 @@ def with_prior(
         observed: Seen labels, `[n, L]`.
         seed: Seed of the sample that the weight is chosen on, if there are many items.
     """
-    known = ~np.isnan(hints)
-    count = np.maximum(known.sum(axis=0), 1)
-    odds = np.where(known, log_odds(np.nan_to_num(hints, nan=0.5)), 0.0)
-    centred = np.where(known, odds - odds.sum(axis=0) / count, 0.0)
-    spread = np.sqrt((centred**2).sum(axis=0) / count)
-    prior = centred / np.where(spread > 0, spread, 1.0)
-    own = log_odds(scores)
-    rows = np.flatnonzero(observed.per_item(1) > 0)
-    most = max(MOST // scores.shape[1], 1000)
-    if len(rows) > most:
-        rows = np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
-    seen = observed.dense(rows)
-    areas = [seen_auc(own[rows] + weight * prior[rows], seen) for weight in WEIGHTS]
+    scores, prior = Scores.of(scores), _standardised(hints)
+    rows = sample_rows(np.flatnonzero(observed.per_item(1) > 0), observed.n_classes, seed, MOST)
+    own, other, seen = log_odds(scores.at(rows)), prior(rows), observed.dense(rows)
+    areas = [seen_auc(own + weight * other, seen) for weight in WEIGHTS]
     weight = WEIGHTS[int(np.argmax(areas))]
-    combined: Scores = scores
-    if weight:
-        combined = 1 / (1 + np.exp(-(own + weight * prior)))
-    return combined, weight
+    if not weight:
+        return scores, weight
+
+    def combined(rows: Ints) -> Floats:
+        return np.asarray(1 / (1 + np.exp(-(log_odds(scores.at(rows)) + weight * prior(rows)))))
+
+    return replace(scores, at=combined), weight
+
+
+def _standardised(hints: npt.NDArray[np.float32]) -> Callable[[Ints], Floats]:
+    """The log-odds of hints, of mean 0 and spread 1 in each class; 0 where there is none."""
+    n, n_classes = hints.shape
+
+    def odds(rows: Ints) -> tuple[npt.NDArray[np.bool_], Floats]:
+        known = ~np.isnan(hints[rows])
+        return known, np.where(known, log_odds(np.nan_to_num(hints[rows], nan=0.5)), 0.0)
+
+    count, total, squares = np.zeros((3, n_classes))
+    for rows in blocks(np.arange(n), n_classes):
+        known, values = odds(rows)
+        count, total = count + known.sum(axis=0), total + values.sum(axis=0)
+    mean = total / np.maximum(count, 1)
+    for rows in blocks(np.arange(n), n_classes):
+        known, values = odds(rows)
+        squares += (np.where(known, values - mean, 0.0) ** 2).sum(axis=0)
+    spread = np.sqrt(squares / np.maximum(count, 1))
+    spread[spread == 0] = 1.0
+
+    def standardised(rows: Ints) -> Floats:
+        known, values = odds(rows)
+        return np.where(known, (values - mean) / spread, 0.0)
+
+    return standardised

@@ -33,9 +33,10 @@ from torch import Tensor
 from plusone.data.hierarchy import Hierarchy
 from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
-from plusone.probabilities.curve import FEWEST, fit_to_picks
+from plusone.probabilities.curve import FEWEST, fit_to_picks, sample_rows
 from plusone.probabilities.log_odds import SMALLEST
 from plusone.probabilities.picks import UNIFORM, PickModel, Salience, learn_salience
+from plusone.probabilities.scores import Floats, Ints, Scores
 
 MIDDLE = (0.5, 1.0)  # share of 1 / a - 1 that is labels: for a model without skill, and with it
 HIGHEST = (2.0, 2.5)  # the same for the upper end of the range
@@ -43,11 +44,10 @@ NEAR_ONE = 0.5  # hidden labels per item, as estimated, of which class priors be
 FEW_CLASSES = 16.0  # effective number of classes, as the sets with 6 to 30 classes have at most
 SKILL = 1.8  # a model has skill if it is right this many times as often as the commonest class
 CAUTION = 1000  # items for which the cautious estimate is halfway to the lower end
-BLOCK = 1024  # items at once
+LEARNED = 20_000_000  # labels that saliences are learned from
 NOISE = 1.64  # standard errors of a that the range allows for
 RATIOS = (0.5, 1.5)  # of the salience of first choices to that of hidden labels, least and most
 
-Floats = npt.NDArray[np.float64]
 Source = Literal["given", "estimated", "counted"]
 
 
@@ -201,7 +201,7 @@ def with_implied(
 
 
 def labels_per_item(
-    scores: npt.ArrayLike, observed: LabelMatrix, hierarchy: Hierarchy | None = None
+    scores: npt.ArrayLike | Scores, observed: LabelMatrix, hierarchy: Hierarchy | None = None
 ) -> LabelsPerItem:
     """Estimates k from how often the highest score of an item is that of a seen label.
 
@@ -218,22 +218,24 @@ def labels_per_item(
     >>> labels_per_item(seen.dense(), seen).k  # every seen label is predicted: one label per item
     1.0
     """
-    values = np.asarray(scores)
-    if values.shape != observed.shape:
-        raise InputError(f"scores have shape {values.shape}, labels {observed.shape}")
+    scores = Scores.of(scores)
+    if scores.shape != observed.shape:
+        raise InputError(f"scores have shape {scores.shape}, labels {observed.shape}")
     if hierarchy is not None:
         named = hierarchy.most_specific(observed)
-        return with_implied(labels_per_item(values, named), named, hierarchy)
+        return with_implied(labels_per_item(scores, named), named, hierarchy)
     never = observed.per_class(1) == 0
     counts = observed.per_item(1)
     rows = np.flatnonzero(counts)
     refuse_few(len(rows))
-    per_item, right = counts[rows], np.empty(len(rows))
-    for start in range(0, len(rows), BLOCK):  # tables of all items would take much memory
-        own = rows[start : start + BLOCK]
+    per_item = counts[rows]
+
+    def first_is_seen(own: Ints) -> tuple[Floats]:
         states = observed.dense(own)
-        top = np.where((states == -1) | never, -np.inf, values[own]).argmax(axis=1)
-        right[start : start + BLOCK] = states[np.arange(len(own)), top] == 1
+        top = np.where((states == -1) | never, -np.inf, scores.at(own)).argmax(axis=1)
+        return ((states[np.arange(len(own)), top] == 1).astype(np.float64),)
+
+    (right,) = scores.collect(first_is_seen, rows)
     right /= per_item
     positive = observed.values == 1
     share = 1 / counts[observed.row_of_entry()[positive]]
@@ -301,7 +303,7 @@ def from_single_positives(
     estimate = labels_per_item(scores, observed) if estimate is None else estimate
     states, picks = observed.dense(), estimate.picks
     rows = (states == 1).any(axis=1)
-    curve = fit_to_picks(scores, states, estimate.k, picks=picks)
+    curve = fit_to_picks(scores, observed, estimate.k, picks=picks)
     means = curve.given_seen(scores, states, picks)
     seen_share = (states[rows] == 1).mean(axis=0)
     hidden = means[rows].mean(axis=0) - seen_share
@@ -321,17 +323,21 @@ def from_single_positives(
 
 
 def with_salience(
-    estimate: LabelsPerItem, scores: npt.ArrayLike, observed: LabelMatrix
+    estimate: LabelsPerItem, scores: npt.ArrayLike | Scores, observed: LabelMatrix
 ) -> LabelsPerItem:
     """The estimate with saliences that are learned from scores of a model.
+
+    They are learned from some of the items where there are very many labels.
 
     Args:
         estimate: k, which takes picks as random.
         scores: Out-of-sample scores in [0, 1], `[N, L]`.
         observed: Seen labels, `[N, L]`.
     """
-    values, states = np.asarray(scores, dtype=np.float64), observed.dense()
-    curve = fit_to_picks(values, states, estimate.k)
+    scores = Scores.of(scores)
+    curve = fit_to_picks(scores, observed, estimate.k)
+    some = sample_rows(np.arange(len(observed)), observed.n_classes, most=LEARNED)
+    values, states = scores.at(some), observed.dense(some)
     p, seen = torch.from_numpy(curve.given_seen(values, states)), torch.from_numpy(states)
     e = learn_salience(p, seen)
     if estimate.source == "estimated":

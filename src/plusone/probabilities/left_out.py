@@ -18,8 +18,8 @@ from torch import Tensor
 
 from plusone.probabilities.answers import mark_answers
 from plusone.probabilities.calibration import Calibration, HeldOut
-from plusone.probabilities.curve import BLOCK
 from plusone.probabilities.picks import CERTAIN, UNIFORM, PickModel, other_positives, pick
+from plusone.probabilities.scores import blocks
 
 LEAST = 0.02
 PREFIX = "left_out."
@@ -86,13 +86,12 @@ def kept_scores(
         seed: Seed of the draw where an item has several seen positives.
     """
     n, n_classes = held_out.labels.shape
-    rng, step = np.random.default_rng(seed), max(1, BLOCK // max(1, n_classes))
+    rng = np.random.default_rng(seed)
     parts: list[dict[str, npt.NDArray[np.generic]]] = []
-    for start in range(0, n, step):
-        rows = np.arange(start, min(start + step, n))
+    for rows in blocks(np.arange(n), n_classes):
         those = None if held_out.named is None else held_out.named.take(rows)
         states = mark_answers(held_out.labels.take(rows), those)
-        scores = held_out.log_odds[start : start + step]
+        scores = held_out.log_odds[torch.from_numpy(rows)]
         z = calibration(scores.double())
         picked, positive = pick(states, rng), states >= 1
         any_seen = (states == 1).any(axis=1)
@@ -106,7 +105,7 @@ def kept_scores(
                 "complete": (states != 0).all(axis=1),
                 "pick": np.where(any_seen, picked.label.numpy(), NONE).astype(np.int32),
                 "weight": np.where(any_seen, named.exp().numpy(), 0).astype(np.float32),
-                "item": (start + item).astype(np.int32),
+                "item": rows[item].astype(np.int32),
                 "label": label.astype(np.int32),
                 "log_odds": scores.numpy()[item, label].astype(np.float32),
                 "positive": positive[item, label],

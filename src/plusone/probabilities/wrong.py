@@ -29,12 +29,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from plusone.data.matrix import LabelMatrix
 from plusone.errors import InputError
-from plusone.probabilities.curve import FEWEST, Floats, States, fit_to_picks
+from plusone.probabilities.curve import FEWEST, fit_to_picks, sample_rows
 from plusone.probabilities.log_odds import log_odds
 from plusone.probabilities.picks import UNIFORM, Picked, PickModel, pick
+from plusone.probabilities.scores import Floats, Ints, Scores
 
 RATES = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2)  # rates whose likelihood is computed
+RATED = 50_000_000  # labels that likelihoods are computed on
 FINE = 400  # rates in between, by interpolation
 DROP = 1.92  # of the log-likelihood at the end of a 95 % range: half of 3.84 (chi-squared)
 USUAL, SPREAD = 0.03, 1.0  # prior of the rate: its median, and the deviation of its logarithm
@@ -132,8 +135,8 @@ class WrongLabels:
 
 
 def find_wrong(
-    scores: npt.ArrayLike,
-    observed: States,
+    scores: npt.ArrayLike | Scores,
+    observed: LabelMatrix,
     k: float,
     *,
     known: npt.NDArray[np.int64] | None = None,
@@ -150,7 +153,7 @@ def find_wrong(
         picks: How labels are picked that are right.
         seed: Seed of the subsample that large data is fitted on.
     """
-    single = (observed == 1).sum(axis=1) == 1
+    scores, single = Scores.of(scores), observed.per_item(1) == 1
     if known is not None:
         single[known] = False
     rows = np.flatnonzero(single)
@@ -158,28 +161,41 @@ def find_wrong(
         raise InputError(
             f"{len(rows)} items have one seen positive; to find wrong ones takes {FEWEST}"
         )
-    values, states = np.asarray(scores, dtype=np.float64)[rows], observed[rows]
-    picked, x = pick(states), torch.from_numpy(log_odds(values))
-    seen = np.bincount(picked.label.numpy(), minlength=states.shape[1]).astype(np.float64)
+    seen = observed.take(rows).per_class(1).astype(np.float64)
     frequency = torch.from_numpy(seen / seen.sum())
+    models = [NoisyPicks(picks, rate, frequency) for rate in RATES]
+    curves = [
+        fit_to_picks(scores, observed, k, picks=noisy, seed=seed, rows=rows) for noisy in models
+    ]
 
-    def fitted(rate: float) -> Tensor:
-        noisy = NoisyPicks(picks, rate, frequency)
-        return fit_to_picks(values, states, k, picks=noisy, seed=seed)(x)
+    def block(own: Ints) -> tuple[Tensor, Picked, Floats]:
+        values = scores.at(own)
+        return torch.from_numpy(log_odds(values)), pick(observed.dense(own)), values
 
-    def likelihood(z: Tensor, rate: float) -> float:
-        return float(NoisyPicks(picks, rate, frequency).log_likelihood(z, picked).sum())
+    def likelihoods(own: Ints) -> tuple[Floats]:
+        x, picked, _ = block(own)
+        each = [
+            noisy.log_likelihood(curve(x), picked)
+            for noisy, curve in zip(models, curves, strict=True)
+        ]
+        return (torch.stack(each, 1).numpy(),)
 
     with torch.no_grad():
-        rate, high = _likely([likelihood(fitted(rate), rate) for rate in RATES])
-        z = fitted(rate)
+        (found,) = scores.collect(likelihoods, sample_rows(rows, observed.n_classes, seed, RATED))
+        rate, high = _likely(found.sum(axis=0).tolist())
         noisy = NoisyPicks(picks, rate, frequency)
-        share = noisy.wrong(z, picked).numpy()
-        others = noisy.label_means(z, picked).scatter(1, picked.label[:, None], 0.0)
-        best = others.topk(min(ALTERNATIVES, others.shape[1]))
-    label = picked.label.numpy()
-    score = _in_order(share, values[np.arange(len(values)), label])
-    return WrongLabels(rows, label, score, best.indices.numpy(), best.values.numpy(), high)
+        curve = fit_to_picks(scores, observed, k, picks=noisy, seed=seed, rows=rows)
+
+        def judged(own: Ints) -> tuple[npt.NDArray[Any], ...]:
+            x, picked, values = block(own)
+            z, label = curve(x), picked.label.numpy()
+            others = noisy.label_means(z, picked).scatter(1, picked.label[:, None], 0.0)
+            best = others.topk(min(ALTERNATIVES, others.shape[1]))
+            share, score = noisy.wrong(z, picked).numpy(), values[np.arange(len(own)), label]
+            return label, share, score, best.indices.numpy(), best.values.numpy()
+
+        label, share, own, instead, fit = scores.collect(judged, rows)
+    return WrongLabels(rows, label, _in_order(share, own), instead, fit, high)
 
 
 def _in_order(share: Floats, own: Floats) -> Floats:

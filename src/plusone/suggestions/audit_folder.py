@@ -43,23 +43,24 @@ def write_questions(
         stratified: Whether items that tell more are drawn more often; their weights are written.
         run: The run behind the probabilities.
     """
-    observed, p = found.observed, found.calibrated.probabilities
-    open_rows = np.flatnonzero((observed == 0).any(axis=1))
+    observed, calibrated = found.observed, found.calibrated
+    open_rows = np.flatnonzero(observed.per_item(0) > 0)
     number = min(number, len(open_rows))
     if stratified:
-        rows, weight = draw_audit(p, observed, number, found.seed)
+        rows, weight = draw_audit(calibrated, number, found.seed)
     else:
         rng = np.random.default_rng(found.seed)
         rows = np.sort(rng.choice(open_rows, number, replace=False))
-    at, label = np.nonzero(observed[rows] == 0)
-    order = np.lexsort((-p[rows[at], label], at))
+    drawn = calibrated.at(rows)
+    at, label = np.nonzero(observed.dense(rows) == 0)
+    order = np.lexsort((-drawn.probabilities[at, label], at))
     at, label = at[order], label[order]
     questions = Suggestions(
         replace(found.table, truth=None),
         found.rows[rows[at]],
         label.astype(np.int32),
-        p[rows[at], label].astype(np.float32),
-        found.scores[rows[at], label],
+        drawn.probabilities[at, label].astype(np.float32),
+        drawn.scores[at, label].astype(np.float32),
         {"data": found.name, "method": found.method, "run": run, "stratified": stratified},
     )
     write_suggestions(questions, folder)
@@ -87,8 +88,8 @@ def promise(found: Found, audited: LabelTable, drawn: dict[str, float] | None = 
     except InputError:  # nothing new was said
         return NOTHING_YET.format(**about)
     answers = answers if drawn is None else answers.weighted(table.ids, drawn)
-    after = calibrate(found.scores, table.labels, k=summary.k, answers=answers, seed=found.seed)
-    accepted = accept(after, found.observed, PRECISION, groups=found.groups)
+    after = calibrate(found.scores, found.observed, k=summary.k, answers=answers, seed=found.seed)
+    accepted = accept(after, PRECISION, groups=found.groups)
     if not accepted.count or accepted.low is None:
         return NOTHING_YET.format(**about)
     return PROMISE.format(count=accepted.count, low=100 * accepted.low, **about)

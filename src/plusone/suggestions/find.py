@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,17 +20,19 @@ from plusone.data.table import LabelTable
 from plusone.errors import InputError
 from plusone.features.extraction import with_features
 from plusone.inputs.task import apply_observation
-from plusone.io.files import replacing, write_json
+from plusone.io.arrays import Blocks, write_npz
+from plusone.io.files import write_json
 from plusone.io.readers import read_json
 from plusone.prediction.evaluate import difference
 from plusone.prediction.load import load_run
 from plusone.prediction.run_folder import read_observed, read_recipe
-from plusone.probabilities.accept import Accepted, accept, accept_none
-from plusone.probabilities.answers import answers_from, answers_in, mark_answers
+from plusone.probabilities.accept import PROBABLE, Accepted, accept, accept_none
+from plusone.probabilities.answers import answers_from, answers_in, marked_labels
 from plusone.probabilities.calibration import read_calibration
 from plusone.probabilities.drawing import draw_audit
 from plusone.probabilities.hint_prior import with_prior
 from plusone.probabilities.k import LabelsPerItem, labels_per_item, with_salience
+from plusone.probabilities.scores import Scores, blocks
 from plusone.probabilities.unseen_labels import Calibrated, calibrate
 from plusone.probabilities.wrong import WrongLabels, find_wrong
 from plusone.recipe import Recipe
@@ -44,12 +47,12 @@ AUDIT_WEIGHTS = "audit.json"
 
 @dataclass(frozen=True)
 class Found:
-    """Scores and probabilities of all labels of the items.
+    """Scores and probabilities of all labels of the items, computed in blocks.
 
     Args:
         table: All items of the data; its truth, if it has one, was not used.
         rows: The items that were cross-fitted, all but the test items, int64 `[n]`.
-        scores: Out-of-sample scores, float32 `[n, L]`.
+        scores: Out-of-sample scores, `[n, L]`.
         calibrated: Calibrated probabilities, `[n, L]`.
         name: Name of the data set.
         method: The method behind the scores.
@@ -61,7 +64,7 @@ class Found:
 
     table: LabelTable
     rows: npt.NDArray[np.int64]
-    scores: npt.NDArray[np.float32]
+    scores: Scores
     calibrated: Calibrated
     name: str
     method: str
@@ -71,9 +74,9 @@ class Found:
     reused: bool = False
 
     @property
-    def observed(self) -> npt.NDArray[np.int8]:
+    def observed(self) -> LabelMatrix:
         """Seen labels of the cross-fitted items, `[n, L]`."""
-        return self.table.labels.dense(self.rows)
+        return self.calibrated.observed
 
     @property
     def groups(self) -> npt.NDArray[np.int64] | None:
@@ -81,19 +84,30 @@ class Found:
         return None if self.table.groups is None else group_numbers(self.table.groups[self.rows])
 
     @property
-    def truth(self) -> npt.NDArray[np.bool_] | None:
+    def truth(self) -> LabelMatrix | None:
         """All labels of the cross-fitted items, `[n, L]`, if known; for reports only."""
-        return None if self.table.truth is None else self.table.truth.dense(self.rows) == 1
+        return None if self.table.truth is None else self.table.truth.take(self.rows)
 
     @property
-    def confirmed(self) -> npt.NDArray[np.bool_]:
-        """Labels that were not seen and an audit has found, bool `[n, L]`."""
-        found = np.zeros(self.observed.shape, dtype=bool)
+    def hidden(self) -> int:
+        """Number of positives of the truth that were not seen; 0 where it is not known."""
+        if (truth := self.truth) is None:
+            return 0
+        positive = truth.values == 1
+        row, label = truth.row_of_entry()[positive], truth.indices[positive]
+        return int((self.observed.at(row, label) == 0).sum())
+
+    def with_confirmed(
+        self, accepted: Accepted
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.integer[Any]]]:
+        """Rows and classes of accepted labels, and of those that an audit has found."""
+        row, label = accepted.row, accepted.label
         if self.calibrated.checked is not None:
             answers = self.calibrated.checked.answers
-            found[answers.row, answers.label] = answers.yes
-        found[self.observed != 0] = False
-        return found
+            new = answers.yes & (self.observed.at(answers.row, answers.label) == 0)
+            row = np.concatenate([row, answers.row[new]])
+            label = np.concatenate([label, answers.label[new]])
+        return row, label
 
     def wrong(self) -> WrongLabels:
         """Which seen labels are probably wrong; rows are those of `table`."""
@@ -112,14 +126,12 @@ class Found:
             least: Labels below this probability are left out.
             top: Largest number per item.
         """
-        p = np.where(self.observed == 0, self.calibrated.probabilities, -1.0)
-        p = np.where(p >= max(least, 0.0), p, -1.0)
-        if top is not None and top < p.shape[1]:
-            rank = np.argsort(np.argsort(-p, axis=1, kind="stable"), axis=1, kind="stable")
-            p = np.where(rank < top, p, -1.0)
-        row, label = np.nonzero(p >= 0)
-        order = np.lexsort((-p[row, label], row))
-        row, label = row[order], label[order]
+        labels = self.calibrated.unseen(min(least, PROBABLE))
+        labels = labels.take(labels.probability >= least)
+        labels = labels.take(np.lexsort((-labels.probability, labels.row)))
+        if top is not None:
+            first = np.searchsorted(labels.row, labels.row)  # of the same item
+            labels = labels.take(np.arange(len(labels)) - first < top)
         summary = self.calibrated.summary
         about = {
             "data": self.name,
@@ -136,23 +148,19 @@ class Found:
             about["hint_weight"] = self.hint_weight
         return Suggestions(
             self.table,
-            self.rows[row],
-            label.astype(np.int32),
-            p[row, label].astype(np.float32),
-            self.scores[row, label],
+            self.rows[labels.row],
+            labels.label,
+            labels.probability.astype(np.float32),
+            labels.score,
             about,
         )
 
     def accept(self, precision: float | None = None, *, per_class: bool = False) -> Accepted:
         """Labels to accept; without an audit none, unless a precision is asked for."""
         if precision is None and self.calibrated.checked is None:
-            return accept_none(self.observed)
+            return accept_none(self.observed.n_classes)
         return accept(
-            self.calibrated,
-            self.observed,
-            precision or PRECISION,
-            per_class=per_class,
-            groups=self.groups,
+            self.calibrated, precision or PRECISION, per_class=per_class, groups=self.groups
         )
 
     def write_audit(self, folder: Path, number: int) -> str:
@@ -160,7 +168,7 @@ class Found:
 
         The weights of the items are in `AUDIT_WEIGHTS` beside it.
         """
-        rows, weight = draw_audit(self.calibrated.probabilities, self.observed, number, self.seed)
+        rows, weight = draw_audit(self.calibrated, number, self.seed)
         items = self.table.take(self.rows[rows])
         write_table(Dataset(replace(items, truth=None, split=None)), folder / AUDIT_ITEMS)
         weights = dict(zip(items.ids.tolist(), weight.tolist(), strict=True))
@@ -174,19 +182,24 @@ class Found:
         (before calibration) and `seen` (1, 0 or -1), all three `[n, L]`; and `group` `[n]`, if
         items have groups.
         """
-        name = "probabilities.npz"
-        groups = {} if self.table.groups is None else {"group": self.table.groups[self.rows]}
-        with replacing(folder / name) as part, part.open("wb") as out:
-            np.savez(
-                out,
-                allow_pickle=False,
-                ids=self.table.ids[self.rows],
-                classes=np.array(self.table.classes),
-                probabilities=self.calibrated.probabilities.astype(np.float32),
-                scores=self.scores,
-                seen=self.observed,
-                **groups,
-            )
+        name, calibrated = "probabilities.npz", self.calibrated
+
+        def table(
+            of_rows: Callable[[npt.NDArray[np.int64]], npt.NDArray[Any]], kind: npt.DTypeLike
+        ) -> Blocks:
+            n, n_classes = shape = self.scores.shape
+            return Blocks(shape, kind, map(of_rows, blocks(np.arange(n), n_classes)))
+
+        arrays = {
+            "ids": Blocks.of(self.table.ids[self.rows]),
+            "classes": Blocks.of(np.array(self.table.classes)),
+            "probabilities": table(lambda rows: calibrated.at(rows).probabilities, np.float32),
+            "scores": table(self.scores.at, np.float32),
+            "seen": table(self.observed.dense, np.int8),
+        }
+        if self.table.groups is not None:
+            arrays["group"] = Blocks.of(self.table.groups[self.rows])
+        write_npz(folder / name, arrays)
         return name
 
 
@@ -257,7 +270,7 @@ def find(
     if not (table.labels.per_item(0) > 0).any():
         raise InputError(f"{dataset.name}: every label of its items is known; nothing is missing")
     groups = None if table.groups is None else group_numbers(table.groups)
-    answers = answers_in(mark_answers(table.labels, table.named), groups)
+    answers = answers_in(marked_labels(table.labels, table.named), groups)
     if audit is not None:
         tested = np.isin(audit.ids, dataset.table.ids[dataset.table.rows_of("test")])
         if tested.all():
@@ -277,7 +290,7 @@ def find(
     )
     if positives is None and isinstance(recipe.expected_positives, float):
         positives = recipe.expected_positives
-    scores, weight = fit.probabilities, None
+    scores, weight = fit.scores, None
     if table.hints is not None:
         scores, weight = with_prior(scores, table.hints, table.labels, seed=recipe.seed)
     k = _k(fit, table, positives, recipe)
@@ -286,7 +299,7 @@ def find(
     return Found(
         dataset.table,
         rows,
-        scores.astype(np.float32),
+        scores,
         calibrated,
         dataset.name,
         recipe.method,
@@ -306,9 +319,9 @@ def _k(
     if fit.estimate is not None:
         estimate = fit.estimate
     elif fit.features is None:
-        estimate = labels_per_item(fit.probabilities, table.labels, table.hierarchy)
+        estimate = labels_per_item(fit.scores, table.labels, table.hierarchy)
         if recipe.picks != "uniform":
-            estimate = with_salience(estimate, fit.probabilities, table.labels)
+            estimate = with_salience(estimate, fit.scores, table.labels)
     else:
         rows = usable_rows(table.labels)  # a sample where there are more than it needs
         x = torch.from_numpy(np.asarray(fit.features[rows], dtype=np.float32))

@@ -25,7 +25,7 @@ from plusone.data.formats import read as read_table
 from plusone.data.formats import write as write_table
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
-from plusone.io.files import write_json, write_text
+from plusone.io.files import replacing, write_json
 from plusone.io.readers import LARGE_FILE, read_json, read_text
 from plusone.version import __version__, refuse_newer
 
@@ -82,25 +82,23 @@ def write_suggestions(suggestions: Suggestions, folder: Path) -> None:
     (folder / "about.json").unlink(missing_ok=True)
     table = suggestions.table
     write_table(replace(table, root=None, truth=None), folder / "seen.npz")
-    write_text(folder / "suggestions.csv", to_csv(suggestions))
+    _write_csv(suggestions, folder / "suggestions.csv")
     root = None if table.root is None else str(table.root.resolve())
     header = {"kind": KIND, "format": FORMAT, "version": __version__, "root": root}
     write_json(folder / "about.json", header | dict(suggestions.about))
 
 
-def to_csv(suggestions: Suggestions) -> str:
+def _write_csv(suggestions: Suggestions, path: Path) -> None:
     """One line per suggestion."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     ids, classes = suggestions.table.ids, suggestions.table.classes
     groups = suggestions.table.groups
-    writer.writerow(COLUMNS if groups is None else (*COLUMNS, GROUP))
-    for row, label, probability, score in zip(
-        suggestions.row, suggestions.label, suggestions.probability, suggestions.score, strict=True
-    ):
-        line = [ids[row], classes[label], f"{probability:.6f}", f"{score:.6f}"]
-        writer.writerow(line if groups is None else [*line, groups[row]])
-    return text.getvalue()
+    columns = (suggestions.row, suggestions.label, suggestions.probability, suggestions.score)
+    with replacing(path) as part, part.open("w", encoding="utf-8", newline="") as text:
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(COLUMNS if groups is None else (*COLUMNS, GROUP))
+        for row, label, probability, score in zip(*columns, strict=True):
+            line = [ids[row], classes[label], f"{probability:.6f}", f"{score:.6f}"]
+            writer.writerow(line if groups is None else [*line, groups[row]])
 
 
 def read_suggestions(folder: Path) -> Suggestions:

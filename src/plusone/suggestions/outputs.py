@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from plusone.probabilities.wrong import WrongLabels
     from plusone.suggestions.find import Found
 
-ACCEPTED = "accepted.csv"
+MOST_CELLS = 1 << 26  # of accepted.csv, which has one for each item and class
 PROBABILITIES = "probabilities"  # a format that holds all labels, not suggestions alone
 
 
@@ -93,10 +93,7 @@ def write_found(
         about: Further facts for `about.json`.
         wrong: Seen labels that may be wrong; without them an earlier `wrong.csv` is removed.
     """
-    truth, hidden = found.truth, 0
-    if truth is not None:
-        hidden = int((truth & (found.observed == 0)).sum())
-    facts = {"accepted": summary(accepted, found.table.classes, truth, hidden)}
+    facts = {"accepted": summary(accepted, found.table.classes, found.truth, found.hidden)}
     (folder / WRONG).unlink(missing_ok=True)
     if wrong is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -105,7 +102,7 @@ def write_found(
     everything = dict(suggestions.about) | dict(about or {}) | facts
     suggestions = replace(suggestions, about=everything)
     write_suggestions(suggestions, folder)
-    row, label = (accepted.mask | found.confirmed).nonzero()
+    row, label = found.with_confirmed(accepted)
     write_accepted(found.table, found.rows[row], label, labels)
     files = ["suggestions.csv", "seen.npz", "about.json"] + ([] if wrong is None else [WRONG])
     for form in forms:
@@ -301,6 +298,12 @@ def check_accepted(table: LabelTable, path: Path) -> None:
         raise InputError(f"{path}: the suffix {path.suffix!r} is not .csv, .npz or .parquet")
     if path.suffix.lower() == ".csv":
         check_csv_wide(table, path)
+
+
+def accepted_file(folder: Path, table: LabelTable) -> Path:
+    """Where accepted labels are written by default: in CSV, unless that would be too large."""
+    small = len(table) * len(table.classes) <= MOST_CELLS
+    return folder / ("accepted.csv" if small else "accepted.npz")
 
 
 def write_accepted(table: LabelTable, row: np.ndarray, label: np.ndarray, path: Path) -> None:

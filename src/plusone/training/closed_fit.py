@@ -122,18 +122,21 @@ class ClosedFormFit(Training):
         rows = torch.arange(len(known)) if some is None else torch.from_numpy(some)
         scores = self.method.probabilities(blind.left_out(rows).double()).numpy()
         numbers = None if groups is None else groups[rows].numpy()
-        return k_by_answers(scores, known.take(rows).dense(), blind.estimate, numbers)
+        return k_by_answers(scores, known.take(rows), blind.estimate, numbers)
 
-    def predicted(self, items: Tensor) -> Tensor:
+    def predicted(self, items: Tensor, *, alone: bool = False) -> Tensor:
         """Logits `[s, L]` of items of `learned.parts`, each by a model fitted without it.
 
         Items without a label are new to the model.
 
         Args:
             items: Which items, int64 `[s]`.
+            alone: Whether each process asks for items of its own choice; else all for the same.
         """
         assert self.solution is not None
-        return self._of_items(items, self.solution.left_out, lambda z: z)
+        solution = self.solution.alone() if alone else self.solution
+        with torch.no_grad():
+            return self._of_items(items, solution.left_out, lambda z: z)
 
     def all_left_out(self) -> Tensor | None:
         """Such logits `[n, L]` of all items of `learned.parts`; None if they are not known."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from plusone.build import plan_of
 from plusone.data.dataset import Dataset
@@ -23,12 +24,15 @@ from plusone.data.lazy import LazyArray, taken
 from plusone.errors import InputError
 from plusone.features.extraction import with_features
 from plusone.inputs.task import Task, input_shape, make_task
-from plusone.io.arrays import write_array
+from plusone.io.arrays import Blocks, mapped_file, write_blocks
 from plusone.io.keys import content_key, file_state
+from plusone.parallel.passes import divided_pass
+from plusone.parallel.processes import all_gather_values, barrier, is_main_process
 from plusone.probabilities.k import LabelsPerItem
+from plusone.probabilities.scores import Scores, blocks
 from plusone.recipe import Recipe
 from plusone.training.closed_fit import ClosedFormFit, fit_for
-from plusone.training.reuse import Scored, kept_for
+from plusone.training.reuse import MOST_LABELS, kept_for
 from plusone.version import __version__
 
 SHOWN = 100  # items that the record of a closed form is measured on
@@ -43,7 +47,7 @@ class CrossFit:
         rows: Rows of the data set that are in a fold: all but the test items, ascending.
         fold: Fold of each of them, int64 `[n]`, the same for items of a group; each item has its
             own for a closed form.
-        log_odds: Log-odds of the scores of models that were not trained on them, float32 `[n, L]`:
+        scores: Scores of models that were not trained on them, `[n, L]`, from log-odds in float32:
             scores of 1 would tie.
         features: The inputs of the heads, `[n, D]` or `[n, T, D]`: features of the data set, or
             those of a fixed backbone; None where backbones were trained.
@@ -53,15 +57,10 @@ class CrossFit:
 
     rows: npt.NDArray[np.int64]
     fold: npt.NDArray[np.int64]
-    log_odds: npt.NDArray[np.float32]
+    scores: Scores
     features: npt.NDArray[Any] | LazyArray | None
     estimate: LabelsPerItem | None = None
     reused: bool = False
-
-    @property
-    def probabilities(self) -> npt.NDArray[np.float64]:
-        """The scores in [0, 1], `[n, L]`; in float64, where large log-odds do not tie."""
-        return np.asarray(np.exp(-np.logaddexp(0.0, -self.log_odds.astype(np.float64))))
 
 
 def cross_fit(
@@ -118,21 +117,32 @@ def cross_fit(
     if plan_of(settings, images=len(input_shape(dataset, settings)) == 3).closed_form:
         log_odds, estimate, reused = _left_out(dataset, settings, rows, store, run)
         return CrossFit(rows, np.arange(len(rows)), log_odds, features, estimate, reused)
-    log_odds = np.zeros((len(rows), len(table.classes)), dtype=np.float32)
+    predicted = []
     for number in range(folds):
-        predicted = None if store is None else store.read(str(number))
-        stored = predicted is not None
-        if predicted is None:
+        own = None if store is None else store.read(str(number))
+        stored = own is not None
+        if own is None:
             split = np.full(len(table), "unused", dtype="<U6")
             split[rows] = np.where(fold == number, "test", "train")
             fold_data = replace(dataset, table=replace(table, split=split))
-            predicted = _train_and_predict(fold_data, settings, number, on_epoch)
-            if store is not None:
-                store.write(str(number), predicted)
-        log_odds[fold == number] = predicted
+            own = _train_and_predict(fold_data, settings, number, on_epoch, store)
+        predicted.append(own)
         if on_fold is not None:
             on_fold(number, stored)
-    return CrossFit(rows, fold, log_odds, features)
+    place = np.argsort(np.argsort(fold, kind="stable"))  # of each item in the rows of all folds
+    scores = _scores(LazyArray(predicted, place).__getitem__, len(rows), len(table.classes))
+    return CrossFit(rows, fold, scores, features)
+
+
+def _scores(
+    log_odds: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.float32]], n: int, n_classes: int
+) -> Scores:
+    """Scores from log-odds; in float64, where large log-odds do not tie."""
+
+    def at(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        return np.asarray(np.exp(-np.logaddexp(0.0, -log_odds(rows).astype(np.float64))))
+
+    return Scores(at, (n, n_classes), divided_pass())
 
 
 def _left_out(
@@ -141,33 +151,42 @@ def _left_out(
     rows: npt.NDArray[np.int64],
     store: _Store | None,
     run: Path | None,
-) -> tuple[npt.NDArray[np.float32], LabelsPerItem | None, bool]:
-    """Log-odds of a closed form for each of the rows, fitted without it, and its estimate of k.
+) -> tuple[Scores, LabelsPerItem | None, bool]:
+    """Scores of a closed form for each of the rows, fitted without it, and its estimate of k.
 
-    The last value says whether a run had kept them.
+    Up to `MOST_LABELS` they are kept; beyond, they are computed when they are asked for. The last
+    value says whether a run had kept them.
     """
     task, settings = _task_of_all(dataset, recipe, rows)
-    with closing(task.workers):
-        found = None if run is None else kept_for(run, task, settings)
-        reused = found is not None
-        if found is None:
-            stored = None if store is None else store.read("0")
-            if stored is not None:
-                return stored, None, False
-            training = fit_for(task, settings)
-            for _ in training.epochs():
-                pass
-            assert isinstance(training, ClosedFormFit)
-            left_out = training.all_left_out()
-            assert left_out is not None
-            log_odds = training.method.log_odds(left_out).numpy()
-            found = Scored(log_odds, training.estimate)
     ids = np.concatenate([task.train.ids, task.val.ids])
     place = {name: number for number, name in enumerate(ids.tolist())}
-    predicted = found.log_odds[[place[name] for name in dataset.table.ids[rows].tolist()]]
-    if store is not None and not reused:
-        store.write("0", predicted)
-    return predicted, found.estimate, reused
+    items = np.array([place[name] for name in dataset.table.ids[rows].tolist()])
+    shape = len(rows), len(dataset.table.classes)
+    with closing(task.workers):
+        found = None if run is None else kept_for(run, task, settings)
+        if found is not None:
+            return _scores(found.log_odds[items].__getitem__, *shape), found.estimate, True
+        stored = None if store is None else store.read("0")
+        if stored is not None:
+            return _scores(stored.__getitem__, *shape), None, False
+        training = fit_for(task, settings)
+        for _ in training.epochs():
+            pass
+        assert isinstance(training, ClosedFormFit)
+        estimate, method = training.estimate, training.method
+        if shape[0] * shape[1] > MOST_LABELS:
+
+            def computed(some: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+                logits = training.predicted(torch.from_numpy(items[some]), alone=True)
+                return np.asarray(method.log_odds(logits))
+
+            return _scores(computed, *shape), estimate, False
+        left_out = training.all_left_out()
+        assert left_out is not None
+        log_odds = method.log_odds(left_out).numpy()[items]
+    if store is not None:
+        store.write("0", Blocks.of(log_odds))
+    return _scores(log_odds.__getitem__, *shape), estimate, False
 
 
 def _task_of_all(
@@ -192,18 +211,28 @@ def _task_of_all(
 
 
 def _train_and_predict(
-    dataset: Dataset, recipe: Recipe, number: int, on_epoch: Callable[[int], None] | None
+    dataset: Dataset,
+    recipe: Recipe,
+    number: int,
+    on_epoch: Callable[[int], None] | None,
+    store: _Store | None,
 ) -> npt.NDArray[np.float32]:
-    """Trains on the training items and predicts the test items."""
+    """Trains on the training items and predicts the test items; kept in the store, if any."""
     task = make_task(dataset, recipe)
-    assert task.test is not None
+    test = task.test
+    assert test is not None
     training = fit_for(task, recipe)
     with closing(task.workers):
         for _ in training.epochs():
             if on_epoch is not None:
                 on_epoch(number)
-        predicted: npt.NDArray[np.float32] = training.log_odds(task.test).numpy()
-    return predicted
+        if store is None:
+            return training.log_odds(test).numpy()
+        parts = (
+            training.log_odds(test, torch.from_numpy(some)).numpy()
+            for some in blocks(np.arange(len(test)), len(task.classes))
+        )
+        return store.write(str(number), Blocks((len(test), len(task.classes)), np.float32, parts))
 
 
 def only_heads(dataset: Dataset, recipe: Recipe) -> bool:
@@ -217,7 +246,7 @@ class _Store:
 
     def __init__(self, folder: Path, key: str) -> None:
         self.folder, self.key = folder, key
-        for other in folder.glob("*.npy"):
+        for other in folder.glob("*.npy") if is_main_process() else ():
             if FOLD_FILE.fullmatch(other.name) and not other.name.startswith(f"{key}-"):
                 other.unlink()  # of other data or settings
 
@@ -225,14 +254,26 @@ class _Store:
         return self.folder / f"{self.key}-{name}.npy"
 
     def read(self, name: str) -> npt.NDArray[np.float32] | None:
-        try:
-            values: npt.NDArray[np.float32] = np.load(self.path(name), allow_pickle=False)
-        except (OSError, ValueError, EOFError):  # missing or damaged
-            return None
-        return values
+        """What was written, mapped from the file; None if a process does not find it."""
+        found: npt.NDArray[np.float32] | None = None
+        with suppress(OSError, ValueError):  # missing or damaged
+            found = mapped_file(self.path(name))
+        return found if all(all_gather_values(found is not None)) else None
 
-    def write(self, name: str, values: npt.NDArray[np.float32]) -> None:
-        write_array(self.path(name), values)
+    def write(self, name: str, values: Blocks) -> npt.NDArray[np.float32]:
+        """Keeps the values `[n, L]`, which come in blocks; gives them mapped from the file."""
+        if is_main_process():
+            write_blocks(self.path(name), values)
+        else:
+            for _ in values.blocks:  # predicted together
+                pass
+        barrier()
+        found = self.read(name)
+        if found is None:
+            raise InputError(
+                f"{self.folder}: all processes need this folder; choose a shared --out"
+            )
+        return found
 
 
 def _key(dataset: Dataset, recipe: Recipe) -> str:
