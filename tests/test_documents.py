@@ -55,6 +55,7 @@ ELSEWHERE = {
     "docs/plugins.md": "needs the file of CONTRIBUTING.md; cli/test_plugin.py has it",
     "docs/scale.md": "a million items; training/test_scale.py has the same with fewer",
     "docs/evidence/crops.md": "commands of measurements, some hours long",
+    "docs/evidence/duplicates.md": "commands of measurements, some hours long",
     "docs/evidence/hints.md": "commands of measurements, some hours long",
     "docs/evidence/picks.md": "commands of measurements, some hours long",
     "docs/evidence/probabilities.md": "commands of measurements, some hours long",

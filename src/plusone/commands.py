@@ -417,6 +417,7 @@ def review(
     suggestions: File,
     *,
     out: File | None = None,
+    run: Run | None = None,
     order: str = "",
     budget: int | None = None,
     least: float | None = None,
@@ -433,6 +434,8 @@ def review(
     Args:
         suggestions: A folder that `suggest` wrote.
         out: A file for the labels, which `train` takes.
+        run: The run behind the suggestions, which shows where in a picture it finds a label; by
+            default the one beside the folder that it is named after.
         order: What is asked first: worth (the default), item, uncertain, frequent, balanced,
             likely or random.
         budget: How many questions are asked in all.
@@ -449,7 +452,9 @@ def review(
     from plusone.reviewing.questions import select_by_default
 
     folder = Path(suggestions)
-    desk = open_suggestions(folder, selection=select_by_default(order, budget, least, seed))
+    selection = select_by_default(order, budget, least, seed)
+    behind = None if run is None else _folder(run)
+    desk = open_suggestions(folder, selection=selection, run=behind)
     file = None if out is None else Path(out)
     return _answered(desk, folder.resolve().name, file, port, browser, stop_after)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from plusone.export.tag_folders import TagFolders
     from plusone.export.xmp import XmpTags
     from plusone.prediction.items import Items, Skipped
+    from plusone.prediction.load import Predictor
     from plusone.prediction.tags import Sink
     from plusone.probabilities.thresholds import Thresholds
 
@@ -157,7 +159,7 @@ def predict(
     skipped: list[Skipped] = []
     with ExitStack() as files, progress("predicting", total) as (bar, task):
         title = f"Tags by {run.resolve().name}"
-        sinks: list[Sink] = photos.sinks(files, title, predictor.classes, cuts) if photos else []
+        sinks: list[Sink] = photos.sinks(files, title, predictor, cuts) if photos else []
         cell = for_spreadsheet if spreadsheet else str
         if to is not None and leads():
             temporary = files.enter_context(replacing(to))
@@ -169,7 +171,7 @@ def predict(
         elif to is None and not photos:
             cell = printable if sys.stdout.isatty() else cell
             sinks.append(CsvTags(sys.stdout, predictor.classes, cuts, cell))
-        for batch in predict_all(predictor, items, features_folder()):
+        for batch in predict_all(predictor, items, features_folder(), apart=gallery is not None):
             for sink in sinks:
                 sink.add(batch)
             done += len(batch.ids)
@@ -244,25 +246,28 @@ class PhotoOutputs:
             refuse_own_copies(self.copy_to, (path for one in items for path in one.paths))
 
     def sinks(
-        self, files: ExitStack, title: str, classes: Sequence[str], cuts: Thresholds
+        self, files: ExitStack, title: str, predictor: Predictor, cuts: Thresholds
     ) -> list[Sink]:
         """What predictions are written to; rank 0 writes."""
         from plusone.export.tag_folders import TagFolders
         from plusone.export.xmp import XmpTags
         from plusone.io.files import replacing
+        from plusone.prediction.clearest import box_of
         from plusone.report.gallery import GalleryTags
 
         if not leads():
             return []
         if self.copy_to is not None:
-            self.written.append(TagFolders(self.copy_to, classes, cuts, links=self.links))
+            folders = TagFolders(self.copy_to, predictor.classes, cuts, links=self.links)
+            self.written.append(folders)
         if self.xmp:
             self.written.append(XmpTags(cuts))
         if self.gallery is None:
             return [*self.written]
         temporary = files.enter_context(replacing(self.gallery))
         file = files.enter_context(temporary.open("w", encoding="utf-8"))
-        return [*self.written, GalleryTags(file, title, classes, cuts)]
+        boxes = partial(box_of, predictor)
+        return [*self.written, GalleryTags(file, title, predictor.classes, cuts, boxes)]
 
     def sentences(self) -> list[str]:
         """What was written."""

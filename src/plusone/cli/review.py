@@ -65,6 +65,14 @@ def review(
         Path | None,
         typer.Option(metavar="FILE", help="File of the answers; review.sqlite by default."),
     ] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            help="The run behind the suggestions, which shows where in a picture it finds a label; "
+            "by default RUN beside RUN-suggestions.",
+        ),
+    ] = None,
     port: opt.Port = 0,
     browser: opt.OpenBrowser = True,
     stop_after: opt.StopAfter = None,
@@ -84,7 +92,7 @@ def review(
         raise InputError("name either a folder of suggestions or --annotate DATA")
     if export is not None:
         check_file(export, flag="--export")
-    desk = _open(suggestions, annotate, classes, order, budget, least, seed, db)
+    desk = _open(suggestions, annotate, classes, order, budget, least, seed, db, run)
     try:
         if summary or export is not None:
             _report(desk, export, summary, as_json)
@@ -104,21 +112,23 @@ def _open(
     least: float | None,
     seed: int,
     db: Path | None,
+    run: Path | None,
 ) -> Desk:
     from plusone.reviewing.opening import open_new_items, open_suggestions
     from plusone.reviewing.questions import select_by_default
 
     if annotate is not None:
-        if order or budget is not None or least is not None:
+        if order or budget is not None or least is not None or run is not None:
             raise InputError(
-                "--order, --budget and --min-probability are for suggestions, not for --annotate"
+                "--order, --budget, --min-probability and --run are for suggestions, not for "
+                "--annotate"
             )
         return open_new_items(annotate, classes, seed=seed, database=db)
     if classes is not None:
         raise InputError("--classes is for --annotate; suggestions have their classes")
     assert suggestions is not None
     selection = select_by_default(order, budget, least, seed)
-    return open_suggestions(suggestions, selection=selection, database=db)
+    return open_suggestions(suggestions, selection=selection, database=db, run=run)
 
 
 def _report(desk: Desk, export: Path | None, summary: bool, as_json: bool) -> None:

@@ -210,7 +210,11 @@ def suggest(
         emit(result)
         return
     files_of_images = dataset.table.root is not None
-    _print(result, _training(run, data, features, more_labels, images=files_of_images))
+    review = ["plusone", "review", str(folder)]
+    if files_of_images and recipe.crops != "one" and to is not None:  # it shows where labels are
+        review += ["--run", str(run)]
+    training = _training(run, data, features, more_labels, images=files_of_images)
+    _print(result, review, training)
 
 
 def find_missing(
@@ -273,11 +277,12 @@ def find_missing(
         )
 
 
-def _print(result: dict[str, Any], training: list[str]) -> None:
+def _print(result: dict[str, Any], review: list[str], training: list[str]) -> None:
     """Prints which labels can be accepted, how reliable they are, and what to do next.
 
     Args:
         result: What `--json` gives.
+        review: The words of the command that opens the review page.
         training: The words of the command that trains on the accepted labels; none if there is no
             such command.
     """
@@ -328,7 +333,7 @@ def _print(result: dict[str, Any], training: list[str]) -> None:
     say(f"{result['suggestions']} suggestions for {result['items']} items in {folder}")
     if (items := result.get("to_audit")) is not None:
         say(f"to audit: give each item of {items} all its labels, then --audit {quote(items)}")
-    say(f"next: plusone review {quote(folder)}")
+    say(f"next: {join(review)}")
     if accepted["accepted"] and training:
         say(f"      {join(training)} (accepted labels count as seen)")
 

@@ -137,11 +137,10 @@ def cut(images: Tensor, crops: Crops, size: tuple[int, int], aspect: Aspect = "s
     from torch.nn import functional
 
     parts = []
-    for left, top, right, bottom in regions(images.shape[3], images.shape[2], crops):
+    for left, top, right, bottom in regions(
+        images.shape[3], images.shape[2], crops, size[0], aspect
+    ):
         part = images[:, :, top:bottom, left:right]
-        if aspect == "crop":
-            left, top, right, bottom = middle(part.shape[3], part.shape[2], size[0])
-            part = part[:, :, top:bottom, left:right]
         if tuple(part.shape[2:]) != size:
             part = functional.interpolate(
                 part, size=size, mode="bilinear", antialias=True, align_corners=False
@@ -150,16 +149,28 @@ def cut(images: Tensor, crops: Crops, size: tuple[int, int], aspect: Aspect = "s
     return torch.stack(parts, 1)
 
 
-def regions(width: int, height: int, crops: Crops) -> tuple[tuple[int, int, int, int], ...]:
-    """Left, top, right and bottom of each crop of an image.
+def regions(
+    width: int, height: int, crops: Crops, side: int, aspect: Aspect = "stretch"
+) -> tuple[tuple[int, int, int, int], ...]:
+    """Left, top, right and bottom of what a model that takes squares is shown of an image.
 
-    >>> regions(500, 300, "five")[1:]
+    >>> regions(500, 300, "five", 224)[1:]
     ((0, 0, 300, 180), (200, 0, 500, 180), (0, 120, 300, 300), (200, 120, 500, 300))
+    >>> regions(500, 300, "five", 224, "crop")[1]
+    (71, 11, 229, 169)
     """
-    return tuple(
-        (round(left * width), round(top * height), round(right * width), round(bottom * height))
-        for left, top, right, bottom in CROPS[crops]
-    )
+    tiles = []
+    for shares in CROPS[crops]:
+        left, top, right, bottom = (
+            round(share * whole) for share, whole in zip(shares, (width, height) * 2, strict=True)
+        )
+        if aspect == "crop":
+            inner = middle(right - left, bottom - top, side)
+            left, top, right, bottom = (
+                one + start for one, start in zip(inner, (left, top) * 2, strict=True)
+            )
+        tiles.append((left, top, right, bottom))
+    return tuple(tiles)
 
 
 def fault(path: Path) -> str | None:

@@ -194,8 +194,8 @@ PLACES = {
 ON_THE_GROUND = (0.6, 1.0, 0.15, 0.6)
 
 
-def draw_scene(number: int) -> tuple[Image.Image, npt.NDArray[np.float64]]:
-    """A scene, and which share of it each class covers, `[L]`; 0 for what is not there."""
+def draw_scene(number: int) -> tuple[Image.Image, npt.NDArray[np.uint8]]:
+    """A scene, and the class of each pixel at `SCALE` times its size, `[H, W]`, from 1, or 0."""
     draw = np.random.default_rng((2026, number))
     present = draw.random(len(CLASSES)) < LIKELY
     if not present.any():
@@ -210,27 +210,34 @@ def draw_scene(number: int) -> tuple[Image.Image, npt.NDArray[np.float64]]:
         canvas.x = WIDTH * SCALE * float(draw.uniform(0.12, 0.88))
         canvas.y = HEIGHT * SCALE * float(draw.uniform(high, low))
         THINGS[CLASSES[label]](canvas)
-    counts = np.bincount(np.asarray(canvas.owner).ravel(), minlength=len(CLASSES) + 1)
-    share = counts[1:] / counts.sum()
-    share[share < LEAST] = 0
-    if not share.any():
+    shown = np.array(canvas.owner)
+    if not shares(shown).any():
         return draw_scene(number + 1_000_000)
     image = canvas.image.resize((WIDTH, HEIGHT), Image.Resampling.BOX)
     noise = draw.normal(0, 4, (HEIGHT, WIDTH, 1))
     pixels = np.clip(np.asarray(image) + noise, 0, 255).astype(np.uint8)
-    return Image.fromarray(pixels), share
+    return Image.fromarray(pixels), shown
+
+
+def shares(shown: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
+    """Which share of a scene each class covers, `[L]`; 0 for what is not there."""
+    counts = np.bincount(shown.ravel(), minlength=len(CLASSES) + 1)
+    share = counts[1:] / counts.sum()
+    share[share < LEAST] = 0
+    return np.asarray(share)
 
 
 @lru_cache(maxsize=2)
 def draw_scenes(first: int, count: int) -> tuple[tuple[bytes, ...], npt.NDArray[np.float64]]:
     """Some scenes as JPEG files, and which share of each its classes cover, `[N, L]`."""
-    files, shares = [], np.zeros((count, len(CLASSES)))
+    files, covered = [], np.zeros((count, len(CLASSES)))
     for row in range(count):
-        image, shares[row] = draw_scene(first + row)
+        image, shown = draw_scene(first + row)
+        covered[row] = shares(shown)
         file = BytesIO()
         image.save(file, "JPEG", quality=88)
         files.append(file.getvalue())
-    return tuple(files), shares
+    return tuple(files), covered
 
 
 def grey(file: bytes) -> npt.NDArray[np.uint8]:

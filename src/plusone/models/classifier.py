@@ -65,8 +65,7 @@ class Classifier(nn.Module):
         Several crops of each image, `[B, V, C, H, W]`, give the mean of their features.
         """
         if inputs.ndim == 5:
-            crops = self.features(inputs.flatten(0, 1))
-            return crops.reshape(*inputs.shape[:2], -1).mean(dim=1)
+            return self.crop_features(inputs).mean(dim=1)
         autocast = AUTOCAST.get(self.precision)
         if autocast is not None:
             with torch.autocast(inputs.device.type, dtype=autocast):
@@ -81,6 +80,10 @@ class Classifier(nn.Module):
             )
         pooled: Tensor = self.head.pool(maps.float() if autocast is not None else maps)
         return pooled
+
+    def crop_features(self, crops: Tensor) -> Tensor:
+        """The pooled features `[B, V, D]` of each crop of images, `[B, V, C, H, W]`."""
+        return self.features(crops.flatten(0, 1)).reshape(*crops.shape[:2], -1)
 
     def forward(self, inputs: Tensor) -> Outputs:
         outputs: Outputs = self.head(self.features(inputs))

@@ -92,26 +92,50 @@ class Predictor:
     def log_odds(self, inputs: Inputs, tick: Callable[[int], None] | None = None) -> Tensor:
         """Log-odds of the probabilities `[N, L]`, which rank labels where those round to 1."""
         kind = "images" if self.images else "features"
-        several = self.recipe.crops == "one" and self.crops not in (None, "one")
-        forward = self._mean_odds if several else self.model
+        forward = self._mean_odds if self.means_odds else self.model
         with allowing_tf32(device_of(self.model), self.recipe.tf32):
             logits = predict(
                 self.model, forward, inputs, kind=kind, tick=tick, rows=self.batch_size
             )
             return self.from_logits(logits)
 
-    def features(self, images: Inputs) -> Tensor:
-        """The pooled features of images, as the head takes them, `[N, D]`."""
+    @property
+    def means_odds(self) -> bool:
+        """Whether it was trained on whole images and is shown several crops of each."""
+        return self.recipe.crops == "one" and self.shown.crops != "one"
+
+    def features(self, images: Inputs, *, apart: bool = False) -> Tensor:
+        """The pooled features of images, as the head takes them, `[N, D]`.
+
+        Those of several crops are averaged, or kept apart, `[N, V, D]`.
+        """
+        forward = self.model.crop_features if apart else self.model.features
         with allowing_tf32(device_of(self.model), self.recipe.tf32):
-            return predict(
-                self.model, self.model.features, images, kind="images", rows=self.batch_size
-            )
+            return predict(self.model, forward, images, kind="images", rows=self.batch_size)
 
     def of_features(self, x: Tensor) -> Tensor:
         """Probabilities `[N, L]` from features `[N, D]` of images."""
+        return torch.sigmoid(self._log_odds_of(x))
+
+    def _log_odds_of(self, x: Tensor) -> Tensor:
         with allowing_tf32(device_of(self.model), self.recipe.tf32):
             logits = predict(self.model, self.model.head, ArrayInputs(x), kind="features")
-            return torch.sigmoid(self.from_logits(logits))
+            return self.from_logits(logits)
+
+    def of_crops(self, images: Inputs) -> tuple[Tensor, Tensor]:
+        """Probabilities `[N, L]`, and log-odds of each crop alone `[N, V, L]`."""
+        if not self.means_odds:
+            return self.of_crop_features(self.features(images, apart=True))
+        with allowing_tf32(device_of(self.model), self.recipe.tf32):
+            logits = predict(
+                self.model, self._crop_logits, images, kind="images", rows=self.batch_size
+            )
+            return torch.sigmoid(self.from_logits(_mean_odds(logits))), self.from_logits(logits)
+
+    def of_crop_features(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The same from features of each crop, `[N, V, D]`."""
+        apart = self._log_odds_of(x.flatten(0, 1)).reshape(*x.shape[:2], -1)
+        return self.of_features(x.mean(dim=1)), apart
 
     def probabilities(self, inputs: Inputs, tick: Callable[[int], None] | None = None) -> Tensor:
         """Probabilities `[N, L]` for all inputs."""
@@ -121,10 +145,19 @@ class Predictor:
         """Log-odds of the probabilities, from logits of the model `[..., L]`."""
         return consistent(self.calibration(self.method.log_odds(logits)), self.hierarchy)
 
+    def _crop_logits(self, crops: Tensor) -> Tensor:
+        """Logits `[B, V, L]` of each crop `[B, V, C, H, W]`."""
+        logits: Tensor = self.model(crops.flatten(0, 1)).logits
+        return logits.reshape(*crops.shape[:2], -1)
+
     def _mean_odds(self, crops: Tensor) -> Tensor:
         """Logits `[B, L]` of the mean odds over crops `[B, V, C, H, W]`."""
-        logits: Tensor = self.model(crops.flatten(0, 1)).logits
-        return logits.reshape(*crops.shape[:2], -1).logsumexp(dim=1) - math.log(crops.shape[1])
+        return _mean_odds(self._crop_logits(crops))
+
+
+def _mean_odds(logits: Tensor) -> Tensor:
+    """Logits `[B, L]` of the mean odds over logits `[B, V, L]`."""
+    return logits.logsumexp(dim=1) - math.log(logits.shape[1])
 
 
 def load_run(

@@ -32,7 +32,6 @@ from plusone.recipe import Recipe
 
 BATCH = 32  # images decoded and predicted at a time, fewer if they are large
 IMAGE_VALUES = 1 << 26  # in the images of a batch: 32 of 836 x 836 pixels
-IMAGE_VALUES = 1 << 26  # in the images of a batch: 32 of 836 x 836 pixels
 NUMBERS = 1 << 23  # inputs and probabilities held at a time, for other inputs
 PREFETCHED = 2  # batches of images decoded while the model predicts
 THREADS = 4  # that decode
@@ -47,6 +46,7 @@ class Predictions:
         probabilities: `[N, L]`.
         skipped: Items that could not be read.
         paths: Their image files, or () if they have none.
+        crops: Log-odds of each crop of an image alone, `[N, V, L]`; None unless asked for.
     """
 
     ids: tuple[str, ...]
@@ -54,6 +54,7 @@ class Predictions:
     probabilities: Tensor
     skipped: tuple[Skipped, ...] = ()
     paths: tuple[Path, ...] = ()
+    crops: Tensor | None = None
 
     def labels(self, row: int, threshold: float | npt.NDArray[np.float64]) -> list[str]:
         """The classes of an item above their thresholds (one, or `[L]`), most likely first."""
@@ -81,7 +82,11 @@ class Sink(Protocol):
 
 
 def predict_all(
-    predictor: Predictor, arguments: Sequence[Items], folder: Path | None = None
+    predictor: Predictor,
+    arguments: Sequence[Items],
+    folder: Path | None = None,
+    *,
+    apart: bool = False,
 ) -> Iterator[Predictions]:
     """Predicts items in order, some at a time, so that memory does not grow with their number.
 
@@ -93,27 +98,33 @@ def predict_all(
         arguments: The items.
         folder: Where the store of features is; features of image files are taken from it, and
             added to it.
+        apart: Whether to score each crop of an image file alone, too, if the model is shown
+            several.
     """
+    apart = apart and predictor.shown.crops != "one"
     for items in arguments:
         if items.skipped:
             empty = torch.zeros(0, len(predictor.classes))
             yield Predictions((), predictor.classes, empty, items.skipped)
         if items.paths:
-            batches = _from_files(predictor, items, world(), folder)
-            yield from _all_gather(predictor, batches, len(items))
+            batches = _from_files(predictor, items, world(), _Known(predictor, folder, apart))
+            yield from _all_gather(predictor, batches, len(items), apart)
         else:
             yield from _from_inputs(predictor, items)
 
 
 def _all_gather(
-    predictor: Predictor, batches: Iterator[Predictions], n: int
+    predictor: Predictor, batches: Iterator[Predictions], n: int, apart: bool
 ) -> Iterator[Predictions]:
     """All-gathers the batches of all processes, which predict them in turn."""
     _, size = world()
     if size == 1:
         yield from batches
         return
-    none = Predictions((), predictor.classes, torch.zeros(0, len(predictor.classes)))
+    n_crops, n_classes = len(CROPS[predictor.shown.crops]) if apart else 0, len(predictor.classes)
+    none = Predictions(
+        (), predictor.classes, torch.zeros(0, n_classes), crops=torch.zeros(0, n_crops, n_classes)
+    )
     for _ in range(0, n, size * _batch(predictor)):
         with single_process():
             own = next(batches, none)
@@ -125,13 +136,22 @@ def _all_gather(
             ]
         )
         counts = [len(ids) for ids, _, _ in gathered]
+        together = own.probabilities[:, None]
+        if own.crops is not None:
+            together = torch.cat([together, own.crops], dim=1)
         if sum(counts):
-            scores = torch.split(all_gather(own.probabilities, counts), counts)
+            scores = torch.split(all_gather(together, counts), counts)
         else:
-            scores = (own.probabilities,) * size
+            scores = (together,) * size
         for (ids, paths, skipped), part in zip(gathered, scores, strict=True):
-            unread = tuple(Skipped(*one) for one in skipped)
-            yield Predictions(tuple(ids), predictor.classes, part, unread, tuple(map(Path, paths)))
+            yield Predictions(
+                tuple(ids),
+                predictor.classes,
+                part[:, 0],
+                tuple(Skipped(*one) for one in skipped),
+                tuple(map(Path, paths)),
+                part[:, 1:] if apart else None,
+            )
 
 
 def _from_inputs(predictor: Predictor, items: Items) -> Iterator[Predictions]:
@@ -146,13 +166,11 @@ def _from_inputs(predictor: Predictor, items: Items) -> Iterator[Predictions]:
 
 
 def _from_files(
-    predictor: Predictor, items: Items, share: tuple[int, int], folder: Path | None
+    predictor: Predictor, items: Items, share: tuple[int, int], known: _Known
 ) -> Iterator[Predictions]:
     """Predictions of this process's image files; threads decode the next batches meanwhile."""
     (rank, processes), batch = share, _batch(predictor)
     size, shown = predictor.shape[-1], predictor.shown
-    known = _Known(predictor, folder)
-
     starts = deque(range(rank * batch, len(items), processes * batch))
     waiting: deque[tuple[int, list[Future[Tensor | str] | Tensor]]] = deque()
     pool = ThreadPoolExecutor(THREADS)
@@ -177,8 +195,8 @@ def _from_files(
                 Skipped(items.ids[row], why) for row, why in inputs.items() if isinstance(why, str)
             )
             kept = items.only([*good])
-            scores = known.probabilities([*good.values()], kept.paths)
-            yield Predictions(kept.ids, predictor.classes, scores, skipped, kept.paths)
+            scores, crops = known.predicted([*good.values()], kept.paths)
+            yield Predictions(kept.ids, predictor.classes, scores, skipped, kept.paths, crops)
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -193,22 +211,22 @@ class _Known:
     """Predictions of image files from features, which are made once for each photo.
 
     A model that gives the odds of several crops has none, and maps are too large to be kept.
+    Features of several crops are averaged, or kept apart where each is scored alone, too.
     """
 
-    def __init__(self, predictor: Predictor, folder: Path | None) -> None:
-        self.predictor = predictor
-        of_features = predictor.shown.crops == predictor.recipe.crops
+    def __init__(self, predictor: Predictor, folder: Path | None, apart: bool) -> None:
+        self.predictor, self.apart = predictor, apart
         pooled = predictor.model.head.pooling == Head.pooling
-        self.store = (
-            None if folder is None or not (of_features and pooled) else FeatureStore(folder)
-        )
+        of_features = predictor.shown.crops == predictor.recipe.crops and pooled
+        self.store = None if folder is None or not of_features else FeatureStore(folder)
         self._photos: dict[Path, str] = {}
         shown = predictor.shown
         inputs = FileInputs((), predictor.shape[-1], aspect=shown.aspect, crops=shown.crops)
-        self.space = "" if self.store is None else key_of(predictor.model, inputs)
+        space = "" if self.store is None else key_of(predictor.model, inputs)
+        self.space = f"{space} apart" if apart else space
 
     def features(self, paths: Sequence[Path]) -> list[Tensor | None]:
-        """The features `[D]` of each file, where they are known."""
+        """The features `[D]` or `[V, D]` of each file, where they are known."""
         if self.store is None:
             return [None] * len(paths)
         photos = self.store.photos(paths)
@@ -217,23 +235,33 @@ class _Known:
         found = [None if photo is None else known.get(photo) for photo in photos]
         return [None if x is None else torch.from_numpy(x.copy()) for x in found]
 
-    def probabilities(self, inputs: Sequence[Tensor], paths: Sequence[Path]) -> Tensor:
-        """Probabilities `[N, L]` of files, from features `[D]` or decoded images."""
+    def predicted(
+        self, inputs: Sequence[Tensor], paths: Sequence[Path]
+    ) -> tuple[Tensor, Tensor | None]:
+        """Probabilities `[N, L]` of files, from features or decoded images; and of their crops."""
         photos = [self._photos.pop(path, None) for path in paths]
         if not inputs:
-            return torch.zeros(0, len(self.predictor.classes))
+            n_crops, n_classes = len(CROPS[self.predictor.shown.crops]), len(self.predictor.classes)
+            none = torch.zeros(0, n_classes)
+            return none, torch.zeros(0, n_crops, n_classes) if self.apart else None
         if self.store is None:
-            return self.predictor.probabilities(ArrayInputs(torch.stack([*inputs])))
-        new = [row for row, x in enumerate(inputs) if x.ndim > 1]
+            images = ArrayInputs(torch.stack([*inputs]))
+            if self.apart:
+                return self.predictor.of_crops(images)
+            return self.predictor.probabilities(images), None
+        new = [row for row, x in enumerate(inputs) if x.ndim > 2]
         vectors = [*inputs]
         if new:
             images = ArrayInputs(torch.stack([inputs[row] for row in new]))
-            made = self.predictor.features(images)
+            made = self.predictor.features(images, apart=self.apart)
             for row, x in zip(new, made, strict=True):
                 vectors[row] = x
             keys = {photos[row]: x.numpy() for row, x in zip(new, made, strict=True)}
             self.store.put(self.space, {key: x for key, x in keys.items() if key is not None})
-        return self.predictor.of_features(torch.stack(vectors))
+        features = torch.stack(vectors)
+        if self.apart:
+            return self.predictor.of_crop_features(features)
+        return self.predictor.of_features(features), None
 
 
 def decoded(

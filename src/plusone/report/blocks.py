@@ -105,10 +105,15 @@ class Picture:
 
 @dataclass(frozen=True)
 class Chip:
-    """A label of an example: seen, found, missed, wrong or likely."""
+    """A label of an example: seen, found, missed, wrong or likely.
+
+    Args:
+        part: The clearest part of the picture, if there is one.
+    """
 
     name: str
     state: str
+    part: tuple[float, float, float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -120,6 +125,12 @@ class GalleryItem:
     seen: tuple[Chip, ...]
     predicted: tuple[tuple[str, tuple[Chip, ...]], ...]
     text: str = ""
+
+    @property
+    def first_part(self) -> tuple[float, float, float, float] | None:
+        """The part that is shown first."""
+        chips = (chip for _, entries in self.predicted for chip in entries)
+        return next((chip.part for chip in chips if chip.part is not None), None)
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from plusone.compare.jobs import JobResult
+from plusone.data.dataset import Dataset
 from plusone.data.source import Source
 from plusone.errors import InputError, RunError, first_line
 from plusone.methods import ASSUME_NEGATIVE
+from plusone.prediction.clearest import MEANING, ClearestParts
 from plusone.prediction.run_folder import read_description
 from plusone.report.blocks import Block, Chip, Gallery, GalleryItem, Note, Section, Work
 from plusone.report.classes import thresholds_of
 from plusone.report.material import Group, Material
-from plusone.report.thumbnails import excerpts, load_items, thumbnails
+from plusone.report.thumbnails import excerpts, image_file, load_items, thumbnails
 from plusone.results import Example
 
 DEFAULT = 0.5  # threshold of a class where the run folder is gone
@@ -31,6 +34,7 @@ WITHOUT_TRUTH = (
     "above the threshold of their class, from which on the model predicts them. Whether they are "
     "right is not known."
 )
+OUTLINE = f"The outline on a picture, of the label that is shaded or pointed at, is {MEANING}."
 WITHOUT_IMAGES = 4  # items shown where there are neither images nor texts
 
 
@@ -58,11 +62,13 @@ def _with_examples(group: Group) -> dict[str, JobResult]:
 def _gallery(group: Group) -> Sequence[Block]:
     runs = _with_examples(group)
     first = next(iter(runs.values()))
-    images, texts, problem = _items(first, [item.id for item in first.examples])
+    dataset, images, texts, problem = _items(first, [item.id for item in first.examples])
     predictions = {}
     for name, run in runs.items():
         _, thresholds = thresholds_of(run) or ({}, {})
         predictions[name] = {item.id: chips(item, thresholds) for item in run.examples}
+        if dataset is not None:
+            predictions[name] = _with_parts(predictions[name], run, dataset)
     items = [
         GalleryItem(
             item.id,
@@ -82,7 +88,9 @@ def _gallery(group: Group) -> Sequence[Block]:
         UNKNOWN if first.examples[0].truth is None else STATES,
         tiny,
     )
-    return [gallery, Note(problem)] if problem else [gallery]
+    outlined = any(item.first_part is not None for item in gallery.items)
+    notes = [problem] * bool(problem) + [OUTLINE] * outlined
+    return [gallery, *map(Note, notes)]
 
 
 def chips(item: Example, thresholds: Mapping[str, float]) -> tuple[Chip, ...]:
@@ -109,22 +117,45 @@ def chips(item: Example, thresholds: Mapping[str, float]) -> tuple[Chip, ...]:
     return tuple(Chip(name, state) for state, names in states.items() for name in names)
 
 
-def _items(run: JobResult, ids: Sequence[str]) -> tuple[dict[str, str], dict[str, str], str]:
-    """Thumbnails or texts by item, and a sentence where both are missing."""
+def _with_parts(
+    predicted: dict[str, tuple[Chip, ...]], run: JobResult, dataset: Dataset
+) -> dict[str, tuple[Chip, ...]]:
+    """The chips with the clearest parts of the pictures, if the run's model is shown several."""
+    if not run.run or run.recipe.get("crops", "one") == "one":
+        return predicted
+    rows = {str(name): row for row, name in enumerate(dataset.table.ids)}
+    clearest, found = ClearestParts(Path(run.run)), dict(predicted)
+    for name, entries in predicted.items():
+        path = image_file(dataset, rows[name]) if name in rows else None
+        given = [chip.name for chip in entries if chip.state != "missed"]
+        if path is None or not given:
+            continue
+        try:
+            boxes = clearest.of(path, given)
+        except (InputError, RunError, OSError, MemoryError):
+            continue
+        found[name] = tuple(replace(chip, part=boxes.get(chip.name)) for chip in entries)
+    return found
+
+
+def _items(
+    run: JobResult, ids: Sequence[str]
+) -> tuple[Dataset | None, dict[str, str], dict[str, str], str]:
+    """The data, thumbnails or texts by item, and a sentence where both are missing."""
     try:
         dataset = load_items(_source(run))
         if texts := excerpts(dataset, ids):
-            return {}, texts, ""
+            return dataset, {}, texts, ""
         images = thumbnails(dataset, ids)
     except (InputError, RunError, OSError) as error:
         reason = first_line(error) if isinstance(error, (InputError, RunError)) else ""
-        return {}, {}, f"Without images: {reason or 'they cannot be read'}."
+        return None, {}, {}, f"Without images: {reason or 'they cannot be read'}."
     if not images:
         in_memory = dataset.features is not None and dataset.features.ndim == 4
         there = in_memory or dataset.table.root is not None
         why = "their files are not where they were" if there else "the data has no images"
-        return {}, {}, f"Without images: {why}."
-    return images, {}, ""
+        return None, {}, {}, f"Without images: {why}."
+    return dataset, images, {}, ""
 
 
 def _source(run: JobResult) -> Source | None:

@@ -77,13 +77,17 @@ def _image(dataset: Dataset, row: int) -> Image.Image | None:
     if dataset.features is not None and dataset.features.ndim == 4:
         pixels = np.asarray(dataset.features[row])
         return Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
+    path = image_file(dataset, row)
+    try:
+        return None if path is None else open_image(path, at_least=2 * SIDE)
+    except (InputError, MemoryError):
+        return None
+
+
+def image_file(dataset: Dataset, row: int) -> Path | None:
+    """The image file of an item, if it is below the data's own folder."""
     root = dataset.table.root
     if root is None:
         return None
     path = (root / str(dataset.table.ids[row])).resolve()
-    if not path.is_relative_to(root.resolve()) or not is_image(path):
-        return None
-    try:
-        return open_image(path, at_least=2 * SIDE)
-    except (InputError, MemoryError):
-        return None
+    return path if path.is_relative_to(root.resolve()) and is_image(path) else None

@@ -13,6 +13,7 @@ from threading import RLock
 from typing import Any
 
 from plusone.data.table import LabelTable
+from plusone.reviewing.outlines import Outlines
 from plusone.reviewing.pictures import Pictures
 from plusone.reviewing.questions import ANSWERS, WHOLE, NewItems, Places, Selection, Suggested
 from plusone.reviewing.store import Answer, Ledger, Pair, Store, Verdict
@@ -198,6 +199,7 @@ class SuggestionDesk(Desk):
     """
 
     mode = "items"
+    outlines: Outlines | None = None  # where the model finds labels, if its run is known
 
     @property
     def run(self) -> str:
@@ -272,6 +274,15 @@ class SuggestionDesk(Desk):
         with self._lock:
             self._sync()
             return self.questions.classes()
+
+    def parts_of(self, row: int) -> dict[int, tuple[float, float, float, float]]:
+        """Where in its picture the labels asked about an item are found, by class number."""
+        path = self.pictures.path(row)
+        if self.outlines is None or path is None:
+            return {}
+        labels = self.questions.suggestions.label[self.questions.of_item(row)].tolist()
+        boxes = self.outlines.of(path, [self.table.classes[label] for label in labels])
+        return {self._labels[name]: box for name, box in boxes.items()}
 
     def _lease(self, session: str, choose: Callable[[Set[Pair]], Places]) -> Places:
         chosen: list[Places] = []

@@ -20,6 +20,7 @@ from plusone.data.texts import texts_of
 from plusone.errors import InputError, Problems
 from plusone.reviewing.audit_desk import AuditDesk
 from plusone.reviewing.desk import NewItemDesk, SuggestionDesk
+from plusone.reviewing.outlines import MODEL, Outlines, run_beside
 from plusone.reviewing.pictures import Scenes
 from plusone.reviewing.questions import NewItems, Selection, Suggested
 from plusone.reviewing.store import Store
@@ -34,15 +35,23 @@ def open_suggestions(
     *,
     selection: Selection | None = None,
     database: Path | None = None,
+    run: Path | None = None,
 ) -> SuggestionDesk:
     """Opens a review of a folder that `plusone suggest` wrote; by default all questions are asked.
 
-    The file of the answers is `review.sqlite` in the folder by default.
+    The file of the answers is `review.sqlite` in the folder by default. The run behind the
+    suggestions, by default the one beside the folder that it is named after, says where in a
+    picture a label is found. What the folder itself says of its run is not followed.
     """
     suggestions = with_wrong(read_suggestions(folder), folder)
+    if run is not None and not (run / MODEL).is_file():
+        raise InputError(f"{run}: is no finished run, it has no {MODEL}")
     with _opened(database or _database(folder)) as store:
         questions = Suggested(suggestions, selection or Selection())
-        return SuggestionDesk(questions, store, _embedded(suggestions))
+        desk = SuggestionDesk(questions, store, _embedded(suggestions))
+        run = run or run_beside(folder)
+        desk.outlines = None if run is None or suggestions.table.root is None else Outlines(run)
+        return desk
 
 
 def open_audit(folder: Path, promise: Callable[[LabelTable], str], *, seed: int = 0) -> AuditDesk:

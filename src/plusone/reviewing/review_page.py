@@ -106,9 +106,11 @@ def make_app(desk: Desk, *, title: str, keys: Keys) -> Guard:
         audit = isinstance(desk, AuditDesk)
         modes = ["items", "grid"] if isinstance(desk, SuggestionDesk) and not audit else []
         text = templates("plusone.reviewing").get_template(f"{mode}.html")
+        parts = isinstance(desk, SuggestionDesk) and desk.outlines is not None
         context = {"mode": mode, "modes": modes, "title": title, "orders": ORDERS, "audit": audit}
         # The items of an audit come in random order, and nobody chooses among them.
         context["search"] = desk.table.texts is not None and mode != "grid" and not audit
+        context |= {"parts": parts}
         return HTMLResponse(text.render(context, version=__version__))
 
     @app.get("/enter", response_class=HTMLResponse)
@@ -181,6 +183,10 @@ def _add_suggested(app: FastAPI, desk: SuggestionDesk, page: Any) -> None:
     @app.get("/api/classes")
     def classes() -> dict[str, Any]:
         return {"classes": desk.classes()}
+
+    @app.get("/api/parts/{row}")
+    def parts(row: int) -> dict[str, Any]:
+        return {"parts": desk.parts_of(row) if 0 <= row < len(desk.table) else {}}
 
     @app.get("/api/names")
     def names() -> dict[str, Any]:

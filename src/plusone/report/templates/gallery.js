@@ -45,6 +45,7 @@
     });
     photos.querySelectorAll("[data-tag]").forEach(function (chip) {
       chip.setAttribute("aria-pressed", String(chip.dataset.tag === tag.value));
+      if (chip.dataset.tag === tag.value && chip.dataset.part) { showPart(chip); }
     });
     document.getElementById("count").textContent = shown + " of " + cards.length + " photos";
     document.getElementById("none").hidden = shown > 0;

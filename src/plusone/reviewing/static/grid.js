@@ -3,6 +3,7 @@ import { callWrong, drawLabels } from "./labels.js";
 import {
   alone, answer, begin, element, find, percent, post, said, show, showDone, state, undo,
 } from "./page.js";
+import { meaning, outline, partsOf } from "./parts.js";
 import { openZoom } from "./zoom.js";
 
 // As many tiles as fit on the screen: one key says no to the rest, so all must be in sight.
@@ -57,6 +58,22 @@ const grid = {
     this.waiting = new Set();
     find("tiles").replaceChildren(...this.page.tiles.map((one, place) => this.tile(one, place)));
     this.paint();
+    this.showParts(this.page);
+  },
+  // One picture after the other, as long as they are looked at.
+  async showParts(page) {
+    find("where").hidden = true;
+    for (const [place, one] of page.tiles.entries()) {
+      const part = (await partsOf(one.row))[one.label];
+      const image = this.page === page && find("tiles").children[place].querySelector("img");
+      if (this.page !== page) { return; }
+      if (part && image) {
+        await image.decode().catch(() => {});
+        outline(image, part);
+        find("where").hidden = false;
+        find("where").textContent = meaning(page.name);
+      }
+    }
   },
   tile(one, place) {
     const tile = element("li"), picture = element("div", "picture");

@@ -4,11 +4,12 @@ import {
   answer, begin, element, find, percent, plural, post, said, show, showDone, showItem,
   state, undo,
 } from "./page.js";
+import { meaning, outline, partsOf } from "./parts.js";
 import { openZoom } from "./zoom.js";
 
 const MARKS = { yes: "✓", no: "✕", skip: "–" };
 const items = {
-  item: null, at: 0,
+  item: null, at: 0, parts: {},
   async load(row, label) {
     const found = await post("api/next", { again: state.again, row: row === undefined ? null : row });
     this.item = found.row === null ? null : found;
@@ -16,10 +17,27 @@ const items = {
     const wanted = found.questions.findIndex((one) => one.open && one.label === label);
     this.at = wanted >= 0 ? wanted : Math.max(0, found.questions.findIndex((one) => one.open));
     const shown = showItem(found);
+    this.parts = {};
     this.draw();
     show("work");
     await shown;
-    if (found.image && found.after !== null) { new Image().src = "image/large/" + found.after; }
+    if (!found.image) { return; }
+    if (found.after !== null) { new Image().src = "image/large/" + found.after; }
+    this.showParts(found);
+  },
+  // Not waited for: nobody has to wait for an outline.
+  async showParts(found) {
+    const parts = await partsOf(found.row);
+    if (this.item !== found) { return; }
+    this.parts = parts;
+    this.drawPart();
+    if (found.after !== null) { partsOf(found.after); }
+  },
+  drawPart() {
+    const one = this.item.questions[this.at], part = one && this.parts[one.label];
+    outline(find("image"), part);
+    find("where").hidden = !part;
+    find("where").textContent = part ? meaning(one.class) : "";
   },
   // After a correction, which may be the answer to a question, the server says what is left.
   corrected(label) {
@@ -43,6 +61,7 @@ const items = {
     const one = this.item.questions[this.at];
     find("now").textContent = !one ? "nothing more is asked about this item"
       : one.seen ? "really " + one.class + "?" : one.class + "? " + percent(one.probability);
+    this.drawPart();
     const line = find("questions").children[this.at];
     if (line) { line.scrollIntoView({ block: "nearest" }); } else {
       find("questions").append(element("li", "small", "nothing more is asked about this item"));
