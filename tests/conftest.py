@@ -16,10 +16,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 from plusone.io.files import in_turn
 
 torch.set_num_threads(1)
+# Examples may take any time: the machine may be busy with other work.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 NUMBERS = itertools.count()
 os.environ.setdefault("PLUSONE_DEVICE", "cpu")  # tests/accelerator uses other devices
 # Bytecode is kept even where the environment says otherwise: every worker and every program that

@@ -90,9 +90,7 @@ def assert_same(one: LabelTable, other: LabelTable) -> None:
 
 
 @pytest.mark.parametrize("form", ["csv-long", "npz", "parquet"])
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(table=tables())
 def test_every_table_survives(tmp_path: Path, form: str, table: LabelTable) -> None:
     if form == "parquet":
@@ -111,9 +109,7 @@ def test_every_table_survives(tmp_path: Path, form: str, table: LabelTable) -> N
     assert_same(table, back)
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(table=tables())
 def test_wide_csv_keeps_what_it_can_hold(tmp_path: Path, table: LabelTable) -> None:
     path = tmp_path / "table.csv"

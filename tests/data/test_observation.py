@@ -60,7 +60,7 @@ def test_single_repeats_the_published_labels_of_coco(shared):
     assert seen.indices.tolist() == published[published >= 0].tolist()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(TRUTHS, SEEDS)
 def test_schemes_of_one_positive_reveal_exactly_one_and_only_true_ones(truth, seed):
     weights = np.arange(1.0, truth.shape[1] + 1)
@@ -71,7 +71,7 @@ def test_schemes_of_one_positive_reveal_exactly_one_and_only_true_ones(truth, se
         assert ((seen == 1).sum(1) == truth.any(1)).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(TRUTHS, SEEDS, st.floats(0, 1))
 def test_fraction_reveals_only_true_positives(truth, seed, q):
     seen = observe(truth, Fraction(q), seed)
@@ -81,13 +81,13 @@ def test_fraction_reveals_only_true_positives(truth, seed, q):
     assert (observe(truth, Fraction(1.0), seed) == truth).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(TRUTHS, SEEDS)
 def test_all_reveals_everything(truth, seed):
     assert (observe(truth, "all", seed) == np.where(truth == 1, 1, -1)).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     TRUTHS,
     SEEDS,
@@ -176,7 +176,7 @@ def test_number_of_questions():
     assert (abs(counts - len(truth) / k) < 300).all()  # about 4.5 standard deviations
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(TRUTHS, SEEDS)
 def test_answers_of_the_questions(truth, seed):
     result = YesNo(keep_negatives=True)(as_matrix(truth), seed)

@@ -82,7 +82,7 @@ HEADS = {
 
 
 @pytest.mark.parametrize("name", HEADS)
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_text_is_read_or_refused(name, data, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp() / f"text-{name}"
@@ -106,7 +106,7 @@ def test_any_text_is_read_or_refused(name, data, tmp_path_factory):
 
 
 @given(st.lists(TEXTS, max_size=3))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_setting_is_read_or_refused(texts):
     assert refusal(lambda: parse_settings(texts)) != ""
 

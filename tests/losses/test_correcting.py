@@ -65,7 +65,7 @@ def test_golden_role(cases):
 
 
 @given(st.integers(0, 10_000), st.floats(0, 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_large_losses_against_a_loop(seed, share):
     z, y = random_case(seed=seed)
     z = z.round()  # with ties
@@ -110,7 +110,7 @@ def test_lasd_reduces_to_its_special_cases():
 
 
 @given(st.integers(0, 10_000), st.floats(0, 1), st.floats(0, 1), st.integers(1, 6))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_theorem_5_3_average_over_positives_is_the_full_label_loss(seed, plus, minus, k):
     """With right pseudo-labels the mean of the loss over the possible seen labels is Eq. 11."""
     generator = torch.Generator().manual_seed(seed)

@@ -91,7 +91,7 @@ def test_shapes_must_match(case):
         case.call(torch.zeros(2, 3), torch.zeros(2, 1))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(data=st.data(), batch=st.integers(1, 4), classes=st.integers(1, 6))
 def test_random_shapes_and_labels(case, data, batch, classes):
     size = batch * classes

@@ -32,7 +32,7 @@ def costs(loss, z):
 
 @pytest.mark.parametrize("name", LOSSES)
 @given(seed=st.integers(0, 2**31), concentration=st.floats(0.05, 5.0))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_theorem_5_2_both_risks_are_equal(name, seed, concentration):
     """On random label distributions: Assumption 5.1 gives p(z | x), Eq. 9 the full-label loss."""
     make = torch.Generator().manual_seed(seed)

@@ -61,7 +61,7 @@ def test_average_precision_equals_scikit_learn(dtype, decimals, share):
     share=st.floats(0, 1),
     decimals=st.integers(0, 3),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_any_shape_equals_scikit_learn(seed, items, labels, share, decimals):
     scores, truth = tied_problem(seed, items, labels, share, decimals)
     np.testing.assert_allclose(

@@ -87,7 +87,7 @@ def test_precision_recall_equals_scikit_learn():
     labels=st.integers(1, 9),
     k=st.integers(1, 10),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_top_k_takes_exactly_k_and_the_first_of_ties(seed, items, labels, k):
     scores = np.random.default_rng(seed).choice([-np.inf, 0.1, 0.2, np.inf], (items, labels))
     chosen = predict(scores, top_k=k)

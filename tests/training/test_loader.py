@@ -378,7 +378,7 @@ def test_shares_of_files_make_up_the_batches(pictures, workers):
         assert all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_label_batches_are_the_dense_rows(data):
     n, n_classes = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 6))
