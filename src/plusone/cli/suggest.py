@@ -171,9 +171,8 @@ def suggest(
         check_accepted(dataset.table, more_labels)
     except InputError as error:
         raise InputError(f"{error} (--accepted FILE.npz)") from None
-    for name in forms:
-        if name != PROBABILITIES:
-            check_form(name, dataset.table)
+    for name in [each for each in forms if each != PROBABILITIES]:
+        check_form(name, dataset.table)
     checked = None if audit is None else read_audit(audit, run)
     cached = features_folder()
     if linear:
