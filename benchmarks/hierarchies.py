@@ -36,6 +36,7 @@ from plusone.data.source import load_source
 from plusone.io.files import write_json
 from plusone.metrics import average_precision, mean_by_level
 from plusone.probabilities.consistent import as_predicted, consistent_array
+from plusone.probabilities.log_odds import log_odds
 from plusone.probabilities.thresholds import find_thresholds
 from plusone.training.api import Fitted, fit
 
@@ -224,10 +225,10 @@ def siblings(data: Dataset) -> dict[str, Any]:
         few = observe_table(table, "single", draw)
         fitted = fit(replace(data, table=replace(few, truth=None)), "recovery")
         p = fitted._predict(replace(fitted.predictor, hierarchy=None), data.features[test])
-        z = np.log(np.clip(p, 1e-9, 1)) - np.log1p(-np.clip(p, 0, 1 - 1e-9))
+        z = log_odds(p.astype(np.float64))
         n = few.labels.take(table.rows_of("train")).per_class(1)
         for near in (0.0, *NEAR):
-            weight = near / (near + n)
+            weight = near / np.maximum(near + n, 1)
             parent = [label if up is None else up for label, up in enumerate(tree.parent)]
             own = torch.from_numpy(
                 z + weight * np.where(parent == np.arange(len(n)), 0, z[:, parent])

@@ -339,7 +339,7 @@ def suggest(
         checked = audit
     elif audit is not None:
         file = Path(audit)
-        checked = read(file, check_images=False).table
+        checked = read_audit(file, folder)
         drawn = drawn_weights(to) or drawn_weights(file.with_suffix(""))
     found = _find(
         folder,

@@ -18,12 +18,15 @@ from plusone.data.classes_file import with_parents
 from plusone.data.dataset import Dataset
 from plusone.data.hierarchy import Hierarchy
 from plusone.data.matrix import LabelMatrix
+from plusone.prediction.evaluate import evaluate_run
 from plusone.prediction.load import load_run
 from plusone.prediction.run_folder import read_metrics, read_observed
 from plusone.probabilities.calibration import Calibration
 from plusone.probabilities.consistent import as_predicted, consistent
 from plusone.probabilities.k import LabelsPerItem, with_implied
 from plusone.probabilities.thresholds import Thresholds, read_thresholds
+from plusone.report.classes import per_class
+from plusone.report.material import collect
 from plusone.training.api import fit
 
 PARENTS = {
@@ -195,3 +198,16 @@ def test_labels_per_item_have_those_that_follow_from_them() -> None:
     named = LabelMatrix.from_dense([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 1], [0, 0, 0, 1]])
     k = with_implied(LabelsPerItem(2.0, 1.0, 3.0, 4), named, tree)
     assert (k.low, k.k, k.high) == (1.5, 2.75, 3.875)  # half of the labels lie below class 2
+
+
+def test_report_and_evaluation_have_levels(tmp_path: Path) -> None:
+    data = products()
+    result = train(data, out=tmp_path / "run")
+    section = per_class(collect([tmp_path / "run"]))
+    levels = next(block for block in section.blocks if block.kind == "table")
+    assert levels.caption == "Levels of the hierarchy"
+    assert [row[2].text for row in levels.rows] == ["2", "3", "6"]
+    assert [row[3].value for row in levels.rows] == list(result.test_map_by_level)
+    found = evaluate_run(load_run(tmp_path / "run", "cpu"), data, "test")
+    assert found.map_by_level == pytest.approx(result.test_map_by_level, abs=1e-3)
+    assert "mAP by level, the top first: " in found.sentences()[-1]
