@@ -22,7 +22,7 @@ from plusone.autorecipe import compose, facts_of
 from plusone.data._arrow import is_table
 from plusone.data.dataset import Dataset
 from plusone.data.feature_store import features_folder
-from plusone.data.formats import read, write
+from plusone.data.formats import write
 from plusone.data.frames import dataset_of
 from plusone.data.source import load_source, make_source, short_name
 from plusone.data.table import LabelTable

@@ -103,9 +103,11 @@ def test_classes_seen_once_or_never_are_predicted_and_said(cli, sparse, tmp_path
     cuts = json.loads((run / "thresholds.json").read_text())["thresholds"]
     assert set(cuts) == {"ant", "bee", "cat", "dog"}
     assert all(0 <= value <= 1 for value in cuts.values())
+    assert cuts["dog"] == 1 > cuts["cat"]
     tags = cli("predict", run, *sparse, "--json")
     assert tags.code == 0, tags.err
     assert len(tags.json["items"]) == 60
+    assert not any("dog" in item["labels"] for item in tags.json["items"])
 
 
 def test_suggest_with_a_class_nobody_has_seen(cli, sparse, tmp_path):

@@ -27,6 +27,7 @@ from plusone.probabilities.k import LabelsPerItem, with_implied
 from plusone.probabilities.thresholds import Thresholds, read_thresholds
 from plusone.report.classes import per_class
 from plusone.report.material import collect
+from plusone.suggestions.folder import read_suggestions
 from plusone.training.api import fit
 
 PARENTS = {
@@ -146,6 +147,7 @@ def test_tags_and_missing_labels_agree_with_it(run: Path, tmp_path: Path) -> Non
         classes = tuple(found["classes"].tolist())
         assert violations(classes, found["probabilities"]) == 0
         assert (found["seen"] == 1).sum(axis=1).tolist() == [3] * 195
+    assert read_suggestions(tmp_path / "s").table.hierarchy == load_run(run, "cpu").hierarchy
 
 
 def test_an_audit_that_names_categories_has_those_above_them(run: Path, tmp_path: Path) -> None:

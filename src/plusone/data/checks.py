@@ -357,8 +357,8 @@ def unseen_warnings(classes: Sequence[str], seen: Sequence[int]) -> list[str]:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return [
         f"{len(names)} of {len(classes)} classes {have} no seen positive, so nothing can be "
-        f"learned of {which}: {', '.join(names[:SHOWN])}{more}; hints do not need any "
-        "(plusone hints, docs/rare-classes.md)"
+        f"learned of {which}: {', '.join(names[:SHOWN])}{more}; without hints (plusone hints) no "
+        f"item gets {which}, see docs/rare-classes.md"
     ]
 
 

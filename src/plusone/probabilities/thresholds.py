@@ -75,6 +75,10 @@ class Thresholds:
         scores = torch.sigmoid(torch.from_numpy(logits))
         return Thresholds(tuple(scores.tolist()), self.origin)
 
+    def never(self, classes: npt.NDArray[np.bool_]) -> Thresholds:
+        """The same, but 1 for some classes `[L]`, which no probability exceeds."""
+        return Thresholds(tuple(np.where(classes, 1.0, self.array).tolist()), self.origin)
+
     def within(self, hierarchy: Hierarchy | None) -> Thresholds:
         """The same, but none above that of a class below it: then tags agree with a hierarchy."""
         values = -consistent_array(-self.array, hierarchy)

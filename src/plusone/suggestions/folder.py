@@ -4,6 +4,7 @@
 | --- | --- |
 | `suggestions.csv` | `image,label,probability,score`, one line per label; and `group`, if any |
 | `seen.npz` | items, classes and seen labels |
+| `classes.csv` | the parents of the classes, if they have any |
 | `wrong.csv` | seen labels that are probably wrong, if asked for (`suggestions.wrong_csv`) |
 | `about.json` | how they were made: run, data, folds, calibration, and the folder of the images |
 """
@@ -21,12 +22,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plusone.data.classes_file import CLASSES, write_parents
 from plusone.data.formats import read as read_table
 from plusone.data.formats import write as write_table
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
 from plusone.io.files import replacing, write_json
 from plusone.io.readers import LARGE_FILE, read_json, read_text
+from plusone.prediction.run_folder import read_hierarchy
 from plusone.version import __version__, refuse_newer
 
 COLUMNS = ("image", "label", "probability", "score")
@@ -82,6 +85,9 @@ def write_suggestions(suggestions: Suggestions, folder: Path) -> None:
     (folder / "about.json").unlink(missing_ok=True)
     table = suggestions.table
     write_table(replace(table, root=None, truth=None), folder / "seen.npz")
+    (folder / CLASSES).unlink(missing_ok=True)
+    if table.hierarchy is not None:
+        write_parents(folder / CLASSES, table.classes, table.hierarchy)
     _write_csv(suggestions, folder / "suggestions.csv")
     root = None if table.root is None else str(table.root.resolve())
     header = {"kind": KIND, "format": FORMAT, "version": __version__, "root": root}
@@ -105,8 +111,8 @@ def read_suggestions(folder: Path) -> Suggestions:
     """Reads the folder; problems are reported with their line numbers."""
     about = _read_about(folder)
     table = read_table(folder / "seen.npz").table
-    root = about.get("root")
-    table = replace(table, root=None if root is None else Path(root))
+    root, hierarchy = about.get("root"), read_hierarchy(folder, table.classes)
+    table = replace(table, root=None if root is None else Path(root), hierarchy=hierarchy)
     return _parse(folder / "suggestions.csv", table, about)
 
 

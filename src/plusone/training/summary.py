@@ -18,6 +18,7 @@ from plusone.data.checks import main_class_warnings
 from plusone.data.matrix import LabelMatrix
 from plusone.inputs.sampling import RECOVERY_LABELS, TEST_LABELS, blockwise, sample
 from plusone.inputs.task import Part, Task
+from plusone.methods import get_method
 from plusone.metrics import average_precision, evaluate, evaluate_recovery, mean_by_level
 from plusone.metrics.calibration_error import mean_and_rate
 from plusone.metrics.known import MEANINGS, against
@@ -52,6 +53,10 @@ def calibrate(
     hierarchy = training.task.hierarchy
     scores = as_predicted(held_out.log_odds, calibration, hierarchy)
     thresholds = find_thresholds(replace(held_out, log_odds=scores), calibration, k.k)
+    if not (training.recipe.hint_features or get_method(training.recipe.method).needs_hints):
+        parts = (training.task.train.observed, training.task.val.observed, held_out.labels)
+        seen = np.sum([labels.per_class(1) for labels in parts], axis=0)
+        thresholds = thresholds.never(seen == 0)
     return calibration, thresholds.within(hierarchy)
 
 
