@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from plusone.autorecipe import compose, facts_of
 from plusone.data._arrow import is_table
+from plusone.data.classes_file import parents_file
 from plusone.data.dataset import Dataset
 from plusone.data.feature_store import features_folder
 from plusone.data.formats import write
@@ -34,7 +35,6 @@ from plusone.prediction.guaranteed_thresholds import Guaranteed, guaranteed_thre
 from plusone.prediction.items import find_items
 from plusone.prediction.load import Predictor, load_run
 from plusone.prediction.run_folder import (
-    parents_file,
     read_audit,
     read_description,
     source_of,

@@ -113,7 +113,9 @@ def test_a_run_without_a_folder_is_refused():
 
 
 def test_every_command_has_a_call():
-    rows = dict(re.findall(r"^\| `plusone ([\w ]+)` \| `([\w.]+)`", PAGE.read_text(), re.MULTILINE))
+    rows = dict(
+        re.findall(r"^\| `plusone ([\w -]+)` \| `([\w.]+)`", PAGE.read_text(), re.MULTILINE)
+    )
     assert set(rows) == {name for names in PANELS.values() for name in names}
     for call in rows.values():
         module, _, name = call.rpartition(".")

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from plusone.data.dataset import Dataset
 from plusone.data.formats import FORMATS, read, write
 from plusone.data.formats.csv_text import as_text
+from plusone.data.formats.csv_wide import CELLS
 from plusone.data.matrix import LabelMatrix
 from plusone.data.observation import observe_table
 from plusone.data.table import LabelTable
@@ -117,6 +118,7 @@ def test_wide_csv_keeps_what_it_can_hold(tmp_path: Path, table: LabelTable) -> N
         with pytest.raises(InputError, match="cannot hold both"):
             write(table, path, format="csv-wide")
         return
+    assume(table.texts is None or table.texts[0] not in CELLS)  # that is a class named text
     write(table, path, format="csv-wide")
     back = read(path, format="csv-wide").table
     np.testing.assert_array_equal(table.labels.dense(), back.labels.dense())

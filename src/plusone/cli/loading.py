@@ -99,8 +99,9 @@ def dataset_of(
     hints: Path | None = None,
 ) -> Any:
     """The data named on the command line, or the data the run was trained on."""
+    from plusone.data.classes_file import parents_file
     from plusone.data.text_features import MADE_BY
-    from plusone.prediction.run_folder import parents_file, read_description, source_of
+    from plusone.prediction.run_folder import read_description, source_of
 
     encoder, classes = read_description(run).made_by.get(MADE_BY), parents_file(run)
     if data is not None:

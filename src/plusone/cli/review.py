@@ -77,6 +77,7 @@ def review(
     browser: opt.OpenBrowser = True,
     stop_after: opt.StopAfter = None,
     seed: opt.Seed = 0,
+    plugin: opt.Plugin = None,
     as_json: opt.Json = False,
 ) -> None:
     """Accept or reject suggested labels on a page of your own computer.

@@ -351,7 +351,8 @@ def _training(
     run: Path, data: str | None, features: list[Path] | None, labels: Path, *, images: bool
 ) -> list[str]:
     """The command that trains on accepted labels, if there are files with the inputs."""
-    from plusone.prediction.run_folder import parents_file, read_description
+    from plusone.data.classes_file import parents_file
+    from plusone.prediction.run_folder import read_description
 
     if data is None:
         features = [Path(path) for path in read_description(run).source.get("features", ())]

@@ -198,3 +198,19 @@ def _widened(table: LabelTable, classes: tuple[str, ...]) -> LabelTable:
         hints = np.concatenate([hints, more], axis=1)
     named = None if table.named is None else wide(table.named)
     return replace(table, classes=classes, labels=labels, truth=truth, hints=hints, named=named)
+
+
+def parents_file(folder: Path) -> Path | None:
+    """The parents of the classes of a run, which the user's file may have changed since."""
+    path = folder / CLASSES
+    return path if path.is_file() else None
+
+
+def read_hierarchy(folder: Path, classes: Sequence[str]) -> Hierarchy | None:
+    """The same as a hierarchy; None if the run has none."""
+    if (path := parents_file(folder)) is None:
+        return None
+    parents, place = read_parents(path), {name: number for number, name in enumerate(classes)}
+    if parents.keys() != place.keys():
+        raise InputError(f"{path}: has other classes than data.json beside it; train again")
+    return Hierarchy(tuple(place.get(parents[name]) for name in classes))

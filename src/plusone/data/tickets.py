@@ -159,7 +159,8 @@ def draw_tickets(count: int, seed: int = 0) -> LabelTable:
     """Tickets with all their topics; the seen one is drawn in proportion to the sentences of each.
 
     >>> table = draw_tickets(2)
-    >>> table.texts[0], [table.classes[topic] for topic in table.labels.indices]
+    >>> len(table.texts), table.labels.per_item(1).tolist()
+    (2, [1, 1])
     """
     rng = np.random.default_rng(seed)
     said = np.zeros((count, len(TOPICS)), dtype=np.int64)

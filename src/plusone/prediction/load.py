@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from plusone.build import below, blank_labels, branched, build
 from plusone.closed_form.kernel import KernelMap, StandardMap, kind_of
+from plusone.data.classes_file import read_hierarchy
 from plusone.data.hierarchy import Hierarchy
 from plusone.data.images import Crops
 from plusone.device import allowing_tf32, autocasts, device_of, resolve
@@ -27,7 +28,6 @@ from plusone.prediction import checkpoint
 from plusone.prediction.run_folder import (
     is_unfinished,
     read_description,
-    read_hierarchy,
     read_observed,
     read_recipe,
     refuse_diverged,

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from plusone.data.classes_file import CLASSES, closed, read_parents, with_parents
+from plusone.data.classes_file import (
+    closed,
+    parents_file,
+    read_hierarchy,
+    read_parents,
+    with_parents,
+)
 from plusone.data.formats import read as read_table
-from plusone.data.hierarchy import Hierarchy
 from plusone.data.source import Source
 from plusone.data.table import LabelTable
 from plusone.errors import InputError
@@ -150,22 +154,6 @@ def read_observed(folder: Path) -> LabelTable:
     if description.items and len(table) > max(items, 1):  # an export has a blank row
         raise InputError(f"{path}: has {len(table):,} items, data.json beside it {items:,}")
     return closed(table)
-
-
-def parents_file(folder: Path) -> Path | None:
-    """The parents of the classes of a run, which the user's file may have changed since."""
-    path = folder / CLASSES
-    return path if path.is_file() else None
-
-
-def read_hierarchy(folder: Path, classes: Sequence[str]) -> Hierarchy | None:
-    """The same as a hierarchy; None if the run has none."""
-    if (path := parents_file(folder)) is None:
-        return None
-    parents, place = read_parents(path), {name: number for number, name in enumerate(classes)}
-    if parents.keys() != place.keys():
-        raise InputError(f"{path}: has other classes than data.json beside it; train again")
-    return Hierarchy(tuple(place.get(parents[name]) for name in classes))
 
 
 def read_audit(path: Path, run: Path) -> LabelTable:

@@ -12,9 +12,10 @@ import numpy as np
 from plusone.compare.jobs import JobResult
 from plusone.compare.rows import mean_per_class
 from plusone.data.checks import unseen_warnings
+from plusone.data.classes_file import read_hierarchy
 from plusone.errors import InputError
 from plusone.methods import ALL_LABELS, ASSUME_NEGATIVE
-from plusone.prediction.run_folder import read_description, read_hierarchy, read_observed
+from plusone.prediction.run_folder import read_description, read_observed
 from plusone.probabilities.calibration import read_calibration
 from plusone.probabilities.thresholds import read_thresholds
 from plusone.report.blocks import Block, Cell, Drawing, Section, Table

@@ -22,14 +22,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plusone.data.classes_file import CLASSES, write_parents
+from plusone.data.classes_file import CLASSES, read_hierarchy, write_parents
 from plusone.data.formats import read as read_table
 from plusone.data.formats import write as write_table
 from plusone.data.table import LabelTable
 from plusone.errors import InputError, Problems
 from plusone.io.files import replacing, write_json
 from plusone.io.readers import LARGE_FILE, read_json, read_text
-from plusone.prediction.run_folder import read_hierarchy
 from plusone.version import __version__, refuse_newer
 
 COLUMNS = ("image", "label", "probability", "score")
