@@ -59,6 +59,7 @@ ELSEWHERE = {
     "docs/evidence/hints.md": "commands of measurements, some hours long",
     "docs/evidence/picks.md": "commands of measurements, some hours long",
     "docs/evidence/probabilities.md": "commands of measurements, some hours long",
+    "docs/evidence/finetuned.md": "commands of measurements, some hours long",
     "docs/evidence/guarantees.md": "commands of measurements, some hours long",
     "docs/evidence/promises.md": "commands of measurements, some hours long",
     "docs/evidence/protocols.md": "commands of measurements, some hours long",
