@@ -429,8 +429,7 @@ def with_items(table: LabelTable, names: Sequence[str]) -> LabelTable:
         return table
     ids, count = np.array(names, dtype=np.str_), len(names)
     empty = LabelMatrix.from_entries([], [], 1, (count, len(table.classes)))
-    parts = (table.split, table.groups, table.named)
-    split, groups, named = parts
+    split, groups, named = table.split, table.groups, table.named
     return replace(
         table,
         ids=np.concatenate([table.ids, ids]),
